@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError, TeamRefused
 from teamwright.storage.atomic import write_atomic

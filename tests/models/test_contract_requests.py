@@ -4,9 +4,9 @@ import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.models.endpoint import clean_base_url
 from teamwright.models.model import Reply

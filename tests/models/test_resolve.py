@@ -6,9 +6,9 @@ import re
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.models import local_servers
 from teamwright.models.catalog import aliases, catalog, known_ids, prices_date, thinking_field

@@ -1,9 +1,9 @@
 """Equal prompts: the first goes ahead, the others read what it left in the service's cache."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.models.model import AlivePart, Reply
 from teamwright.models.service_model import WARMUP_WAIT

@@ -1,10 +1,10 @@
 """Events to the log and back."""
 
 import json
-from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.protocol import events
 from teamwright.protocol.event_json import from_json, to_json
@@ -85,7 +85,7 @@ def test_a_logged_event_survives_its_line(event):
 def test_a_line_begins_with_type_time_and_member(event):
     data = to_json(event)
     assert list(data)[:3] == ["type", "at", "member"] and data["type"] == event.KIND
-    assert "responder" not in data and set(data) - {"type"} <= {f.name for f in fields(event)}
+    assert "responder" not in data and set(data) - {"type"} <= set(event.__struct_fields__)
 
 
 def test_live_events_and_events_of_a_later_version_are_none():

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import AsyncGenerator
-from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -71,8 +70,9 @@ async def test_events_are_matched_as_the_manual_shows(tmp_path):
 @pytest.mark.promise("J1")
 @pytest.mark.parametrize("kind", kinds.TeamEvent.__args__, ids=lambda kind: kind.__name__)
 def test_an_event_cannot_be_changed_by_whoever_is_shown_it(kind):
-    with pytest.raises(FrozenInstanceError):
-        kind.__new__(kind).member = "somebody else"
+    event = kind(**dict.fromkeys(kind.__struct_fields__))
+    with pytest.raises(AttributeError):
+        event.member = "somebody else"
 
 
 def test_every_kind_of_event_is_a_public_name():

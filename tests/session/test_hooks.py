@@ -4,10 +4,10 @@ import asyncio
 import gc
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Result, Team
 from teamwright.agent.stop_hooks import MAX_BLOCKS

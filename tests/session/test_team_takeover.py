@@ -3,10 +3,10 @@
 import asyncio
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs

@@ -1,10 +1,10 @@
 """Parts of a member in a team that another program leads: what it keeps of itself, and how its mail is written."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_entry

@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.models.rate_limit import rate_limiter as rate_limiters

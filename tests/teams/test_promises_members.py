@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import force_setattr
 
 from teamwright import Team
 from teamwright.agent.conversation import UserMessage
@@ -278,7 +279,7 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
     thinking = asyncio.Event()
     async with a_team(tmp_path, Deaf(script)) as team:
         inner = team.session.team
-        object.__setattr__(inner.settings, "cancel_grace_s", 0.01)
+        force_setattr(inner.settings, "cancel_grace_s", 0.01)
         ada = await team.spawn("ada", "First life.")
         await within(WAIT_S, thinking.wait())
         await team.tasks.add("a job", metadata={"for": ["nobody"]})

@@ -6,10 +6,10 @@ import pkgutil
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.protocol.roster import parse_config

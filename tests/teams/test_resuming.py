@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Team, TeamwrightError
 from teamwright.agent.transcript import read_header

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import MemberChanged, Notice
 from teamwright.protocol.errors import StorageError, TeamwrightError

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from teamwright.agent.permission_gate import PermissionGate
 from teamwright.agent.tool import ToolResult

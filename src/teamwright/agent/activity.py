@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.events import Emit, Progress
-from teamwright.protocol.values import dataclass
 
 NOTIFY_AFTER_S = 1.0
 """Seconds that a call lasts before an event reports it."""
@@ -66,8 +66,7 @@ class Watchdog:
             self._arm(min(due))
 
 
-@dataclass(slots=True, eq=False)
-class AgentActivity:
+class AgentActivity(Struct, eq=False):
     """The current activity of one agent and its total working time.
 
     Without a watchdog (a sub-agent) no events are emitted.

@@ -6,9 +6,11 @@ The loop and the model call receive it as a parameter. Depends on the contracts 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
@@ -32,11 +34,9 @@ from teamwright.protocol.events import (
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SteeringInput:
+class SteeringInput(Struct, frozen=True):
     """Input that arrived between model calls: texts and their ids.
 
     `on_delivered` is called once the transcript has them.
@@ -66,8 +66,7 @@ class NoSteering:
 NO_STEERING = NoSteering()
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnEnd(Struct, frozen=True):
     """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
 
     `limit` names the cap that was reached. `reason` is a sentence with the cap's owner and the amount used. When a
@@ -116,8 +115,7 @@ def is_cap(limit: str) -> bool:
 _NO_PREFIX = Prefix("", b"")
 
 
-@dataclass(slots=True, weakref_slot=True)
-class Agent:
+class Agent(Struct, weakref=True):
     """All parts of one agent, passed to `run_turn` as a value. `model_calls_left` None means that it has no cap.
 
     `policy` is the permission policy of its gate. `remind` gives the reminder that is appended to each user message.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, Step, revise_input
@@ -29,7 +31,6 @@ from teamwright.hooks.hook_runner import HookRunner, no_hook_runner
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.hooks.agent_starts import AgentStarts
@@ -50,8 +51,7 @@ def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
     """Ignore a denial: the default when no report is made."""
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class AgentHooks:
+class AgentHooks(Struct, eq=False, weakref=True):
     """The hooks of one agent. `cwd` and `mode` are called for each event; `record_denial` records denials by hooks.
 
     `starts` records the start until the stop hooks have run; None when that is not needed.

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has besides those of its agent type."""
@@ -72,8 +73,7 @@ def _covers(names: tuple[str, ...], tool: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentBounds:
+class AgentBounds(Struct, frozen=True):
     """The bounds that applied when an agent was created. They are stored with its incarnation.
 
     A process that resumes the agent applies at least these bounds, even if the definition has changed. `hooks` are the
@@ -88,8 +88,7 @@ class AgentBounds:
     role: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AgentType:
+class AgentType(Struct, frozen=True):
     """An agent type. `tools` None means all; `prompt` is the body; `model` and `mode` None mean the caller's.
 
     `denied` are deny rules for parts of tools (`Bash(git push:*)`). `read_only`: calls that are not proven to change

@@ -12,9 +12,10 @@ import os
 import subprocess
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
 from teamwright.processes.orphans import Orphan, end_orphans

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
-from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
 MAX_KNOWN_NUMBERS = 1_000
 """The number of calls whose numbers are kept in memory."""
 
 
-@dataclass(slots=True)
-class CallNumbers:
+class CallNumbers(Struct):
     """The numbers `cN` of the tool calls of a run, by the model's ids; shared by all agents of a run.
 
     The newest are kept in memory. `find_earlier` returns the number of an older call, also of an earlier run of the

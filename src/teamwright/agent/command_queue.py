@@ -7,14 +7,14 @@ drained between turns and between model calls. Depends on content blocks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct, field
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.values import dataclass
 
 
 class CommandMode(StrEnum):
@@ -41,8 +41,7 @@ class CommandPriority(IntEnum):
     LATER = 2
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOrder:
+class SourceOrder(Struct, frozen=True):
     """The mode and priority of one source."""
 
     mode: CommandMode
@@ -72,8 +71,7 @@ def source_rank(source: str) -> tuple[int, int]:
     return _RANK[source]
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedCommand:
+class QueuedCommand(Struct, frozen=True):
     """One queued input. The transcript stores `id`, so it is delivered once. `text` is a shell command."""
 
     source: str
@@ -92,8 +90,7 @@ class QueuedCommand:
         return SOURCES[self.source].priority
 
 
-@dataclass(slots=True)
-class CommandQueue:
+class CommandQueue(Struct):
     """The input that waits for one agent. Entries of one source are delivered first in, first out."""
 
     _waiting: list[QueuedCommand] = field(default_factory=list[QueuedCommand])

@@ -10,12 +10,13 @@ import json
 import re
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, answer_tokens, measure_context, total_tokens
 from teamwright.models.model import Prefix
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import encode
-from teamwright.protocol.values import dataclass
 
 SYSTEM, TOOLS, SERVED, INSTRUCTIONS = "system prompt", "tools", "tools of MCP servers", "instructions"
 SKILLS, MEMORY, MESSAGES = "skills", "memory", "messages"
@@ -31,16 +32,14 @@ _HEADINGS = {
 _HEADING = re.compile("^(" + "|".join(map(re.escape, _HEADINGS)) + ")", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPart:
+class ContextPart(Struct, frozen=True):
     """One part of the window, in tokens."""
 
     name: str
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ContextView:
+class ContextView(Struct, frozen=True):
     """The window of one agent, in tokens. `used` is the sum of the parts, `free` the rest of the window.
 
     `measured`: the service counted the sum with the last answer; later messages are estimated by bytes / 4, and so is

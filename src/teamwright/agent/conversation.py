@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.agent.fork import ForkOrigin, all_messages_backward, count_answers, read_conversation
 from teamwright.agent.transcript import (
@@ -34,7 +35,6 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, ToolCall, decode, encode, message_text, tool_calls, tool_result_block
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"
@@ -44,16 +44,14 @@ CALLERS_RESULT = "The result of this call went to the agent that made it."
 """The result, in a fork, of every call of the answer that started it. It is the same for all forks."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(Struct, frozen=True):
     """One user message for an agent: tool results first, then texts; and the ids of the messages that it delivers."""
 
     blocks: tuple[Block, ...] = ()
     ids: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Conversation:
+class Conversation(Struct):
     """The history of one agent, created by `start` or `load`.
 
     `items` are the encoded messages, oldest first, ready for a request. `owes_answer` is true when the last prompt or

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.agent_type import load_prompt
 from teamwright.agent.transcript import (
     ASSISTANT_LINE,
@@ -27,7 +29,6 @@ from teamwright.agent.transcript import (
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.message_xml import FORK, RuntimeTags
 from teamwright.protocol.messages import Block, message_text
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward_with_offsets, read_lines
 
 FORK_TAG = f"<{FORK}"
@@ -75,8 +76,7 @@ FORK_KEY = "fork"
 """The key of a fork's origin in the first line of its transcript. Only transcripts of forks have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForkOrigin:
+class ForkOrigin(Struct, frozen=True):
     """The history of a fork: the first `size` bytes of its caller's transcript, which end with a complete line.
 
     `transcript` is the path of that file relative to the directory `projects`, which contains the fork's too, with `/`

@@ -10,11 +10,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.skills.scoped_rules import FOLDER, ScopedRule, rule_files, scope_of
 
 MAX_CHARS = 40_000
@@ -40,8 +40,7 @@ _INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _IMPORT = re.compile(r"(?<!\S)@((?:~/|/|\.{0,2}/)?[^\s@`]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One text with the file that it came from. `warning` says in one line what was cut or left out.
 
     `about`: the files to which it applies, when these are not all files of its directory.
@@ -53,8 +52,7 @@ class Instruction:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedInstruction:
+class SkippedInstruction(Struct, frozen=True):
     """A skipped file, or a skipped import with its line, and the reason."""
 
     path: Path
@@ -63,8 +61,7 @@ class SkippedInstruction:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Instructions:
+class Instructions(Struct, frozen=True):
     """Instructions in order, files that only import others (`import_only`), and skipped files.
 
     `scoped` are rules that are delivered when an agent touches a file to which they apply.
@@ -99,8 +96,7 @@ def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
     return reader.result
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInstructions:
+class SessionInstructions(Struct, frozen=True):
     """The instructions of a session: those of each new agent, and the source of those of deeper directories."""
 
     cwd: Path
@@ -169,8 +165,7 @@ class NestedInstructions:
                 self._reader.read_rules(place)
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """A reader that reads each file once, in order, with its imports directly after it."""
 
     root: Path

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal, read_lines
 
 JOBS_FILE = "jobs.jsonl"
@@ -28,8 +29,7 @@ JobState = Literal["running", "completed", "failed", "stopped", "killed"]
 END_STATES: Mapping[str, JobState] = {"completed": "completed", "failed": "failed", "stopped": "stopped"}
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """One background command. `exit_code` is None while it runs, and for processes that a command left running."""
 
     id: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
 from teamwright.agent.compaction.compact import next_answer
@@ -22,7 +24,6 @@ from teamwright.models.answer_end import ENDS, AnswerEnd, kept_blocks
 from teamwright.models.model import BudgetRefusal, Failure, Reply
 from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 
 async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERING) -> bool:
@@ -55,8 +56,7 @@ async def run_turn(agent: Agent, message: UserMessage | None, steering: Steering
                 agent.apply_deferred_changes()
 
 
-@dataclass(slots=True)
-class _TurnProgress:
+class _TurnProgress(Struct):
     """The state of a running turn."""
 
     usage: Usage = NO_USAGE

@@ -10,8 +10,10 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, prefix_tokens, total_tokens
@@ -36,7 +38,6 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
 from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, with_own_ids
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 INTERRUPTED_NOTE = (
     "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
@@ -205,8 +206,7 @@ def answer_failure(answer: Reply, card: ModelCard) -> Failure:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SideAnswer:
+class SideAnswer(Struct, frozen=True):
     """The answer to a question besides the agent's work. `failure` says why there is none; `refusal` is a budget's."""
 
     content: Sequence[Block] = ()

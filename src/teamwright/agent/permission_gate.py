@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, revise_input
@@ -26,7 +27,6 @@ from teamwright.permissions.verdict import (
     Question,
     Verdict,
 )
-from teamwright.protocol.values import dataclass
 
 _NEXT_STEPS = {
     f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
@@ -45,8 +45,7 @@ MAX_REASON = 200
 """The most characters of a reason or a rule that a denial repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(Struct, frozen=True):
     """A call that was denied: for `permission_denials` and the report."""
 
     member: str
@@ -65,8 +64,7 @@ def _lead_may_nothing(_tool: str, _access: Access) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class PermissionGate:
+class PermissionGate(Struct):
     """The gate of one agent. `keep_rule` stores the rule of an "always" answer; `rule_scope` says where, for people.
 
     `owner` is the member that waits during a question. `lead_may_allow` says that the lead may approve a call in the

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_rules
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.plan_file import create_plan_file, read_plan, remove_if_empty, reserve_plan, write_plan
 from teamwright.storage.read_bounded import read_plain
@@ -43,8 +44,7 @@ class PlanExit(StrEnum):
     """Never: a sub-agent that was started to plan. Its answer is the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRecord:
+class PlanRecord(Struct, frozen=True):
     """The stored state.
 
     `before` is the mode that follows; `waits` is the pending request, `left_by` the call that ended plan mode;
@@ -64,8 +64,7 @@ class PlanRecord:
         return json.dumps({"v": VERSION} | asdict(self), indent=2, ensure_ascii=False).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSubmission:
+class PlanSubmission(Struct, frozen=True):
     """A submitted plan. `call` names the call; `rules` are permissions that the plan asks for.
 
     `is_rerun`: a kill interrupted the call before.
@@ -79,8 +78,7 @@ class PlanSubmission:
     is_rerun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOutcome:
+class PlanOutcome(Struct, frozen=True):
     """The outcome of a submission.
 
     `approved` None: it waits under `request` for `approver`; `reason` explains a denial.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.agent_type import LEAD_ONLY
@@ -26,7 +27,6 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import SharedPrefix, build_prefix
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import Block, encode
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 
@@ -60,8 +60,7 @@ MAX_CACHED = 16
 _Key: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixModel:
+class PrefixModel(Struct, frozen=True):
     """The inputs of a prefix besides its texts: a model, the user's model settings, and the effort."""
 
     card: ModelCard
@@ -69,8 +68,7 @@ class PrefixModel:
     effort: Effort | None = None
 
 
-@dataclass(slots=True)
-class PrefixCache:
+class PrefixCache(Struct):
     """The prefixes of a session's agents."""
 
     _prefixes: dict[_Key, tuple[Prefix, tuple[object, ...]]] = field(

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.values import dataclass
 
 Remind: TypeAlias = Callable[[bool], str]
 """Return the reminder for the next user message; empty for none.
@@ -33,8 +34,7 @@ class ReminderRole(StrEnum):
     MEMBER = "member"
 
 
-@dataclass(frozen=True, slots=True)
-class ReminderTexts:
+class ReminderTexts(Struct, frozen=True):
     """Texts for a mode: `at_start` of the mode or a turn, `each_call` with results, `at_end` once after the mode."""
 
     at_start: str

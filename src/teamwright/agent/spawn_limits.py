@@ -8,14 +8,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import LimitExceeded
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnSettings:
+class SpawnSettings(Struct, frozen=True):
     """Caps on starting agents; all are settings."""
 
     members: int = 8
@@ -34,8 +33,7 @@ class SpawnSettings:
     """Lead and teammates are 0, their sub-agents 1, the sub-agents of these 2."""
 
 
-@dataclass(slots=True)
-class SpawnLimits:
+class SpawnLimits(Struct):
     """The counter of started agents. Call `admit` before a start, and `undo` when the start failed."""
 
     settings: SpawnSettings = field(default_factory=SpawnSettings)

@@ -6,8 +6,9 @@ Depends on the loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import UserMessage

@@ -11,17 +11,17 @@ from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.agent_type import AgentType, load_prompt
 from teamwright.agent.instructions import Instruction
 from teamwright.protocol.message_xml import REMINDER
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.values import dataclass
 
 _NO_TRAILER = "Add no trailer and no advertisement to commit messages."
 
 
-@dataclass(frozen=True, slots=True)
-class PromptEnvironment:
+class PromptEnvironment(Struct, frozen=True):
     """The environment in the prompt: directory, allowed directories, branch (None outside git), platform."""
 
     cwd: Path
@@ -97,8 +97,7 @@ def _join_parts(parts: tuple[str, ...]) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPart:
+class SessionPart(Struct, frozen=True):
     """The part of the prompt that all agents of a session have: limits, environment, key of tags, instructions."""
 
     environment: PromptEnvironment

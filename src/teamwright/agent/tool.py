@@ -10,22 +10,21 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from msgspec import Struct, field
+
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFile:
+class SeenFile(Struct, frozen=True):
     """The version of a file that this agent saw last: the SHA-256 of its bytes, its mtime and its size."""
 
     digest: str
@@ -33,8 +32,7 @@ class SeenFile:
     size: int
 
 
-@dataclass(slots=True)
-class LastWriters:
+class LastWriters(Struct):
     """The last writer of each file in this process, shared by all agents of a run: real path → (member, digest)."""
 
     by_path: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -56,8 +54,7 @@ class InstructionSource(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Workplace:
+class Workplace(Struct):
     """The working environment of one agent. `cwd` changes with `cd` in the shell; `roots` are the allowed real paths.
 
     `scratch` is a directory of the session for long outputs; `edit_history` stores former contents of edited files by
@@ -113,8 +110,7 @@ class Workplace:
         return self.seen_files.get(os.path.realpath(path))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The result that the model reads. `brief` is one line for people; `ends_turn` ends the turn after this call.
 
     `facts` goes to program surfaces (stream-json, the log), never to the model. `notes` come from the runtime and go to
@@ -136,8 +132,7 @@ class ToolResult:
         return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
 
 
-@dataclass(slots=True)
-class ToolContext:
+class ToolContext(Struct):
     """The context of a tool call. `call` is `cN`; `tool_use_id` is the model's id of the call.
 
     `is_rerun`: a kill interrupted the call before. `make_key` computes `key`, which most calls do not need.

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
@@ -25,7 +28,6 @@ from teamwright.protocol.events import Emit, HasListeners, TeamEvent, ToolCalled
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
@@ -37,8 +39,7 @@ END_IN_EVENT = 600
 """Characters of the end of a longer output, which an event has besides its beginning."""
 
 
-@dataclass(slots=True)
-class PreparedCall:
+class PreparedCall(Struct):
     """A call that was found and validated, on its way through the steps.
 
     `hook_answer` is a hook's answer before the gate decides: `allow` answers a question of the gate and never lifts a
@@ -136,8 +137,7 @@ def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
     return sorted((tool for tool in tools if tool.is_offered), key=lambda tool: tool.name in LEAD_ONLY)
 
 
-@dataclass(slots=True, eq=False)
-class Toolbox:
+class Toolbox(Struct, eq=False, dict=True):
     """The tools of one agent. `schemas` is the part of the prefix, fixed when the agent is created.
 
     `has_listeners` returns True when a subscriber wants the events of calls that start. `record` is the conversation
@@ -147,22 +147,26 @@ class Toolbox:
     member: str
     tools: Sequence[AnyTool]
     workplace: Workplace
-    gate: CallGate = field(kw_only=True)
-    numbers: CallNumbers = field(kw_only=True)
-    emit: Emit = field(kw_only=True)
-    has_listeners: HasListeners = field(default=always_true, kw_only=True)
-    activity: AgentActivity = field(default_factory=AgentActivity, kw_only=True)
-    record: CallRecord = field(default_factory=NoCallRecord, kw_only=True)
-    wrap: Callable[[Step], Step] | None = field(default=None, kw_only=True)
-    _by_name: dict[str, AnyTool] = field(init=False)
-    _tags: RuntimeTags = field(init=False)
-    _step: Step = field(init=False)
+    gate: CallGate
+    numbers: CallNumbers
+    emit: Emit
+    has_listeners: HasListeners = always_true
+    activity: AgentActivity = field(default_factory=AgentActivity)
+    record: CallRecord = field(default_factory=NoCallRecord)
+    wrap: Callable[[Step], Step] | None = None
+    _by_name: dict[str, AnyTool] = field(default_factory=dict[str, AnyTool])
 
     def __post_init__(self) -> None:
         self.set_tools(self.tools)
-        self._tags = self.record.tags
+
+    @cached_property
+    def _step(self) -> Step:
         step = with_gate(self.gate, with_instructions(self.workplace, run_tool))
-        self._step = step if self.wrap is None else self.wrap(step)
+        return step if self.wrap is None else self.wrap(step)
+
+    @property
+    def _tags(self) -> RuntimeTags:
+        return self.record.tags
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Replace the tools. For a running agent this needs a new prefix that names them."""

@@ -11,15 +11,15 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.message_gaps import bridge_gaps
 from teamwright.protocol.messages import Block, encode, text_block, tool_calls
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1
@@ -51,8 +51,7 @@ MAX_LISTED_IDS = 1_064
 """The most ids in a compaction line: the limit of unread mail in an inbox. Older ids are found in earlier lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactBoundary:
+class CompactBoundary(Struct, frozen=True):
     """The line of a compaction. The conversation continues with its encoded `messages`:
 
     a summary, and messages after it. `line_count` is the number of steps before it, `summarized_count` the number of
@@ -134,8 +133,7 @@ def queued_line(id: str, blocks: Sequence[Block]) -> bytes:
     return encode({"type": "queued", "at": iso_time(), "id": id, "content": list(blocks)})
 
 
-@dataclass(slots=True)
-class History:
+class History(Struct):
     """The state that a transcript describes: the messages from its last compaction on, and the work that is open.
 
     `reported_tokens` are the tokens that the service counted with the newest answer, and the number of messages then.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
+
+from msgspec.structs import replace
 
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import UsageError

@@ -6,8 +6,9 @@ Every property reads from the team when it is used. Depends on the packages team
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from typing import Any, Literal, TypeAlias, Unpack
+
+from msgspec import Struct
 
 from teamwright.api.argument_checks import check_option_types, refuse_coroutine, require_text
 from teamwright.api.options import PermissionMode
@@ -15,7 +16,7 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
+from teamwright.protocol.value_repr import repr_without
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.modes import SessionModes
 from teamwright.tasks.task_rules import TaskWishes
@@ -33,13 +34,15 @@ TaskRef: TypeAlias = Task | str | int
 """A task, or its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A handle for a teammate, by name. The teammate may end at any time; its state is `gone` then."""
 
     name: str
-    _team: SessionTeam = field(repr=False)
-    _modes: SessionModes = field(repr=False, compare=False)
+    _team: SessionTeam
+    _modes: SessionModes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "_team", "_modes")
 
     @property
     def state(self) -> MemberState:
@@ -109,12 +112,11 @@ class Member:
         return mate
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(Struct, frozen=True):
     """The team's task list. The program adds tasks, and idle members claim them."""
 
-    _team: SessionTeam = field(repr=False)
-    _require_running: Callable[[], None] = field(repr=False, compare=False)
+    _team: SessionTeam
+    _require_running: Callable[[], None]
 
     def __repr__(self) -> str:
         return f"<Tasks of {self._team.name!r}>"

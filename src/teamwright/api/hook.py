@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.hooks import hook_index
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A function that is called at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
 
     `event` and the payload for the function are documented in docs/hooks.md. The function, which may be a coroutine

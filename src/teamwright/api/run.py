@@ -48,7 +48,7 @@ class Run:
 
         def __getattr__(self, name: str) -> object:
             """Raise AttributeError; for an attribute of Result the error says to await the run."""
-            if name in Result.__dataclass_fields__ or hasattr(Result, name):
+            if name in Result.__struct_fields__ or hasattr(Result, name):
                 raise AttributeError(f"a Run has no {name!r}: `result = await run` gives the Result, which has")
             raise AttributeError(f"a Run has no {name!r}")
 

@@ -5,7 +5,7 @@ Depends on the lookup of teams and on sessions.
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_fields
+from msgspec.structs import replace as replace_fields
 
 from teamwright.protocol.errors import TeamRefused
 from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.approvals.request_record import ELSEWHERE, answer_body, parse_answer, parse_request
 from teamwright.approvals.requests_on_disk import match_requests, matches_id, open_requests, request_directories
 from teamwright.config.person_check import require_person
@@ -17,7 +19,6 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import ring
 from teamwright.storage.paths import Home
@@ -25,8 +26,7 @@ from teamwright.storage.paths import Home
 FIRST, LATE, EXPIRED, GONE, UNKNOWN, SEVERAL = "first", "late", "expired", "gone", "unknown", "several"
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOutcome:
+class AnswerOutcome(Struct, frozen=True):
     """The result of an answer to a request. `kind` is
 
     - `first`: the answer counts;

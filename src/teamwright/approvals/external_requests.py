@@ -12,8 +12,9 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from teamwright.permissions.updates import from_wire, to_wire
 from teamwright.permissions.verdict import Approver, PermissionAnswer, PermissionUpdate, Question
@@ -21,7 +22,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse, ProtocolMessage, parse_protocol
-from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.external.participants import ExternalMemberListener
 from teamwright.teams.mailbox.outgoing import send_protocol
@@ -34,8 +34,7 @@ KIND = "asked_beyond"
 """The kind of a stored request. The question to the person is a second request, of kind `permission`."""
 
 
-@dataclass(slots=True)
-class ExternalRequests:
+class ExternalRequests(Struct):
     """Permission requests of external members, and the answers that are sent back to them."""
 
     asker: Approver

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.permissions.verdict import Mode, Question
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
@@ -17,7 +19,6 @@ from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.teams.team import SessionTeam
 
 CARRIED = 20_000
@@ -29,8 +30,7 @@ SHOWN = 300
 """Maximum characters of the request's description in a note to the lead."""
 
 
-@dataclass(slots=True)
-class LeadApprover:
+class LeadApprover(Struct):
     """The lead as approver for its teammates. `always`: a user's setting lets it answer for all of them."""
 
     team: SessionTeam

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
+
+from msgspec import Struct, field
 
 from teamwright.agent.plan_mode import PlanExit, PlanMode, PlanOutcome, PlanSubmission
 from teamwright.agent.tool import Workplace
@@ -27,7 +28,6 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import PlanApprovalRequest
-from teamwright.protocol.values import dataclass
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
 
@@ -44,8 +44,7 @@ _NO_PERSON = {"hook": "A hook of the user", "policy": "The user's policy", "dead
 """Approvers of the queue that are not persons; every other answer is a person's, from any terminal."""
 
 
-@dataclass(slots=True)
-class PlanApprovals:
+class PlanApprovals(Struct):
     """The plan approvals of one session. `who` approves members' plans, `origin` is the source of that setting.
 
     A person approves the lead's own plans. `timeout_s` is how long a plan waits for the lead, in seconds; None is

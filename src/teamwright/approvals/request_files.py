@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.approvals.answer_from_outside import doorbell_of
 from teamwright.approvals.request_record import answer_body, parse_answer, parse_request, request_body
@@ -20,7 +21,6 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.doorbell import listen
@@ -30,8 +30,7 @@ from teamwright.teams.team import SessionTeam
 CUT_OFF = "the process that asked ended before anybody answered"
 
 
-@dataclass(slots=True)
-class RequestFiles:
+class RequestFiles(Struct):
     """The request files of the session in this directory. `look` is called when an answer may have arrived.
 
     `watch` calls back when a directory changes, for answers without a doorbell.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.approvals.external_requests import ExternalRequests
 from teamwright.approvals.lead_approver import LeadApprover, not_allowed_error, too_late_error, unknown_request_error
@@ -21,7 +23,6 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
 
@@ -56,8 +57,7 @@ _PREFIX = {"permission": "perm"}
 """The beginnings of request ids; other kinds of requests have ids that begin with the kind."""
 
 
-@dataclass(slots=True)
-class _PendingRequest:
+class _PendingRequest(Struct):
     """One open request: its question, the store of its file (None: the disk refused), and the answer to come."""
 
     id: str
@@ -70,8 +70,7 @@ AGAIN = "If it is still needed, make the call again."
 """The advice to an agent whose request was allowed too late."""
 
 
-@dataclass(slots=True)
-class RequestQueue:
+class RequestQueue(Struct):
     """The queue of one run. `attended` returns True when an approver is present; without one a question is denied.
 
     `timeout_s` is the deadline of a request, in seconds; None waits without limit, for a person at a terminal.

@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.approvals.request_record import parse_request
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.roster import parse_config
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.lease import LEASE, lease_held
@@ -25,8 +26,7 @@ REQUESTS = "requests"
 """Name of the directory of requests, in a team's directory and in a session's."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDirectory:
+class RequestDirectory(Struct, frozen=True):
     """A directory of requests: a team's, or that of a session which had no team when it asked."""
 
     box: Path

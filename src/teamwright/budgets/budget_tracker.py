@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from time import monotonic
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.budgets.scope import Estimate, ReservedAmount, Scope
 from teamwright.budgets.usage_marks import CallingAgent, UsageMarks
@@ -21,11 +23,9 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Compacted, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(Struct):
     """The reservation of one call, which is settled once: with its usage, or with None when it used nothing."""
 
     purse: BudgetTracker

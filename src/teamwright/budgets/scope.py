@@ -7,16 +7,15 @@ usage.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.models.model import BudgetRefusal
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The expected need of a call: prompt and answer, in tokens and USD (0.0: free or unknown)."""
 
     tokens_in: int
@@ -30,16 +29,14 @@ class Estimate:
         return self.usd_in + self.usd_out
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedAmount:
+class ReservedAmount(Struct, frozen=True):
     """The amount that a call reserved in one scope."""
 
     tokens: int
     usd: float
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """The caps and usage of an agent (`ada`), a task (`task #3`) or the run (empty `whose`). `minutes` returns its
     time.
 

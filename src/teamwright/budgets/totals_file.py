@@ -10,16 +10,16 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage_events
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.messages import encode
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.event_log_reader import last_number
 
@@ -31,8 +31,7 @@ _USAGES = ("usage", "incarnation_usage", "failed")
 _PLAIN = ("model_calls", "tool_calls", "caller", "incarnation", "incarnation_calls")
 
 
-@dataclass(slots=True)
-class SavedTotals:
+class SavedTotals(Struct):
     """The usage totals up to event number `n`, and the subjects of known tasks."""
 
     n: int = 0

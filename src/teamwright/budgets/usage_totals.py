@@ -7,13 +7,13 @@ selected by their kind before they are parsed. Depends on events, usage and the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from teamwright.protocol.events import FAILED_ATTEMPTS, MemberChanged, ModelCallEnded, TeamChanged, TeamEvent
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import (
     find_event_end,
     parse_event,
@@ -27,8 +27,7 @@ TaskKey: TypeAlias = tuple[str, str]
 """A unique key of a task: the directory of its team (empty: the session's own list), and its number."""
 
 
-@dataclass(slots=True)
-class Account:
+class Account(Struct):
     """The usage of one agent: in total, and of its present incarnation. `caller` is set for a sub-agent.
 
     `failed` is the part of failed attempts.
@@ -44,8 +43,7 @@ class Account:
     failed: Usage = NO_USAGE
 
 
-@dataclass(slots=True)
-class UsageTotals:
+class UsageTotals(Struct):
     """The usage totals of a session, or of a part of it. `list` is the current task list, `untasked` usage without a
     task.
 

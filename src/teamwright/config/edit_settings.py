@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from teamwright.config.merge import OWN_ONLY
 from teamwright.config.person_check import require_person
 from teamwright.config.setting_values import require_key
@@ -28,7 +30,6 @@ from teamwright.config.settings_survey import survey_layer
 from teamwright.config.trust_store import TrustStore, repository_of
 from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 Target: TypeAlias = Literal["user", "project", "local"]
@@ -41,8 +42,7 @@ _ABSENT: Any = object()
 """A marker in the place of a value: the key is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     """The result of a change: the file, whether its content changed, and whether the value waits for trust."""
 
     key: str
@@ -51,8 +51,7 @@ class SettingChange:
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SettingTarget:
+class SettingTarget(Struct, frozen=True):
     """The target of a change: the directory's repository and one of its files, or the user's file."""
 
     home: Home

@@ -6,14 +6,15 @@ Only the user's settings define them: a repository can only name one. Variables 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
+from teamwright.protocol.value_repr import repr_without
 
 COMMANDS, COMMAND = "members.commands", "members.command"
 
@@ -24,8 +25,7 @@ START_S = 60.0
 _KEYS = ("argv", "env", "root", "start_s")
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalCommand:
+class ExternalCommand(Struct, frozen=True):
     """One program. `argv` begins with its name or path, `env` is added to its environment; both may contain `${VAR}`.
 
     `root` is the state root whose files it reads; empty means the one of its environment, or its default. `start_s` is
@@ -34,13 +34,16 @@ class ExternalCommand:
 
     name: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env")
+
     root: str = ""
     start_s: float = START_S
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalCommandSettings:
+class ExternalCommandSettings(Struct, frozen=True):
     """All commands by name, and the default command for teammates."""
 
     commands: Mapping[str, ExternalCommand] = field(default_factory=dict[str, ExternalCommand])

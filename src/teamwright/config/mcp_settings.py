@@ -7,9 +7,10 @@ person trusted exactly this entry, with the repository's scripts that it names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.config.project_mcp import FILE, SERVERS, project_servers
 from teamwright.config.settings.setting_fields import fill_settings
@@ -17,7 +18,6 @@ from teamwright.config.settings.setting_parts import SettingPart, SettingParts
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import entry_of, server_entry
-from teamwright.protocol.values import dataclass
 
 ENABLE_ALL = "enableAllProjectMcpServers"
 ENABLED = "enabledMcpjsonServers"
@@ -29,8 +29,7 @@ PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
 """Ranks of entries: of several with one name, the one with the highest rank is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
+class ServerEntry(Struct, frozen=True):
     """One entry as written. `foreign`: it comes from a repository, so it receives none of our credentials.
 
     `root` is the repository in which it is read, regardless of origin.
@@ -42,11 +41,10 @@ class ServerEntry:
     rank: int
     foreign: bool
     root: Path
-    part: SettingPart | None = field(default=None, compare=False, repr=False)
+    part: SettingPart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
+class McpSettings(Struct, frozen=True):
     """The merged settings. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) limit
     tools in a prefix.
     """
@@ -59,8 +57,7 @@ class McpSettings:
     size: int = 24_000
 
 
-@dataclass(slots=True)
-class McpSettingsReader:
+class McpSettingsReader(Struct):
     """A collector of MCP settings during a merge of settings."""
 
     trust: TrustState

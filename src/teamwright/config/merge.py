@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.config.backend_settings import BACKEND
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS

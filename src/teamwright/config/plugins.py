@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
@@ -32,8 +33,7 @@ _MOST = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A plugin. `agents`, `skills` and `commands` are directories or files; `ignored` are parts that are not read.
 
     `servers` are entries of MCP servers by name, verbatim; `warnings` are lines about entries that are left out.

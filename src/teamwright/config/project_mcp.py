@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+
 from teamwright.config.settings.json_positions import explain_json_error
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 FILE = ".mcp.json"
@@ -20,13 +20,12 @@ SERVERS = "mcpServers"
 MAX_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFile:
+class ProjectFile(Struct, frozen=True):
     """The repository's file as read: entries by name, and its problem; empty when there is none."""
 
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problem: str = ""
-    text: str = field(default="", repr=False)
+    text: str = ""
 
 
 def project_servers(root: Path) -> ProjectFile:

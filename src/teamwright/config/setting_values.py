@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.config.merge import settings_places
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart
@@ -22,7 +24,6 @@ from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.secret_texts import is_secret_name, mask
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 DEFAULT = "default"
@@ -35,8 +36,7 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _IN_URL = re.compile(r"(://)[^/@\s]+@|([?&][\w-]*(?:key|token|secret|auth|sig)[\w-]*=)[^&\s]+", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsQuery:
+class SettingsQuery(Struct, frozen=True):
     """The files to read: those of a directory, and the file of `--settings`."""
 
     home: Home
@@ -44,8 +44,7 @@ class SettingsQuery:
     settings_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingValue:
+class SettingValue(Struct, frozen=True):
     """One value of one file. `name` is set for keys with several values; `state` is as in `check`.
 
     `file` is `default` for a default; `line` starts at 1 and is 0 when there is none.
@@ -60,8 +59,7 @@ class SettingValue:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFileView:
+class SettingsFileView(Struct, frozen=True):
     """One settings file that is read: its origin, and whether it exists."""
 
     file: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.config.merge import SettingsMerge, reads_other_product
 from teamwright.config.model_settings import model_settings
 from teamwright.config.settings.package_settings import package_settings
@@ -18,15 +20,13 @@ from teamwright.config.settings.settings_files import SettingsLayer
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 ADDING = frozenset({name for name, key in KEYS.items() if key.kind == "texts"} | {"hooks"})
 """Keys whose parts add up; for the others the nearest file decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsSurvey:
+class SettingsSurvey(Struct, frozen=True):
     """The parts that were found. `settings` are those that would be used without the broken parts."""
 
     settings: Settings

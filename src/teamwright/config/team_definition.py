@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
 from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """One role, whose limits apply to each member of it; `line` is its first line in the file.
 
     `type` is the agent type that it builds on; `model`, `effort`, `mode` None mean those of the spawn call; `owns` are
@@ -36,8 +34,7 @@ class Role:
     line: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TeamDefinition:
+class TeamDefinition(Struct, frozen=True):
     """A whole file. `budget` caps the run, `check` must pass before a task is completed; None when not given.
 
     `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
@@ -59,8 +56,7 @@ class TeamDefinition:
         return next((role for key, role in self.roles.items() if key.lower() == lower), None)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyKind:
+class KeyKind(Struct, frozen=True):
     """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
 
     kind: str

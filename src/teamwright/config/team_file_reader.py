@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.agent_type import built_in_types
 from teamwright.config.team_definition import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
 from teamwright.config.tool_names import KNOWN
@@ -20,7 +22,6 @@ from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 FILE = Path(".teamwright") / "team.toml"
@@ -65,8 +66,7 @@ def parse_definition(text: str, path: Path) -> TeamDefinition:
     return TeamDefinition(file=str(path), roles=roles, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class _TeamFileReader:
+class _TeamFileReader(Struct, frozen=True):
     """The text of one file, for errors that name a line of it."""
 
     path: Path

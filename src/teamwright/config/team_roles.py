@@ -8,9 +8,10 @@ Depends on the definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType, built_in_types
 from teamwright.agent.spawn_limits import SpawnSettings

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS, TEAMMATE_TOOLS
 from teamwright.permissions.rules import parse_rule
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 
 KNOWN = frozenset(
     {
@@ -30,8 +31,7 @@ KNOWN = frozenset(
 _OTHER_NAMES = {"Task": "Agent"}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSelection:
+class ToolSelection(Struct, frozen=True):
     """The selected tools. `only` None means all; `denied` are rules for parts of tools."""
 
     only: tuple[str, ...] | None

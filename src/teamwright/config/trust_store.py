@@ -9,25 +9,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.config.trust_survey import TrustEntry, survey_repository
 from teamwright.processes.git_entries import GitEntry
 from teamwright.processes.repository_discovery import trust_root, work_tree
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import Home
 
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TrustState:
+class TrustState(Struct, frozen=True):
     """The trust state of a repository.
 
     `root` is its work tree, `bound_to` the key of its trust. `trusted`: a person trusted it, for good or for this run.
@@ -39,7 +39,7 @@ class TrustState:
     trusted: bool
     entries: tuple[TrustEntry, ...] = ()
     pending: tuple[TrustEntry, ...] = ()
-    _allowed: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
+    _allowed: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def as_written(cls, root: Path, entries: Iterable[TrustEntry]) -> TrustState:

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
 from teamwright.config.project_mcp import FILE as SERVERS_FILE
 from teamwright.config.project_mcp import SERVERS, command_of, describe_server, project_servers
@@ -26,7 +28,6 @@ from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.git_entries import GitEntry, git_entries
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.values import dataclass
 from teamwright.skills.skill_definition import SkillKind
 from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
 from teamwright.storage.read_bounded import read_plain
@@ -57,8 +58,7 @@ _FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
 """The pattern of a text that is unknown before the command runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustEntry:
+class TrustEntry(Struct, frozen=True):
     """One entry of a repository. `file` is relative to its root; `summary` describes its effect in one line."""
 
     kind: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.jsonl import read_lines
 from teamwright.tools.files.edit_journal import JOURNAL, append_entry
@@ -23,8 +23,7 @@ USER = "user"
 """The author of a file change that an undo makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptEntry:
+class PromptEntry(Struct, frozen=True):
     """A prompt of a person to the lead. `number` counts from 1; 0 is the time before the first recorded prompt.
     `text` is the beginning of the prompt.
     """
@@ -35,8 +34,7 @@ class PromptEntry:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeEntry:
+class ChangeEntry(Struct, frozen=True):
     """A change of one file. `before` and `after` are hashes of contents; None: the file did not exist.
 
     `made` is the topmost directory that was created for a new file. `undo` is the id of the undo that made the change.
@@ -57,8 +55,7 @@ class ChangeEntry:
         return not members or self.member in members
 
 
-@dataclass(slots=True)
-class UndoEntry:
+class UndoEntry(Struct):
     """An undo: of whose edits (`by`; empty: all agents') of which prompt; `ended` says that it was completed.
 
     `paths` are the files to restore, `left` the files that the user asked to leave.
@@ -73,8 +70,7 @@ class UndoEntry:
     ended: bool = False
 
 
-@dataclass(slots=True)
-class EditJournal:
+class EditJournal(Struct):
     """All entries of a journal, in their order. `damaged` counts lines that cannot be read."""
 
     prompts: list[PromptEntry] = field(default_factory=lambda: [PromptEntry()])

@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.edit_history.edit_journal import ChangeEntry, EditJournal, count_by_member, display_name
-from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentContent:
+class CurrentContent(Struct, frozen=True):
     """The hash of a file's content in `digest` (None: the file does not exist), or in `why` the reason it is
     unknown.
     """
@@ -61,8 +61,7 @@ COMPARED_MOST = 4 * 1024 * 1024
 _REPLACED = re.compile(r"^@@ (\d+) lines replaced by (\d+) from", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class EditShare:
+class EditShare(Struct, frozen=True):
     """The number of an agent's edits of a file, or of all files. `of` is the member that a sub-agent works for."""
 
     name: str
@@ -70,8 +69,7 @@ class EditShare:
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """The changes of one file. `state` is created, changed or removed; `path` is for people, `file` is absolute.
 
     `diff` is empty when it cannot be shown, and `note` has the reason. `added` and `removed` count lines, None:
@@ -92,8 +90,7 @@ class FileChange:
     between: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _ContentChange:
+class _ContentChange(Struct, frozen=True):
     """A change from one content to another, over one or more edits."""
 
     before: str | None
@@ -200,8 +197,7 @@ def _file(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Diff:
+class _Diff(Struct, frozen=True):
     body: str = ""
     added: int | None = None
     removed: int | None = None

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
 from teamwright.edit_history.edit_journal import EditJournal, display_name
@@ -16,7 +18,6 @@ from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.unknown_names import unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
 from teamwright.storage.lease import LEASE, lease_held
@@ -26,8 +27,7 @@ from teamwright.teams.subagents.run_journal import RunJournal
 from teamwright.views.log import event_name, find_log
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLocation:
+class HistoryLocation(Struct, frozen=True):
     """The files of a session. `cwd` is its working directory, as far as known; `team` may be empty.
 
     `rooms` are the directories of member processes: an adopted member keeps the one of its first session. `beyond` are

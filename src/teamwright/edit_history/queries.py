@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
+from msgspec import Struct
+
 from teamwright.agent.transcript import header_tag_key, queued_line, read_header
 from teamwright.edit_history.edit_journal import read_journal
 from teamwright.edit_history.file_changes import FileChange, count_reverted, file_changes, newest_edit_of_call
@@ -24,7 +26,6 @@ from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.message_xml import RuntimeTags
-from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.lease import LEASE, Lease
@@ -33,8 +34,7 @@ BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanges:
+class SessionChanges(Struct, frozen=True):
     """The changes of a session. `again` counts files that have their first content again; `cut_off` is the time of
     an interrupted undo; `damaged` counts lines of the journal that cannot be read.
     """

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.edit_history.edit_journal import (
     EditJournal,
@@ -27,7 +29,6 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
 
@@ -44,8 +45,7 @@ _NAMED = 7
 """Maximum number of files that an error names; the rest is counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoneFile:
+class UndoneFile(Struct, frozen=True):
     """One file of an undo: its path as shown to people, the result, and whose edits were undone.
 
     `why` is the reason when the file was left although the user did not ask for it.
@@ -57,8 +57,7 @@ class UndoneFile:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoResult:
+class UndoResult(Struct, frozen=True):
     """The result of an undo. `prompt` is the beginning of the prompt whose edits it undid, `at` the time of the prompt.
 
     `completed`: the undo completed one that a kill had interrupted. `id` is its id in the journal.
@@ -76,8 +75,7 @@ class UndoResult:
         return tuple(file for file in self.files if file.did in CHANGED)
 
 
-@dataclass(frozen=True, slots=True)
-class UndoRequest:
+class UndoRequest(Struct, frozen=True):
     """The request for an undo: of which agents (empty: all), and which files to leave, by absolute path.
 
     `who` names the agents for people; empty: all.

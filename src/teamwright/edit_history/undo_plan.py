@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.edit_history.edit_journal import (
     ChangeEntry,
     EditJournal,
@@ -19,14 +21,12 @@ from teamwright.edit_history.edit_journal import (
     display_name,
 )
 from teamwright.edit_history.file_changes import CurrentContent, current_content
-from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import load_content
 
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
 
 
-@dataclass(frozen=True, slots=True)
-class UndoStep:
+class UndoStep(Struct, frozen=True):
     """One file: it has `before` now and gets `after` (None: an edit created the file, and it is removed).
 
     `made` is the topmost directory created with it. `already`: the file needs no change.
@@ -40,16 +40,14 @@ class UndoStep:
     already: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedFile:
+class RefusedFile(Struct, frozen=True):
     """A file that an undo must not touch, and why."""
 
     path: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class UndoPlan:
+class UndoPlan(Struct, frozen=True):
     """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
 
     `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.clock import iso_time
@@ -30,7 +31,7 @@ class AgentStarts:
 
     def record_start(self, agent: HookAgent) -> None:
         """Record a start."""
-        fields = {name: _json_value(getattr(agent, name)) for name in HookAgent.__slots__}
+        fields = {name: _json_value(getattr(agent, name)) for name in HookAgent.__struct_fields__}
         self._note({"v": VERSION, "type": "start", "at": iso_time(), "key": agent.key, "who": fields})
 
     def record_stop(self, agent: HookAgent) -> None:
@@ -70,7 +71,7 @@ def _apply_line(line: bytes, found: dict[str, HookAgent]) -> None:
             found.pop(key, None)
         elif body["type"] == "start":
             fields = cast("dict[str, Any]", body["who"])
-            who = HookAgent(**{name: value for name, value in fields.items() if name in HookAgent.__slots__})
+            who = HookAgent(**{name: value for name, value in fields.items() if name in HookAgent.__struct_fields__})
             own = who.own
             found[key] = replace(who, transcript=Path(who.transcript), own=Path(own) if own is not None else None)
     except (ValueError, KeyError, TypeError):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.protocol.ids import is_typo, nearest
-from teamwright.protocol.values import dataclass
 
 TIMEOUT_S = 60.0
 """Seconds that a hook without a timeout may run."""
@@ -62,8 +63,7 @@ It may be a coroutine function. It must not change the payload.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HookSpec:
+class HookSpec(Struct, frozen=True):
     """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
 
     `detached`: the session does not wait for it, and its output is ignored. A function has its name as command.
@@ -98,8 +98,7 @@ def compile_matcher(text: str) -> Matcher:
     return lambda name: found(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedHook:
+class ParsedHook(Struct, frozen=True):
     """One hook entry of a file: a hook, or why it cannot be used. `is_broken`: it is invalid, not only unsupported.
 
     `path` is its path from the top of the hooks; `warning` is the line for people.

@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.hooks.hook_index import PERMISSION, PRE_TOOL, SESSION_START, USER_PROMPT
-from teamwright.protocol.values import dataclass
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
 
@@ -25,8 +26,7 @@ _STRICTNESS = ("", ALLOW, ASK, DENY)
 _OLD_DECISIONS = {"approve": ALLOW, "block": DENY}
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionReply:
+class PermissionReply(Struct, frozen=True):
     """A hook's answer to a permission request: `allowed`, with another input and grants in the wire format, or not."""
 
     allowed: bool
@@ -35,8 +35,7 @@ class PermissionReply:
     updates: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HookOutcome:
+class HookOutcome(Struct, frozen=True):
     """The merged outcome of the hooks of one event.
 
     `blocked` with `reason`: the action does not happen, or the agent continues instead of ending. `permission` is

@@ -13,14 +13,14 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned, read_outcome
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
-from teamwright.protocol.values import dataclass
 
 INSIDE_VARIABLE = "TEAMWRIGHT_INSIDE_HOOKS"
 """Variable with the marks of the hooks in which a process runs: a session that a hook starts runs all other hooks."""
@@ -35,8 +35,7 @@ CLOSE_S = 5.0
 """Seconds that the end of a session waits for background hooks."""
 
 
-@dataclass(slots=True)
-class _HookInput:
+class _HookInput(Struct):
     """The input of an event's hooks: a mapping for functions, JSON for commands, encoded on demand."""
 
     payload: Mapping[str, Any]
@@ -50,8 +49,7 @@ class _HookInput:
         return self._content
 
 
-@dataclass(frozen=True, slots=True)
-class HookEnvironment:
+class HookEnvironment(Struct, frozen=True):
     """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
     processes."""
 
@@ -65,8 +63,7 @@ def _ignore_notice(text: str, level: str) -> None:
     """Ignore the notice."""
 
 
-@dataclass(slots=True)
-class HookRunner:
+class HookRunner(Struct):
     """The hooks of one session. `notify` reports a text to people, with its level: info or warning."""
 
     index: HookIndex

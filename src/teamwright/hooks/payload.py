@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 LEAD, TEAMMATE, SUBAGENT = "lead", "teammate", "subagent"
 
@@ -18,8 +18,7 @@ MAX_RESPONSE = 100_000
 """Characters of a tool's result that a hook receives."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookAgent:
+class HookAgent(Struct, frozen=True):
     """The agent of an event. `transcript` is the session's, `own` the agent's; `parent` the name or id of its caller.
 
     `kind` is lead, teammate or subagent; `generation` is the incarnation of the name.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec import Struct
+
 from teamwright.mail.inbox_layout import InboxItem
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.values import dataclass
 
 MAX_OWN = 1_064
 """The number of own entries that are remembered; more cannot be unread, so the oldest ones have been read."""
@@ -21,8 +22,7 @@ OnArrival = Callable[[Sequence[InboxEntry]], None]
 OnLoss = Callable[[Sequence["LostEntry"]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class LostEntry:
+class LostEntry(Struct, frozen=True):
     """An entry of this process that its reader never saw: another program removed it, or flagged it (`was_flagged`)."""
 
     msg_id: str
@@ -31,8 +31,7 @@ class LostEntry:
     was_flagged: bool
 
 
-@dataclass(slots=True)
-class _OwnEntry:
+class _OwnEntry(Struct):
     """An entry of this process that is not yet read. `is_in_file`: it is, or was, certainly in the file.
 
     An `is_quiet` one may disappear without a report: a notice that a newer one replaces, or an entry with an unknown

@@ -7,9 +7,10 @@ change the result.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD, READ_ENDINGS, split_array
 from teamwright.protocol.errors import InboxFull
-from teamwright.protocol.values import dataclass
 from teamwright.storage.json_array import TAIL_BYTES, ArrayFile, FileStamp
 
 MAX_UNREAD_BYTES = 1_000_000
@@ -31,8 +32,7 @@ def inbox_full_error(reader: str, unread: int, size: int) -> InboxFull:
     )
 
 
-@dataclass(slots=True)
-class UnreadQuota:
+class UnreadQuota(Struct):
     """The number and bytes of unread entries in one state of the file; `tail` are the state's last bytes."""
 
     reader: str

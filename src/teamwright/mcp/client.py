@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.mcp.http_transport import HttpTransport
 from teamwright.mcp.json_rpc import (
     METHOD_NOT_FOUND,
@@ -21,7 +23,6 @@ from teamwright.mcp.json_rpc import (
     plain_line,
 )
 from teamwright.mcp.tool_listing import MAX_TOOLS
-from teamwright.protocol.values import dataclass
 
 NEWEST_VERSION = "2025-11-25"
 HANDSHAKE_VERSIONS = (NEWEST_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
@@ -33,8 +34,7 @@ _MAX_PAGES = 50
 _META = "io.modelcontextprotocol/"
 
 
-@dataclass(slots=True)
-class McpClient:
+class McpClient(Struct):
     """A connected server. `server_info` is its description of itself."""
 
     peer: JsonRpcPeer

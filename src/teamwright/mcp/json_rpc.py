@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Protocol, TypeAlias, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 UNSUPPORTED_VERSION = -32022
 """The code of a server that supports other versions of the protocol."""
@@ -75,8 +74,7 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class CallDeadline:
+class CallDeadline(Struct):
     """Time limits of an answer, in seconds: between two signs of progress, and in all. `last_progress` is the last
     reported number."""
 
@@ -108,8 +106,7 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 
 
-@dataclass(slots=True)
-class JsonRpcPeer:
+class JsonRpcPeer(Struct):
     """One connection. `transport` is set before the first request; `on_broken` is called once."""
 
     on_notification: OnNotification

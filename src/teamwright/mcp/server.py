@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools
-from teamwright.protocol.values import dataclass
 
 ReportProblem: TypeAlias = Callable[[str, str], None]
 """Called with a sentence that a person should read about a server, and `info` or `warning`."""
@@ -37,16 +37,14 @@ async def wait_for_nothing() -> None:
     """Return immediately: the default of `ServerContext.before_start`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTimeouts:
+class ServerTimeouts(Struct, frozen=True):
     """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
 
     start_s: float = 30.0
     call_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerContext:
+class ServerContext(Struct, frozen=True):
     """The state that all servers of a session share. `before_start` is awaited before anything is started.
 
     `on_change` is called when the state of a server changes.

@@ -9,12 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
+from teamwright.protocol.value_repr import repr_without
 
 TransportKind: TypeAlias = Literal["stdio", "http"]
 
@@ -29,8 +30,7 @@ _SHORTEST_SECRET = 6
 """Length from which a value in `env` or `headers` is masked in all texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(Struct, frozen=True):
     """One server. `key` is its part in names of tools; `source` the file that defines it.
 
     `call_timeout_s` is how long a call may make no progress, in seconds; None for the default. `digest` is the hash of
@@ -44,9 +44,13 @@ class ServerConfig:
     digest: str
     cwd: Path
     argv: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    url: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env", "url", "headers")
+
     call_timeout_s: float | None = None
 
     @property
@@ -68,8 +72,7 @@ class ServerConfig:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSource:
+class ConfigSource(Struct, frozen=True):
     """The context in which a file is read: its name, the working directory of its servers, and the allowed variables.
 
     `withheld` are variables that its entries do not get: credentials of Teamwright, for files of a repository.
@@ -89,8 +92,7 @@ class _UnusableEntry(Exception):
         self.is_broken = broken
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedServer:
+class ParsedServer(Struct, frozen=True):
     """One parsed entry: a server, or why it is left out; `unknown_key` is its first unknown key."""
 
     config: ServerConfig | None

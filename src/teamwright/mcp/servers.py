@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import Struct
+
 from teamwright.mcp.server import McpServer, ServerContext
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.tool_listing import ServedTool, parse_server_key
-from teamwright.protocol.values import dataclass
 
 WAIT_S = 3.0
 """Seconds that the first agent waits for servers without a stored tool list."""
@@ -20,8 +21,7 @@ REQUIRED_S = 30.0
 """Seconds that an agent waits for servers that it requires."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixRoom:
+class PrefixRoom(Struct, frozen=True):
     """The room for server tools in a prefix: their number, and their bytes. Other tools are called by name."""
 
     tools: int = 60

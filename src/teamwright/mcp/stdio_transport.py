@@ -12,12 +12,13 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, plain_line
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
-from teamwright.protocol.values import dataclass
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message."""
@@ -37,8 +38,7 @@ _HANG_UP_S = 1.0
 _GRACE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEnvironment:
+class ServerEnvironment(Struct, frozen=True):
     """The environment of a server process: variables without credentials of Teamwright, records, and a directory for
     its log."""
 

@@ -10,13 +10,13 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
@@ -197,14 +197,13 @@ MAX_STORED = 200
 """Maximum number of listing files; the oldest ones beyond it are removed."""
 
 
-@dataclass(frozen=True)
-class ServedTool:
+class ServedTool(Struct, frozen=True, dict=True):
     """One tool: `remote_name` is its name at the server, `name` its full name here."""
 
     remote_name: str
     name: str
     description: str
-    schema: Mapping[str, Any] = field(repr=False)
+    schema: Mapping[str, Any]
 
     @cached_property
     def size(self) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 
 CONTENT_FILTER = "content_filter"
 """The stop reason of an answer that the service's filter withheld or shortened."""
@@ -62,8 +63,7 @@ _END_BY_STOP_REASON: Mapping[str, AnswerEnd] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EndRule:
+class EndRule(Struct, frozen=True):
     """The effects of an end.
 
     `runs_calls`: the calls of the answer are run. `retries`: how often in a row the model is asked again before the

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import field
 from ipaddress import ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens
-from teamwright.protocol.values import dataclass
+from teamwright.protocol.value_repr import repr_without
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "api-key", "signed"]
 """The form of the credential: in the header of that name, as `Authorization: Bearer`, or by signing each request."""
@@ -23,8 +24,7 @@ Api: TypeAlias = Literal["messages", "openai-responses", "openai-chat", "gemini"
 """The API of a service."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiFacts:
+class ApiFacts(Struct, frozen=True):
     """Facts about an API: its name in texts, its path, and the content type of its stream."""
 
     title: str
@@ -108,18 +108,19 @@ def is_near(host: str) -> bool:
         return bool(host) and "." not in host
 
 
-@dataclass(frozen=True, slots=True)
-class Signing:
+class Signing(Struct, frozen=True):
     """The parameters of a signed request besides the secret. With a `profile` the keys are read from it at each use."""
 
     region: str
     access_key: str = ""
-    session_token: str = field(default="", repr=False)
+    session_token: str = ""
     profile: str = ""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "session_token")
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+
+class Endpoint(Struct, frozen=True):
     """The address of requests and the credential for them.
 
     `key_name` is the source of the key (a variable's name), for error texts. `version` is sent as `anthropic-version`.
@@ -130,7 +131,7 @@ class Endpoint:
 
     provider: str
     base_url: str
-    credential: str = field(default="", repr=False)
+    credential: str = ""
     auth: Auth = "x-api-key"
     key_name: str = ""
     version: str = "2023-06-01"
@@ -138,7 +139,11 @@ class Endpoint:
     api: Api = "messages"
     signing: Signing | None = None
     own: bool = False
-    extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    extra: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return repr_without(self, "credential", "extra")
+
     query: str = ""
 
     @property

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
@@ -15,15 +17,13 @@ from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
 from teamwright.models.prompt_check import PromptCut
 from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 
 OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/providers.md)'
 MAX_LISTED = 5
 """The number of model names that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureText:
+class FailureText(Struct, frozen=True):
     """The text of a service error, before the facts that all failures share are added."""
 
     slug: str

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model_settings import STALL_QUIET_S, STALL_S, ModelSettings
 from teamwright.models.providers.api_format import EventReader, OutgoingRequest
@@ -23,7 +25,6 @@ from teamwright.models.service_error import (
     parse_http_error,
     read_request_id,
 )
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -36,8 +37,7 @@ TRAILING_S = 5.0
 """The same, in seconds, while the usage is still missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Limits in seconds."""
 
     connect_s: float

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from teamwright.models.endpoint import is_loopback
 from teamwright.models.provider_table import PROVIDERS, Provider, find_base_url
-from teamwright.protocol.values import dataclass
 
 RECOMMENDED_WINDOW = 65_536
 """The recommended window in tokens: a team needs about as much."""
@@ -68,16 +69,14 @@ MAX_BODY = 512 * 1024
 _NAME = re.compile(r"[\w][\w.:/@+-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalModel:
+class LocalModel(Struct, frozen=True):
     """A model that a server lists; its window in tokens, if the server reports it."""
 
     id: str
     window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
+class LocalServer(Struct, frozen=True):
     """A local server that answers."""
 
     provider: str

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.models.answer_end import AnswerEnd, answer_end
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """The part of a request before the conversation, fixed at its start and sent byte for byte.
 
     `head` is the inside of a JSON object without braces: `"model":…,"max_tokens":…,"system":[…],"tools":[…],…`,
@@ -47,8 +47,7 @@ class Prefix:
         return cls(model, head, tuple(betas), digest)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One model call. `items` are the messages, each encoded as one JSON object (`messages.encode`), oldest first.
 
     `agent_name` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `aside`: the
@@ -61,22 +60,19 @@ class Request:
     aside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     """Some text of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPart:
+class ThinkingPart(Struct, frozen=True):
     """Some of the model's thinking, for clients that show it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(Struct, frozen=True):
     """The adapter waits and retries; the incomplete answer is discarded. Its usage is charged."""
 
     reason: str
@@ -84,8 +80,7 @@ class Retrying:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlivePart:
+class AlivePart(Struct, frozen=True):
     """A sign of progress without text, at most one a second: the answer grows, or may continue.
 
     `waits_for` is the reason why the request waits instead, e.g. a rate limit; the next part ends the wait.
@@ -94,15 +89,13 @@ class AlivePart:
     waits_for: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UsagePart:
+class UsagePart(Struct, frozen=True):
     """The usage of this answer so far, as the service counts it: the cost of an answer that is interrupted."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """The complete answer: the last part of a successful stream.
 
     `content` contains the blocks as received (unknown ones verbatim, empty text dropped, calls that `max_tokens` left
@@ -140,8 +133,7 @@ _MAX_SENTENCE = 300
 """Characters of a service's sentence that are shown within a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The final failure of a call: the last part of a failed stream.
 
     `slug` is one of `protocol.errors.SLUGS` (such as `wrong-key`, `no-network`, `model-failed`, `context-full`).
@@ -172,8 +164,7 @@ class Failure:
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | Reply | Failure
 
 
-@dataclass(frozen=True, slots=True)
-class LongPrompt:
+class LongPrompt(Struct, frozen=True):
     """The prices of a request whose prompt exceeds `over_tokens`: they apply to all tokens of that request."""
 
     over_tokens: int
@@ -183,8 +174,7 @@ class LongPrompt:
     usd_cache_write: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCard:
+class ModelCard(Struct, frozen=True):
     """The facts about a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
 
     `wire` is the id for the service; `name` is `provider/model` as people write it. `efforts` are the levels of effort
@@ -244,8 +234,7 @@ NOT_CONTINUED = "not-continued"
 """The limit of a call that the user did not permit at a mark of usage. A larger budget does not raise it."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetRefusal:
+class BudgetRefusal(Struct, frozen=True):
     """The reason why a call is refused: the cap (`money tokens turns calls time`) or NOT_CONTINUED, and a sentence that
     names its owner.
     """

@@ -6,8 +6,9 @@ Depends on the catalogue's data and on settings that were read before; asks no s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from teamwright.models.model import ModelCard
 from teamwright.models.model_settings import ModelFacts, ModelSettings
@@ -22,7 +23,7 @@ SERVER, CATALOGUE, ASSUMED = "the server", "the catalogue", "assumed"
 OWN_SERVER = "a server of your own"
 """The source of the price 0."""
 RATES = ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
-_FACTS = tuple(field.name for field in fields(ModelFacts) if field.name not in RATES)
+_FACTS = tuple(name for name in ModelFacts.__struct_fields__ if name not in RATES)
 
 
 def source(card: ModelCard, fact: str) -> str:
@@ -72,7 +73,7 @@ def _layers(
 
 
 def _values(facts: ModelFacts) -> dict[str, Any]:
-    return {field.name: getattr(facts, field.name) or None for field in fields(ModelFacts)} | {
+    return {name: getattr(facts, name) or None for name in ModelFacts.__struct_fields__} | {
         name: value
         for name in ("tools", "images", "thinking", "parallel", *RATES)
         if (value := getattr(facts, name)) is not None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from teamwright.models.catalog import DEFAULT_MODEL, aliases, known_ids, model_card
 from teamwright.models.endpoint import Endpoint

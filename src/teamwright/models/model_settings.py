@@ -7,12 +7,12 @@ code that creates these values enforces that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from teamwright.models.endpoint import Api
-from teamwright.protocol.values import dataclass
 
 STALL_S = 90.0
 """Default seconds that an answer may make no progress."""
@@ -43,8 +43,7 @@ def _no_prices() -> Mapping[str, Price]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The user's price of a model, in USD per million tokens."""
 
     usd_in: float
@@ -53,8 +52,7 @@ class Price:
     usd_cache_write: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """The user's facts about one model, or about all models of a provider. None: not set."""
 
     context_tokens: int | None = None
@@ -83,8 +81,7 @@ class ModelFacts:
 NO_FACTS = ModelFacts()
 
 
-@dataclass(frozen=True, slots=True)
-class CustomProvider:
+class CustomProvider(Struct, frozen=True):
     """A service of the user: a gateway, a server in the local network; or other values for a preset."""
 
     base_url: str = ""
@@ -110,8 +107,7 @@ class CustomProvider:
     """Facts about all its models."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(Struct, frozen=True):
     """Settings for the choice of models and for calls."""
 
     model: str | None = None

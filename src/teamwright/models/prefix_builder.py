@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.models.effort import Effort, effort_fields, prefix_effort, supported_effort
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 
 MAX_OUTPUT = 32_000
 """The default maximum of output tokens in a request."""
@@ -27,8 +28,7 @@ it.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPrefix:
+class SharedPrefix(Struct, frozen=True):
     """The number of first system blocks and tools that other agents share; None: all of them."""
 
     blocks: int | None = None

@@ -11,9 +11,10 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from teamwright.models.model import Request
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 GROWTH = 512
 """Tokens (bytes / 4) that must have been added before an unchanged report counts."""
@@ -22,8 +23,7 @@ CONVERSATIONS = 256
 _IMAGE = re.compile(rb'"type":"base64","media_type":"[^"]*","data":"([^"]*)"')
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """The measurements of a conversation so far."""
 
     items: int = 0
@@ -33,8 +33,7 @@ class _Seen:
     reported: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCut:
+class PromptCut(Struct, frozen=True):
     """A truncated prompt, in tokens: the estimate of the sent prompt, and the report of the server."""
 
     sent: int

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.models.endpoint import (
     Api,
@@ -23,21 +25,18 @@ from teamwright.models.endpoint import (
 )
 from teamwright.models.model_settings import CustomProvider
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.values import dataclass
 
 Evidence: TypeAlias = Literal["tried", "by its documentation"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyVariable:
+class KeyVariable(Struct, frozen=True):
     """A variable that may contain the key, and the form in which the service receives it."""
 
     name: str
     auth: Auth
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """One row. `keys` are read in order, the first one that is set is used.
 
     `window` is the size in tokens for a model without a known window. `own` servers report facts about their models.

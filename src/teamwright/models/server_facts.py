@@ -16,8 +16,9 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from msgspec import Struct
+
 from teamwright.models.endpoint import Endpoint
-from teamwright.protocol.values import dataclass
 
 ASK_S = 2.0
 """Seconds that all queries to one server may take together."""
@@ -29,8 +30,7 @@ _WINDOWS = ("max_model_len", "loaded_context_length", "context_length", "context
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(Struct, frozen=True):
     """Facts about one model, as its server reports them; None is not reported. `window` is in tokens."""
 
     window: int | None = None

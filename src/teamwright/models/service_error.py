@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 STATUS_BY_TYPE = {
     "invalid_request_error": 400,
@@ -101,8 +101,7 @@ class ServiceError(Exception):
         """Events of the Messages API that were received before it, such as counts: this usage is charged."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAnswer:
+class ServiceAnswer(Struct, frozen=True):
     """The service's response to a failed request. `status` 0: none."""
 
     status: int = 0
@@ -197,8 +196,7 @@ def parse_event_error(data: bytes, request_id: str) -> ServiceError:
     return ServiceError("http", said.message or said.type, known)
 
 
-@dataclass(frozen=True, slots=True)
-class _ErrorBody:
+class _ErrorBody(Struct, frozen=True):
     """The content of an error body. `code` is a number in it that is a status, 0: none."""
 
     message: str = ""

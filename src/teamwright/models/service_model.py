@@ -12,9 +12,10 @@ import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from teamwright.models.answer_assembly import AnswerAssembly
 from teamwright.models.endpoint import Endpoint

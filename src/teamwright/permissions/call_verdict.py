@@ -5,7 +5,7 @@ Policies, and those above them, are in `decide`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from teamwright.permissions.paths import judge_path
 from teamwright.permissions.rule_index import (

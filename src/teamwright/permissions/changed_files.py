@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.file_changes import files_below, find_changes
@@ -20,7 +22,6 @@ from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.processes.repository_discovery import possible_trees
-from teamwright.protocol.values import dataclass
 
 _CHANGERS = word_set(
     "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch ed ex mktemp split"
@@ -114,8 +115,7 @@ _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace")
 _WILD = re.compile(r"[*?\[{]")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedFiles:
+class ChangedFiles(Struct, frozen=True):
     """Files that a command would change.
 
     `below`: directories with a pattern; everything in them whose name matches it is changed. `unknown` are names of

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
 from teamwright.permissions.file_changes import FileChanges, find_changes
@@ -27,11 +28,9 @@ from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(slots=True)
-class CommandFacts:
+class CommandFacts(Struct):
     """One command of the line, with the verdicts on the files that it touches.
 
     `touched` are the verdicts on files that a program of the tables reads or changes, `named` those on words of other

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words

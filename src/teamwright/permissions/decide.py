@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.permissions.call_verdict import NOTHING_TO_DECIDE, complete_decision, judge_call
 from teamwright.permissions.command_words import word_set

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 Segments = tuple[str, ...]
 """A pattern as the names between its slashes, relative to the searched directory."""
@@ -18,8 +18,7 @@ Segments = tuple[str, ...]
 _MAX_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ExcludedPaths:
+class ExcludedPaths(Struct, frozen=True):
     """The paths that are not shown of a directory.
 
     `patterns` are relative to it; `rules` are the texts of the rules; `forbids` returns True for an absolute path that

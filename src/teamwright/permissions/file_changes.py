@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.protocol.values import dataclass
 
 MAX_FILES = 500
 """The most files in a copy or move that is examined."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileChanges:
+class FileChanges(Struct, frozen=True):
     """The absolute paths that a command reads and writes.
 
     `sources` are those that it copies or moves with everything below them. `must_be_last`: nothing may run after it or

@@ -9,8 +9,9 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command

@@ -10,15 +10,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from teamwright.permissions.excluded_paths import Segments, segment_expression
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class NamePattern:
+class NamePattern(Struct, frozen=True):
     """A path pattern: the directory where it begins, and the names of the pattern below it. Case is ignored."""
 
     root: str

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import PathPattern
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedPaths:
+class OwnedPaths(Struct, frozen=True):
     """Paths with an owner. `pattern` is as written, `source` the file and line of it.
 
     `root` is the real path of the part without wildcards: removing a directory above it removes all of them.
@@ -42,8 +42,7 @@ class OwnedPaths:
         return deep and f"{self.root}/".lower().startswith(f"{real.rstrip('/')}/".lower())
 
 
-@dataclass(frozen=True, slots=True)
-class PathOwnership:
+class PathOwnership(Struct, frozen=True):
     """The paths that one agent may not change: those `owned_by_others` and, with `allowed_only`, all others except
     these. `role` is the role that is limited, and `source` the file and line of it."""
 

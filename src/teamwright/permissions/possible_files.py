@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.protocol.values import dataclass
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 
@@ -103,8 +104,7 @@ _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
 _MAX_CANDIDATES = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """A word, or a part of it, that may be the name of a file.
 
     `shape` is a single text for a literal word. `is_certain`: the program takes such a word for a file. `below`:

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.variable_assignments import COUNTS
-from teamwright.protocol.values import dataclass
 
 MAX_MATCHES = 1_000
 """The most file names of a pattern that is expanded."""
@@ -33,8 +34,7 @@ MAX_LINKS = 100
 """The most links that are judged one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandReads:
+class CommandReads(Struct, frozen=True):
     """The reads of a command: absolute `paths` as named, `is_deep` with all files below them.
 
     `by_git`: git reads the repository's configuration.

@@ -6,22 +6,21 @@ Rules are sorted once, so that a tool without rules costs one look-up.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.permissions.ownership import PathOwnership
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.processes.git_entries import GitEntry
-from teamwright.protocol.values import dataclass
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
 """The reason of a decision by plan mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionScope:
+class PermissionScope(Struct, frozen=True):
     """The directories and private paths of an agent, all by real path.
 
     `directories` are allowed; `private` are denied to file tools (the state root), except reading the agent's `own`
@@ -41,8 +40,7 @@ class PermissionScope:
     hook_files: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRules:
+class ToolRules(Struct, frozen=True):
     """The rules for one tool."""
 
     deny: tuple[Rule, ...] = ()
@@ -50,8 +48,7 @@ class ToolRules:
     allow: tuple[Rule, ...] = ()
 
 
-@dataclass(slots=True)
-class RuleIndex:
+class RuleIndex(Struct):
     """All rules, in the order given, and by tool."""
 
     rules: tuple[Rule, ...] = ()
@@ -70,8 +67,7 @@ class RuleIndex:
         return found
 
 
-@dataclass(slots=True)
-class DecisionContext:
+class DecisionContext(Struct):
     """All inputs of a decision besides the call, with the directories as texts.
 
     A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some

@@ -11,12 +11,13 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
@@ -24,7 +25,6 @@ from teamwright.permissions.name_patterns import NamePattern
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape
@@ -47,8 +47,7 @@ PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
 """Tools whose patterns are paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule. `source` names the file or flag that it came from; `by_user`: a person set it.
 
     A rule of a repository's shared settings is not the user's. `trusted`: a person trusted this entry.
@@ -60,7 +59,7 @@ class Rule:
     source: str
     by_user: bool = True
     trusted: bool = False
-    _matcher: PathPattern | WordPattern | HostPattern | None = field(default=None, repr=False, compare=False)
+    _matcher: PathPattern | WordPattern | HostPattern | None = None
 
     @property
     def text(self) -> str:
@@ -142,8 +141,7 @@ class Rule:
         return self.pattern is None or (subject is not None and fnmatchcase(subject, self.pattern))
 
 
-@dataclass(frozen=True, slots=True)
-class PathPattern:
+class PathPattern(Struct, frozen=True):
     """A path pattern as two expressions: for the path as it is named, and for its real path."""
 
     _named: re.Pattern[str]
@@ -234,8 +232,7 @@ def _path_expression(root: Path, rest: str) -> str:
     return f"{made}(?:/.*)?"
 
 
-@dataclass(frozen=True, slots=True)
-class WordPattern:
+class WordPattern(Struct, frozen=True):
     """A command pattern: words that must come first (`prefix`), all words, or a line with `*` in it.
 
     The last word of a prefix may continue after a colon (`test` and `test:unit`), in rules that forbid with any text.
@@ -284,8 +281,7 @@ class WordPattern:
         return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 
-@dataclass(frozen=True, slots=True)
-class HostPattern:
+class HostPattern(Struct, frozen=True):
     """A pattern `domain:HOST`; `*.HOST` is every host below it."""
 
     host: str

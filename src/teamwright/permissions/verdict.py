@@ -6,12 +6,11 @@ The decision is made in `decide`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 
 class Verdict(StrEnum):
@@ -55,8 +54,7 @@ class Mode(StrEnum):
     """The current mode of the agent that started this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """The files, command or address that a tool call would touch, as its tool derives them from the validated input.
 
     `reads` and `writes` are absolute paths; `command` is a shell command and `cwd` its directory; `expanded_command` is
@@ -79,8 +77,7 @@ class Access:
 HARMLESS = Access(harmless=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered.
@@ -92,8 +89,7 @@ class Decision:
     always: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionUpdate:
+class PermissionUpdate(Struct, frozen=True):
     """A change of permissions that is offered with a request, or granted with its answer.
 
     `kind` is addRules (`rules` in rule syntax, with `behavior` allow, ask or deny), addDirectories (`directories`,
@@ -109,8 +105,7 @@ class PermissionUpdate:
     destination: str = "session"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question for an approver: the member, the whole command or diff, the rule that asked, and the "always" rule.
 
     `member` is the display name (`lead › Explore: find it`); `owner` the member that waits (its sub-agents ask in its
@@ -140,8 +135,7 @@ def where_allowed(settings: Path | None) -> str:
     return "" if settings is None else f"; a rule in permissions.allow of {settings} would allow it"
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAnswer:
+class PermissionAnswer(Struct, frozen=True):
     """The answer to a question.
 
     `by` names the approver: terminal, program, another terminal, hook, lead, policy or deadline. `text` is a reason or

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.orphans import RecordedProcess, read_record, record_files
 from teamwright.processes.process_tree import (
     MARK_VARIABLE,
@@ -25,7 +27,6 @@ from teamwright.processes.process_tree import (
     is_same_start,
     own_ancestors,
 )
-from teamwright.protocol.values import dataclass
 
 AGENT_VARIABLE = "TEAMWRIGHT"
 """The variable that is set in every command of an agent."""
@@ -96,8 +97,7 @@ def _bash() -> str:
     return shutil.which("bash") or ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
+class AgentCommand(Struct, frozen=True):
     """A command of an agent. `fact` and `value` are the evidence.
 
     `member` and `call` started it; empty where unknown. `directory` contains the records of the program that started

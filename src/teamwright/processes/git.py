@@ -11,8 +11,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.git_entries import git_entries
-from teamwright.protocol.values import dataclass
 
 _SAFE_SETTINGS = {
     "core.fsmonitor": "false",
@@ -49,8 +50,7 @@ _OPTIONS = {
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
 
-@dataclass(frozen=True, slots=True)
-class GitResult:
+class GitResult(Struct, frozen=True):
     """The outcome of a call of git. `ok` is exit code 0."""
 
     exit_code: int

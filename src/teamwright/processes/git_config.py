@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.storage.read_bounded import read_plain
 
 FileState = tuple[int, ...]
@@ -111,8 +112,7 @@ _HARMLESS_VALUES: dict[str, frozenset[str]] = {
 """Keys that name no program with one of these values."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitEntry:
+class GitEntry(Struct, frozen=True):
     """A risk: it could make git run a program, or read another repository. File, description, and digest of its
     content."""
 
@@ -121,8 +121,7 @@ class GitEntry:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigLine:
+class ConfigLine(Struct, frozen=True):
     """One line of a configuration file: `key` is `section.key` or `section.*.key`, in lower case.
 
     `name` keeps the original case. `value` is None where the text is not plain; a key without a value is `true`.

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.git_config import (
     GitEntry,
     SeenFiles,
@@ -21,7 +23,6 @@ from teamwright.processes.git_config import (
 )
 from teamwright.processes.git_index import read_index
 from teamwright.processes.repository_discovery import Discovery, GitRepository, discover, names_common_dir
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
@@ -36,8 +37,7 @@ _READING_HOOKS = ("post-index-change", "fsmonitor", "watchman")
 """Parts of names of hooks that reading commands run: the last two where a person's own configuration uses them."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitSurvey:
+class GitSurvey(Struct, frozen=True):
     """The entries of a repository, and the files on which they depend."""
 
     entries: tuple[GitEntry, ...]

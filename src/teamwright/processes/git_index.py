@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.storage.read_bounded import read_plain
 
 MAX_INDEX_BYTES = 128 << 20
@@ -22,8 +23,7 @@ _OUTSIDE_PATH = re.compile(rb"(?:\A|[/\0])(?:\.{0,2}|\.git)(?:[/\0]|\Z)", re.IGN
 """A part of a path that git never writes: an empty one, `.`, `..` and `.git`."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFacts:
+class IndexFacts(Struct, frozen=True):
     """The entries of an index. `is_readable`: all its entries were parsed as git will read them."""
 
     is_readable: bool = True

@@ -11,13 +11,14 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.processes.process_records import RECORDS_DIRECTORY, ProcessPurpose
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, boot_id, terminate_trees
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 _MAX_RECORD_BYTES = 64_000
@@ -27,8 +28,7 @@ _DAMAGED_KEPT_S = 60.0
 """Seconds that an invalid file is left alone: it may be incomplete because it is being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(Struct, frozen=True):
     """A recorded process whose program is gone. `is_alive`: a process of its tree still runs.
 
     `pid` leads the group of that number; 0 when it was never recorded. `contains_this_process`: this process runs below
@@ -95,8 +95,7 @@ def _find_with_trees(session: Path) -> list[tuple[Orphan, ProcessTree]]:
     return sorted(found, key=lambda one: one[0].started_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedProcess:
+class RecordedProcess(Struct, frozen=True):
     """One record as its file contains it. `program` is the pid and the start of the program that wrote it.
 
     `is_for_agent`: the process is a command of an agent, or was started by the runtime for one.

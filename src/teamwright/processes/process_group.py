@@ -13,12 +13,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.agent_command import AGENT_VARIABLE, with_mark
 from teamwright.processes.pipes import OutputPipe, Sink, StdinWriter
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
 from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, ProcessTree, new_mark
-from teamwright.protocol.values import dataclass
 
 DRAIN_S = 0.25
 """Seconds that a pipe may stay open after its process ended."""
@@ -26,8 +27,7 @@ DRAIN_S = 0.25
 _REAP_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessCommand:
+class ProcessCommand(Struct, frozen=True):
     """A command: program and arguments, directory, the whole environment, and the purpose for its record.
 
     `input` is its stdin; a process that does not read it blocks nothing. `keeps_stdin_open`: its stdin stays open after
@@ -53,8 +53,7 @@ class ProcessCommand:
         return {**self.env, MARK_VARIABLE: mark, **({AGENT_VARIABLE: "1"} if self.is_for_agent else {})}
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessResult:
+class ProcessResult(Struct, frozen=True):
     """The outcome. `exit_code` is negative for a signal; `errors` is empty when stderr was joined with the output.
 
     `left_running`: a process of its tree still runs (only after the process exited without being ended).

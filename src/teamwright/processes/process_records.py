@@ -12,9 +12,10 @@ import json
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.process_tree import boot_id, process_start
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import make_private
 
 RECORDS_DIRECTORY = "processes"
@@ -25,8 +26,7 @@ VERSION = 1
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would create one each time
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessPurpose:
+class ProcessPurpose(Struct, frozen=True):
     """The purpose of a process: the member and the call that started it, its background job, its output."""
 
     member: str = ""

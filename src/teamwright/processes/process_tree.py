@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 MARK_VARIABLE = "TEAMWRIGHT_PROCESS"
 """The variable whose value marks a process's descendants (Linux). See `new_mark`."""
@@ -29,8 +29,7 @@ _SAME_START_S = 2.0
 """Seconds that a recorded start and the one from `ps` may differ: `ps` reports whole seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessInfo:
+class ProcessInfo(Struct, frozen=True):
     """A living process. `start` is opaque: with the pid it identifies the process, so that a reused pid is not mistaken
     for it."""
 

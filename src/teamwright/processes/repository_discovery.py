@@ -11,8 +11,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.git_config import named_work_tree
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_beginning, read_plain
 
 _MAX_POINTER_BYTES = 8_192
@@ -22,8 +23,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _HEAD = re.compile(rb"ref:[ \t\r\n]*refs/|[0-9a-fA-F]{40}")
 
 
-@dataclass(frozen=True, slots=True)
-class GitRepository:
+class GitRepository(Struct, frozen=True):
     """A repository: its work tree, the git directory, and the directory that all its worktrees share.
 
     `belongs_to_tree`: the git directory is part of the work tree, or names it (a worktree, a submodule). All paths are
@@ -36,8 +36,7 @@ class GitRepository:
     belongs_to_tree: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """The repository that git finds from a directory, and the paths that could make it find another one."""
 
     repository: GitRepository | None

@@ -7,18 +7,17 @@ counting and enforcement to `budgets`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, cast
+
+from msgspec import Struct
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 
 _INTEGER_CAPS = frozenset({"tokens", "turns", "calls"})
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Caps; None is no cap. `usd` in US dollars, `tokens` in and out together, `minutes` of time.
 
     `turns` counts model calls (of a run: the lead's), `calls` tool calls. Raises UsageError for a cap that is no number
@@ -85,7 +84,7 @@ class Budget:
         return cls(**{name: cap for name, cap in caps.items() if cap is not None})
 
 
-CAP_NAMES = tuple(item.name for item in fields(Budget))
+CAP_NAMES = Budget.__struct_fields__
 """The names of all caps."""
 
 NO_CAPS = Budget()

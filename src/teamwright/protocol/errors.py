@@ -23,11 +23,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Slug:
+class Slug(Struct, frozen=True):
     """One row of the table: exit code of the process, kind as an HTTP status, and a line for the docs."""
 
     exit_code: int

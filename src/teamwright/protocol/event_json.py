@@ -6,7 +6,6 @@ Depends on the union of events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import Any, cast
@@ -113,14 +112,14 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
 _OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error")
 """Fields of a model call that are left out when they are empty or 0."""
 
-_TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
+_TASK_FIELDS = TaskInfo.__struct_fields__
 
 
 @cache
 def _own_fields(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
     """Return the field names that a kind of event writes after `type` and `at`, `member` first, and a getter of their
     values."""
-    names = tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
+    names = tuple(name for name in kind.__struct_fields__ if name not in _NOT_LOGGED)
     return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
 
 
@@ -137,7 +136,7 @@ def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     cls = _LIVE.get(str(data.get("type")))
     if cls is None:
         return None
-    names = {item.name for item in fields(cls)}
+    names = frozenset(cls.__struct_fields__)
     values = {key: value for key, value in data.items() if key in names}
     if isinstance(values.get("usage"), dict):
         values["usage"] = usage_from_json(values["usage"])
@@ -154,7 +153,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     cls = _LOGGED.get(str(data.get("type")))
     if cls is None:
         return None
-    known = {f.name for f in fields(cls)} - {"responder", "facts"}
+    known = frozenset(cls.__struct_fields__) - {"responder", "facts"}
     values = {key: value for key, value in data.items() if key in known}
     if isinstance(values.get("usage"), dict):
         values["usage"] = usage_from_json(values["usage"])

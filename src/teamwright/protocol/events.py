@@ -8,18 +8,17 @@ change. New kinds may appear in a minor version: a `match` needs `case _`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
 from teamwright.protocol.request_events import RequestClosed, RequestOpened
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled(BaseEvent):
+class ToolCalled(BaseEvent, frozen=True, kw_only=True):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
     `outcome` is done, failed or denied. A call that a kill interrupted gets another, later number when it runs again.
@@ -37,7 +36,7 @@ class ToolCalled(BaseEvent):
     input: Mapping[str, Any]
     output: str = ""
     use: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 ESTIMATED_COUNT = "estimated"
@@ -47,8 +46,7 @@ FAILED_ATTEMPTS = "failed"
 """The value of `aside` in a ModelCallEnded that reports failed attempts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCallEnded(BaseEvent):
+class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
     """A model answered with `tools` tool calls.
 
     `caller` started the sub-agent that received the answer. `task` is the task that the agent worked on, to which the
@@ -75,8 +73,7 @@ class ModelCallEnded(BaseEvent):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded(BaseEvent):
+class TurnEnded(BaseEvent, frozen=True, kw_only=True):
     """The turn of a member, or of the lead, ended: `text` is its final text.
 
     `stop` is done, failed or limit, with `detail`.
@@ -88,8 +85,7 @@ class TurnEnded(BaseEvent):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileMark:
+class FileMark(Struct, frozen=True, kw_only=True):
     """The state in which an event left a file: path under the state root, size in bytes, mtime in ns since 1970.
 
     A reader that finds another state missed a change, and reads the files again.
@@ -100,8 +96,7 @@ class FileMark:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSent(BaseEvent):
+class MessageSent(BaseEvent, frozen=True, kw_only=True):
     """A message is in an inbox (`member` sent it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
     KIND = "message_sent"
@@ -112,16 +107,14 @@ class MessageSent(BaseEvent):
     file: FileMark | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDelivered(BaseEvent):
+class MessageDelivered(BaseEvent, frozen=True, kw_only=True):
     """Messages are in the persisted transcript of `member`."""
 
     KIND = "message_delivered"
     message_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskInfo:
+class TaskInfo(Struct, frozen=True, kw_only=True):
     """A task as an event shows it; `budget` contains its caps, if any."""
 
     id: str
@@ -132,8 +125,7 @@ class TaskInfo:
     budget: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskChanged(BaseEvent):
+class TaskChanged(BaseEvent, frozen=True, kw_only=True):
     """A task was created or changed by `member`; the `status` of a deleted task is `deleted`.
 
     `change` is created, claimed, assigned, completed, released, deleted, updated, or lost (another member won the
@@ -147,8 +139,7 @@ class TaskChanged(BaseEvent):
     file: FileMark | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberChanged(BaseEvent):
+class MemberChanged(BaseEvent, frozen=True, kw_only=True):
     """A member's state changed. `state` is one of the lifecycle's; `detail` says why, or what the member waits for.
 
     `effort` is its thinking effort, empty where its model decides. `incarnation` counts the starts of the name, `turn`
@@ -166,8 +157,7 @@ class MemberChanged(BaseEvent):
     turn: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentChanged(BaseEvent):
+class SubagentChanged(BaseEvent, frozen=True, kw_only=True):
     """A sub-agent of `member` changed its state: running (its caller waits), background, completed, failed or killed.
 
     `agent` is its id, `kind` its type, `description` what it does; `name` is set if it was given one.
@@ -181,8 +171,7 @@ class SubagentChanged(BaseEvent):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted(BaseEvent):
+class Compacted(BaseEvent, frozen=True, kw_only=True):
     """A conversation is compacted: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto, or
     clear where no summary replaces it.
 
@@ -197,8 +186,7 @@ class Compacted(BaseEvent):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(BaseEvent):
+class ModeChanged(BaseEvent, frozen=True, kw_only=True):
     """The permission mode of a member, or of the lead, changed; `by` is who changed it (`user`, a member)."""
 
     KIND = "mode_changed"
@@ -206,8 +194,7 @@ class ModeChanged(BaseEvent):
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChanged(BaseEvent):
+class ModelChanged(BaseEvent, frozen=True, kw_only=True):
     """The model of a member, or of the lead, changed from its next call; `by` is who changed it.
 
     `effort` is its thinking effort there, empty where the model decides.
@@ -220,8 +207,7 @@ class ModelChanged(BaseEvent):
     effort: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded(BaseEvent):
+class Reloaded(BaseEvent, frozen=True, kw_only=True):
     """Configuration was read again: `changed` are lines about the differences, `members` those whose prefix is new."""
 
     KIND = "reloaded"
@@ -229,8 +215,7 @@ class Reloaded(BaseEvent):
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(BaseEvent):
+class Progress(BaseEvent, frozen=True, kw_only=True):
     """The activity of a member after a second: a timer reports it once a call.
 
     `doing` is model, tool, pause (it waits for a rate limit or a retry), or empty (it works between calls); `since` in
@@ -244,8 +229,7 @@ class Progress(BaseEvent):
     stalled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamChanged(BaseEvent):
+class TeamChanged(BaseEvent, frozen=True, kw_only=True):
     """The session starts to lead a team (`change` is created or resumed), or stops (deleted)."""
 
     KIND = "team_changed"
@@ -254,8 +238,7 @@ class TeamChanged(BaseEvent):
     change: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened(BaseEvent):
+class SessionOpened(BaseEvent, frozen=True, kw_only=True):
     """A new process drives the session. Members of the previous process count as gone until an event reports them."""
 
     KIND = "session_opened"
@@ -263,8 +246,7 @@ class SessionOpened(BaseEvent):
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitReached(BaseEvent):
+class LimitReached(BaseEvent, frozen=True, kw_only=True):
     """A limit ended a turn of the lead. `limit` is money, tokens, turns, calls, time, or repeats (equal tool calls)."""
 
     KIND = "limit_reached"
@@ -272,8 +254,7 @@ class LimitReached(BaseEvent):
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(BaseEvent):
+class Notice(BaseEvent, frozen=True, kw_only=True):
     """A fact that a person should know and that is not an act of a member (`level` is info or warning).
 
     level `shell`: the text is the person's own command with all its output.
@@ -284,8 +265,7 @@ class Notice(BaseEvent):
     level: str = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(BaseEvent):
+class RunEnded(BaseEvent, frozen=True, kw_only=True):
     """A run ended. `stop` is done, failed, limit, cut_off or cancelled."""
 
     KIND = "run_ended"

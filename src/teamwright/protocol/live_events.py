@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, ClassVar, cast
+
+from msgspec import Struct, field
 
 from teamwright.protocol.messages import Block
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
+from teamwright.protocol.value_repr import repr_without
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEvent:
+class BaseEvent(Struct, frozen=True, kw_only=True):
     """The fields of all events: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent.
 
     `origin` names the line of another process's log that reported it first (`ann#2:17`); empty for an event of this
@@ -26,19 +26,20 @@ class BaseEvent:
     KIND: ClassVar[str] = ""
     member: str
     at: float = field(default_factory=time.time)
-    origin: str = field(default="", compare=False, repr=False)
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "origin", "facts", "responder")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta(BaseEvent):
+class TextDelta(BaseEvent, frozen=True, kw_only=True):
     """Some text of an answer that is being received."""
 
     KIND = "text_delta"
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted(BaseEvent):
+class ToolStarted(BaseEvent, frozen=True, kw_only=True):
     """A tool call begins to run."""
 
     KIND = "tool_started"
@@ -47,8 +48,7 @@ class ToolStarted(BaseEvent):
     summary: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssistantText(BaseEvent):
+class AssistantText(BaseEvent, frozen=True, kw_only=True):
     """A message of a conversation was stored: an answer of the model, or its input.
 
     `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not be

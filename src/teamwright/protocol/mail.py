@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
 from typing import Any, ClassVar, TypeAlias, cast, get_args
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
@@ -21,8 +21,7 @@ RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
 _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read")
 
 
-@dataclass(frozen=True, slots=True)
-class InboxEntry:
+class InboxEntry(Struct, frozen=True):
     """One entry of an inbox file. Absent keys are None; a missing `read` means unread.
 
     `msg_id` is None until the inbox's owner gives an id to another program's entry; ids are never derived from
@@ -117,8 +116,7 @@ _OWN_KEYS: Mapping[str, str] = {}
 """The same for the two permission messages: none, because their keys are the field names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ProtocolMessage:
+class _ProtocolMessage(Struct, frozen=True, kw_only=True):
     """The base of the union. Fields are written in the order of their declaration, by the keys of `_KEYS`.
 
     None means absent.
@@ -130,10 +128,10 @@ class _ProtocolMessage:
     def to_json(self) -> dict[str, Any]:
         """Return the message as an object, `type` first."""
         out: dict[str, Any] = {"type": self.TYPE}
-        for item in fields(self):
-            value = getattr(self, item.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if value is not None:
-                out[self.KEYS.get(item.name, item.name)] = value
+                out[self.KEYS.get(name, name)] = value
         return out
 
     def encode(self) -> str:
@@ -141,8 +139,7 @@ class _ProtocolMessage:
         return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskAssignment(_ProtocolMessage):
+class TaskAssignment(_ProtocolMessage, frozen=True, kw_only=True):
     """A notification of the new owner of a task."""
 
     TYPE = "task_assignment"
@@ -153,8 +150,7 @@ class TaskAssignment(_ProtocolMessage):
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleNotification(_ProtocolMessage):
+class IdleNotification(_ProtocolMessage, frozen=True, kw_only=True):
     """A member went from working to idle; once for each change.
 
     `idle_reason` is available, interrupted or failed; `summary` lists peer mail sent in the turn (`[to bob] …`);
@@ -182,8 +178,7 @@ class IdleNotification(_ProtocolMessage):
         return bool(self.result or self.failure_reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRequest(_ProtocolMessage):
+class ShutdownRequest(_ProtocolMessage, frozen=True, kw_only=True):
     """The lead asks a member to end; the member may object within the deadline."""
 
     TYPE = "shutdown_request"
@@ -193,8 +188,7 @@ class ShutdownRequest(_ProtocolMessage):
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownApproved(_ProtocolMessage):
+class ShutdownApproved(_ProtocolMessage, frozen=True, kw_only=True):
     """The member agrees and ends; `pane_id` and `backend_type` are `in-process` for members of one process."""
 
     TYPE = "shutdown_approved"
@@ -205,8 +199,7 @@ class ShutdownApproved(_ProtocolMessage):
     backend_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRejected(_ProtocolMessage):
+class ShutdownRejected(_ProtocolMessage, frozen=True, kw_only=True):
     """The member objects, with a reason."""
 
     TYPE = "shutdown_rejected"
@@ -216,8 +209,7 @@ class ShutdownRejected(_ProtocolMessage):
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanApprovalRequest(_ProtocolMessage):
+class PlanApprovalRequest(_ProtocolMessage, frozen=True, kw_only=True):
     """A member submits its plan."""
 
     TYPE = "plan_approval_request"
@@ -228,8 +220,7 @@ class PlanApprovalRequest(_ProtocolMessage):
     request_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanApprovalResponse(_ProtocolMessage):
+class PlanApprovalResponse(_ProtocolMessage, frozen=True, kw_only=True):
     """The answer to a plan."""
 
     TYPE = "plan_approval_response"
@@ -240,8 +231,7 @@ class PlanApprovalResponse(_ProtocolMessage):
     permission_mode: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionRequest(_ProtocolMessage):
+class PermissionRequest(_ProtocolMessage, frozen=True, kw_only=True):
     """A member asks to run a tool call."""
 
     TYPE = "permission_request"
@@ -255,8 +245,7 @@ class PermissionRequest(_ProtocolMessage):
     permission_suggestions: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionResponse(_ProtocolMessage):
+class PermissionResponse(_ProtocolMessage, frozen=True, kw_only=True):
     """The answer: `subtype` success with `response` {updated_input, permission_updates}, or error with `error`."""
 
     TYPE = "permission_response"
@@ -267,8 +256,7 @@ class PermissionResponse(_ProtocolMessage):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCompleted(_ProtocolMessage):
+class TaskCompleted(_ProtocolMessage, frozen=True, kw_only=True):
     """A member reports that a task is done."""
 
     TYPE = "task_completed"
@@ -278,8 +266,7 @@ class TaskCompleted(_ProtocolMessage):
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChangeMessage(_ProtocolMessage):
+class ModeChangeMessage(_ProtocolMessage, frozen=True, kw_only=True):
     """The lead changed a member's permission mode (a message of Teamwright, not of the other product)."""
 
     TYPE = "mode_changed"
@@ -288,8 +275,7 @@ class ModeChangeMessage(_ProtocolMessage):
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeammateTerminated(_ProtocolMessage):
+class TeammateTerminated(_ProtocolMessage, frozen=True, kw_only=True):
     """A member is gone; `system` notifies the lead, a member never writes it."""
 
     TYPE = "teammate_terminated"
@@ -328,7 +314,7 @@ def parse_protocol(text: str) -> ProtocolMessage | None:
         cls = _BY_TYPE.get(data["type"])
         if cls is None:
             return None
-        known = {cls.KEYS.get(item.name, item.name): item.name for item in fields(cls)}
+        known = {cls.KEYS.get(name, name): name for name in cls.__struct_fields__}
         made = cls(**{known[key]: value for key, value in data.items() if key in known})
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

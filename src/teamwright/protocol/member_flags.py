@@ -7,15 +7,14 @@ The flags identify the member. Everything else is in its spawn file, or in the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class MemberFlags:
+class MemberFlags(Struct, frozen=True):
     """The identity of a member process. Empty and False are left out on the command line; lists are one argument a
     name."""
 
@@ -54,7 +53,7 @@ _NAMES = {
 REQUIRED = ("--agent-id", "--agent-name", "--team-name")
 """The flags that a member process requires."""
 
-_SWITCHES = frozenset(item.name for item in fields(MemberFlags) if item.type == "bool")
+_SWITCHES = frozenset({"plan_mode_required", "dangerously_skip_permissions"})
 _LISTS = frozenset({"allowed_tools", "disallowed_tools"})
 
 

@@ -12,10 +12,11 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.values import dataclass
 
 _ATTRIBUTE = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": " ", "\r": " "})
 
@@ -47,8 +48,7 @@ def new_key() -> str:
     return secrets.token_hex(8)
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeTags:
+class RuntimeTags(Struct, frozen=True):
     """The runtime's tags for one conversation: each opening tag carries the key of the session.
 
     No tool output can know the key, and the system prompt names it. An empty key belongs to a conversation of an

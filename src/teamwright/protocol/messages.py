@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 Block: TypeAlias = dict[str, Any]
 """One content block, e.g. `{"type": "text", "text": "…"}`."""
@@ -22,8 +22,7 @@ UNPARSED_ARGUMENTS = "unparsed_arguments"
 """The one argument of a call whose arguments are no JSON: their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A tool call of a model's answer: its id, the tool's name, and the arguments as received."""
 
     id: str

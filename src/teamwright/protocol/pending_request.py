@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from teamwright.protocol.request_events import RequestOpened, Responder
-from teamwright.protocol.values import dataclass
 
 REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget"})
 """Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
+class PendingRequest(Struct, frozen=True):
     """A pending request. `owner` is the member that waits, `asker` is the asking agent as shown to people.
 
     `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;

@@ -7,15 +7,14 @@ An open request can be answered where it is shown: the owner of the subscription
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Protocol
 
+from msgspec import Struct, field
+
 from teamwright.protocol.live_events import BaseEvent
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAnswer:
+class RequestAnswer(Struct, frozen=True, kw_only=True):
     """An answer. `verdict` is allow or deny; `always` stores the offered rule; `text` is the reason, or a question's
     answer.
 
@@ -37,8 +36,7 @@ class Responder(Protocol):
     async def __call__(self, request_id: str, answer: RequestAnswer, /) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOpened(BaseEvent):
+class RequestOpened(BaseEvent, frozen=True, kw_only=True):
     """A request waits for a person: `kind` is permission, question or plan.
 
     `always` describes the rule that "always" would store and, in brackets, where; empty when nothing could be stored.
@@ -58,7 +56,7 @@ class RequestOpened(BaseEvent):
     owner: str = ""
     deadline: float = 0.0
     suggestions: tuple[Mapping[str, Any], ...] = ()
-    responder: Responder | None = field(default=None, compare=False, repr=False)
+    responder: Responder | None = None
 
     async def allow(
         self,
@@ -85,8 +83,7 @@ class RequestOpened(BaseEvent):
         return False if self.responder is None else await self.responder(self.request, answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClosed(BaseEvent):
+class RequestClosed(BaseEvent, frozen=True, kw_only=True):
     """A request was closed.
 
     `by` is terminal, another terminal, program, hook, policy, lead, deadline, or cancelled (the requester was stopped,

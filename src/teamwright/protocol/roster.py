@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
-from teamwright.protocol.values import dataclass
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("agentId", "agent_id"),
@@ -36,8 +37,7 @@ _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RosterMember:
+class RosterMember(Struct, frozen=True):
     """One entry of the roster. None means that the key is absent."""
 
     agent_id: str
@@ -72,8 +72,7 @@ class RosterMember:
         return out | dict(self.extra)
 
 
-@dataclass(frozen=True)
-class TeamConfig:
+class TeamConfig(Struct, frozen=True, dict=True):
     """The whole file. `members` keeps the order of joining; the lead is first."""
 
     name: str

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 
 class TaskStatus(StrEnum):
@@ -45,8 +45,7 @@ _KNOWN_KEYS = ("id", "subject", "description", "activeForm", "owner", "status", 
 _REQUIRED = ("subject", "description", "status", "blocks", "blockedBy")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskDraft:
+class TaskDraft(Struct, frozen=True):
     """A note that `by` still describes a task. Idle members do not claim it before `until` (ms since 1970)."""
 
     by: str
@@ -58,8 +57,7 @@ class TaskDraft:
         return now < self.until <= now + DRAFT_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One task as its file contains it. `owner` is None for a task without an owner (also an empty string on disk)."""
 
     id: str

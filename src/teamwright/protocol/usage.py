@@ -5,11 +5,10 @@ One value for a request, an agent, a task, a team. A sum with an unknown price i
 
 from __future__ import annotations
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens and money of one or many requests.
 
     `input_tokens` are those not read from the cache and not written to it; `cache_read` and `cache_write` are counted

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore, file_stem
 from teamwright.storage.atomic import storage_error, write_new
 
@@ -24,8 +25,7 @@ USER = "user"
 _PREFIX = "stop-"
 
 
-@dataclass(frozen=True, slots=True)
-class LeadProcess:
+class LeadProcess(Struct, frozen=True):
     """One process of a lead: its session, its pid, and since when it holds the session's lease."""
 
     session: str
@@ -42,8 +42,7 @@ class LeadProcess:
             return cls(session, 0, "")
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequest:
+class StopRequest(Struct, frozen=True):
     """A request to stop `target`, a member's name, or the lead's for the whole team. `now`: do not ask the members.
 
     `incarnation` is the incarnation of the member; None where it is unknown.

@@ -6,7 +6,8 @@ agent's process. Depends on the parts of that process.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.prefix import switch_prefix
@@ -14,7 +15,6 @@ from teamwright.models.catalog import aliases
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.events import ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.spec_resolver import missing_effort
 from teamwright.session.model_sources import SessionModels, require_price, save_lead_model
@@ -26,8 +26,7 @@ from teamwright.teams.team import SessionTeam
 NOTHING = "nothing was changed"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChange:
+class ModelChange(Struct, frozen=True):
     """The model of an agent from its next call on, and the one before. `str` returns a sentence for people."""
 
     member: str

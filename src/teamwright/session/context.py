@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.system_prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
@@ -28,7 +30,6 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
@@ -55,8 +56,7 @@ ASKS_PERSON = ("deny", "wait")
 """The behaviour of requests without a person at a terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
+class SessionContext(Struct, frozen=True):
     """The context of a session, known before its construction."""
 
     options: Options

@@ -11,8 +11,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentBounds
 from teamwright.config.external_commands import OWN, ExternalCommand
@@ -22,7 +24,6 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.launch_flags import make_launch, member_flags
@@ -43,8 +44,7 @@ TASKS_VARIABLE = "CLAUDE_CODE_ENABLE_TASKS"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@dataclass(slots=True)
-class ExternalPrograms:
+class ExternalPrograms(Struct):
     """The external commands of one session. `hidden` are variables that no program receives (`*` matches an ending)."""
 
     ground: SessionContext

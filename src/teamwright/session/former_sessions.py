@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
@@ -19,8 +20,7 @@ from teamwright.teams.subagents.owner_notices import notify_lost
 from teamwright.teams.team import SessionTeam
 
 
-@dataclass(frozen=True, slots=True)
-class FormerSessions:
+class FormerSessions(Struct, frozen=True):
     """The background jobs of former sessions of one team, one entry a session; `places` are their directories."""
 
     jobs: Sequence[BackgroundJobs]

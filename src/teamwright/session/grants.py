@@ -8,7 +8,9 @@ session and on the settings files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.approvals.permanent_grants import save_grant
 from teamwright.config.settings.writable_files import SettingsFiles
@@ -18,7 +20,6 @@ from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpd
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.session.modes import SessionModes
 
 PEOPLE = frozenset({"terminal", "another terminal", "program"})
@@ -28,8 +29,7 @@ _GRANTS = PEOPLE | {"hook"}
 _WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}
 
 
-@dataclass(slots=True)
-class Grants:
+class Grants(Struct):
     """The grants of a session. `policies` are all policies of the session; `modes` changes modes as `/mode` does."""
 
     places: SettingsFiles

@@ -6,10 +6,11 @@ The MCP package is imported with the first server. Depends on settings and agent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent_type import AgentType, covers
 from teamwright.agent.tool import AnyTool
@@ -17,7 +18,6 @@ from teamwright.agent.toolbox import Toolbox
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_status import ServerStatus, write_state
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 CALL = "McpCall"
 
 
-@dataclass(slots=True)
-class SessionMcpServers:
+class SessionMcpServers(Struct):
     """The servers of one session. `made` creates their pool when the first one is needed."""
 
     configs: Sequence[ServerConfig]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.read_bounded import read_plain
 
@@ -24,8 +25,7 @@ VERSION = 1
 MOST_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStatus:
+class ServerStatus(Struct, frozen=True):
     """One server. `state` is asleep (not started yet), starting, running, failed or closed; `tools` None: unknown.
 
     `pid` is 0 without a local process; `problem` says why it failed; `source` is the place of its configuration.
@@ -49,7 +49,7 @@ def write_state(directory: Path, servers: Sequence[ServerStatus]) -> None:
 
 def read_state(directory: Path) -> tuple[ServerStatus, ...]:
     """Return the servers' last saved state; empty when it cannot be read."""
-    known = {field.name for field in fields(ServerStatus)}
+    known = frozenset(ServerStatus.__struct_fields__)
     try:
         rows: Any = json.loads(read_plain(directory / STATE, MOST_BYTES))["servers"]
         said = [{k: v for k, v in cast("dict[str, Any]", row).items() if k in known} for row in rows]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec import Struct, field
 
 from teamwright.models.catalog import aliases, known_ids
 from teamwright.models.model import Model, ModelCard
@@ -19,7 +20,6 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool, require_served
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 
@@ -38,8 +38,7 @@ class ModelSource(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class ServiceModels:
+class ServiceModels(Struct):
     """Models of services, with one adapter for each (provider, model, credential)."""
 
     settings: ModelSettings
@@ -58,8 +57,7 @@ class ServiceModels:
         await self.pool.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptOptions:
+class ScriptOptions(Struct, frozen=True):
     """Options of a script: given names, receipts of calls (`toolu_…` to `cN`), pause in seconds."""
 
     given: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -67,8 +65,7 @@ class ScriptOptions:
     pace_s: float | None = None
 
 
-@dataclass(slots=True)
-class ScriptedModels:
+class ScriptedModels(Struct):
     """A script that plays every agent; other model names mean the same script."""
 
     script: Script
@@ -79,8 +76,7 @@ class ScriptedModels:
         return self.script.model(agent, self.play.given, self.play.receipts)
 
 
-@dataclass(slots=True)
-class SingleModel:
+class SingleModel(Struct):
     """A model object of the program for every agent; its owner closes it."""
 
     model: Model
@@ -90,8 +86,7 @@ class SingleModel:
         return self.model
 
 
-@dataclass(slots=True)
-class SessionModels:
+class SessionModels(Struct):
     """The models of a run: `main`, the default for all agents, and models that the program named for members.
 
     A model object for the whole run plays every agent; only the program can name others.

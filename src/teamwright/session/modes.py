@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.agent import Agent
 from teamwright.agent.reminders import MODE_MEANINGS
 from teamwright.config.merge import lead_mode
@@ -19,7 +21,6 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.protocol.unknown_names import unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
@@ -35,16 +36,14 @@ FILE = "mode.json"
 USER = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedMode:
+class SavedMode(Struct, frozen=True):
     """The lead's saved mode. `lasting` is the mode that its members follow, different only while it delegates."""
 
     mode: Mode
     lasting: Mode
 
 
-@dataclass(slots=True)
-class SessionModes:
+class SessionModes(Struct):
     """The modes of one session. The lead's own policy includes its path ownership."""
 
     maker: AgentFactory

@@ -7,19 +7,19 @@ have precedence.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The options of a run; None means that the settings decide.
 
     - `mode_unless_kept`: the mode of a session without a saved mode, with precedence over the settings' mode.

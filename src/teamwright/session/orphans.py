@@ -12,12 +12,13 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.config.backend_settings import parse_backend_settings
 from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
 from teamwright.processes.orphans import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
@@ -31,8 +32,7 @@ END_S = 5.0
 """Seconds for a member's process to save and exit after SIGTERM."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedOrphans:
+class EndedOrphans(Struct, frozen=True):
     """The result: names of members, ids of processes, and ids of those that did not exit."""
 
     members: tuple[str, ...] = ()

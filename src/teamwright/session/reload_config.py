@@ -7,8 +7,10 @@ differ. The changes are shown to people as lines. Depends on the session's conte
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.instructions import Instruction, SessionInstructions
@@ -25,7 +27,6 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext, settings_flags
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.compaction import CompactionFactory
@@ -33,8 +34,7 @@ from teamwright.session.factory.mcp_factory import servers_of
 from teamwright.skills.skill_catalog import SkillCatalog
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
+class ReloadResult(Struct, frozen=True):
     """The result of a reload: `changed` lines of differences, agents with a new prefix, and settings for later.
 
     `later` names changed settings that take effect at the next start.
@@ -45,8 +45,7 @@ class ReloadResult:
     later: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Configuration:
+class _Configuration(Struct, frozen=True):
     """The configuration that is on disk now."""
 
     trust: TrustState
@@ -57,8 +56,7 @@ class _Configuration:
     warnings: Sequence[str]
 
 
-@dataclass(slots=True)
-class ConfigReloader:
+class ConfigReloader(Struct):
     """The reloader of a session's configuration. `ground` is the context of the last reading."""
 
     ground: SessionContext
@@ -201,7 +199,7 @@ def rule_changes(before: Iterable[Rule], after: Iterable[Rule]) -> list[str]:
 
 def changes_at_next_start(before: Settings, after: Settings) -> list[str]:
     """Return the changed settings that take effect at the next start."""
-    names = [one.name for one in fields(Settings) if one.name not in IN_LIFE | _NOT_COMPARED]
+    names = [name for name in Settings.__struct_fields__ if name not in IN_LIFE | _NOT_COMPARED]
     return [name for name in names if _value(before, name) != _value(after, name)]
 
 

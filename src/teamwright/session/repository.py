@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.processes.git import git_argv, git_env, run_git
 from teamwright.processes.repository_discovery import find_git_dir
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.values import dataclass
 
 FOOTPRINT_MOST = 200_000
 """Maximum number of compared files; a larger tree is reported as not compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """A repository: `top` is its work tree, `commit` the short id of HEAD, empty before the first commit."""
 
     top: Path

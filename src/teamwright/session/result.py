@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
 """The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
@@ -32,8 +33,7 @@ _UNDONE = {
 """Slug and sentence of an ending without an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(Struct, frozen=True):
     """A task in a result. `unverified`: it is completed without a successful check.
 
     `others`: it is on a list that several sessions share, and no member of this session created or changed it.
@@ -52,8 +52,7 @@ class TaskResult:
         return f"{self.status}, unverified" if self.unverified else self.status
 
 
-@dataclass(frozen=True, slots=True)
-class MemberResult:
+class MemberResult(Struct, frozen=True):
     """A member in a result: its ending, its model, its usage, its context in tokens.
 
     `error`: why its last turn or its process failed; empty after a success. `ended`: why it failed, crashed or was
@@ -70,8 +69,7 @@ class MemberResult:
     ended: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
 
     `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a

@@ -14,15 +14,15 @@ import re
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import session_list_name
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
 from teamwright.session.team_removal import archive_finished_teams
@@ -50,8 +50,7 @@ def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> 
     return load_settings(home, cwd, flags, trust).retention_days
 
 
-@dataclass(slots=True)
-class PruneResult:
+class PruneResult(Struct):
     """The items that one call removed: ids of sessions, directories of archived teams, and for each shared list the
     number of tasks that it archived.
     """

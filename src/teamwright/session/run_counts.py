@@ -5,7 +5,7 @@ Depends on events; read once, for the run's result.
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
 from teamwright.protocol.events import (
     MemberChanged,
@@ -20,7 +20,6 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.lifecycle import FAILED_STATES, USER_CAUSE
 
@@ -30,8 +29,7 @@ event.
 """
 
 
-@dataclass(slots=True)
-class RunCounts:
+class RunCounts(Struct):
     """The counts so far. Notices without content are not messages; model calls are the lead's."""
 
     model_calls: int = 0

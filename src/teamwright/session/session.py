@@ -11,9 +11,11 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from shlex import quote
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent import TurnEnd
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -25,7 +27,6 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.messages import Block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -50,8 +51,7 @@ if TYPE_CHECKING:
     from teamwright.session.member_process.lead_side_setup import MemberProcesses
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One session. `run` carries out a prompt; `close` ends everything. Created by `open_session`."""
 
     id: SessionId

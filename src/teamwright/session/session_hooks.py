@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.permission_gate import Denial
@@ -39,7 +41,6 @@ from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, Te
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import SessionTeam
 
@@ -54,8 +55,7 @@ CRASHED = "crashed"
 _ASKED = {"question": "question_prompt", "budget": "question_prompt"}
 
 
-@dataclass(slots=True)
-class SessionHooks:
+class SessionHooks(Struct):
     """All hooks of one session. `directory` is the session's; `agents` are the hooks of live agents, by name."""
 
     hooks: HookRunner

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.session.lookup.saved_sessions import SessionView, session_views
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.storage.paths import Home
@@ -16,8 +17,7 @@ SHOWN = 15
 """Maximum number of listed sessions, the newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSession:
+class ListedSession(Struct, frozen=True):
     """One session of a list. `members` have a place in its team, without the lead."""
 
     view: SessionView

@@ -14,12 +14,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
@@ -33,8 +34,7 @@ SHOWN = 6
 """Maximum number of open tasks that a refusal names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedTeam:
+class RemovedTeam(Struct, frozen=True):
     """An archived team: `archived` is the entry; `members` had a place, `open_tasks` and `unread` were open.
 
     `ended` are ids of processes that the team had left running, `stayed` of those that did not exit.

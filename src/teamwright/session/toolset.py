@@ -6,9 +6,10 @@ The only place that lists tools. What an agent may have of them is decided by it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from teamwright import tools as tool_classes
 from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType, covers
@@ -20,7 +21,6 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.verdict import Approver
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
@@ -44,8 +44,7 @@ PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallerTaskList:
+class CallerTaskList(Struct, frozen=True):
     """The task list of a caller's team, for its tools."""
 
     caller: Caller
@@ -73,8 +72,7 @@ class CallerTaskList:
         await notify_owners(self.caller.team, change, self.caller.name, SendCall(call, is_rerun))
 
 
-@dataclass(frozen=True, slots=True)
-class CallerTaskHooks:
+class CallerTaskHooks(Struct, frozen=True):
     """The hooks on a caller's changes of tasks."""
 
     caller: Caller
@@ -93,8 +91,7 @@ class CallerTaskHooks:
         return await self.hooking.before_task_completed(self.caller.name, task, self.caller.team)
 
 
-@dataclass(slots=True)
-class Toolset:
+class Toolset(Struct):
     """The tools of agents. `extra` are the program's own."""
 
     jobs: BackgroundJobs

@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.skills.skill_definition import allowed_tools, parse_head
 
 
@@ -44,16 +45,14 @@ class UnsafeArgument(Exception):
     """An argument in a shell line is more than plain words."""
 
 
-@dataclass(frozen=True, slots=True)
-class TemplatePiece:
+class TemplatePiece(Struct, frozen=True):
     """A part of the text. The name of a `file` piece stays in the text."""
 
     kind: PieceKind
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandArguments:
+class CommandArguments(Struct, frozen=True):
     """The arguments of a command, as typed and as words. `names` are values of `${NAME}`."""
 
     text: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.skills.head_lines import Begins, FieldLines, field_lines
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ _HINT = re.compile(r"(argument[-_]hint[ \t]*:[ \t]+)([\[<{].*?)[ \t\r]*", re.IGN
 _STUMBLES = re.compile(r":(\s|$)|\s#|^\*")
 
 
-@dataclass(frozen=True, slots=True)
-class FrontMatterProblem:
+class FrontMatterProblem(Struct, frozen=True):
     """A fault as text, and its line, from 1."""
 
     line: int
@@ -52,8 +51,7 @@ class UnreadableFrontMatter(ValueError):
         self.what, self.line = what, line
 
 
-@dataclass(frozen=True, slots=True)
-class FrontMatter:
+class FrontMatter(Struct, frozen=True):
     """A front matter. `values` are data by key; `lines` has the line of each top key; `body` is the text below.
 
     `is_present`: the file has a front matter. `is_refused`: it must not be used, and `problems` has the reasons.

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from textwrap import dedent
 from typing import TypeAlias
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 _KEY = re.compile(r"""(["']?)([A-Za-z][\w-]*)\1[ \t]*:(?:[ \t]+(.*))?""")
 _EXAMPLE = re.compile(r"<(/?)example\b", re.IGNORECASE)
 _BLOCK = re.compile(r"[|>][-+0-9]*")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldLines:
+class FieldLines(Struct, frozen=True):
     """One field: its key, the line of the file that it begins in, and its lines; the first one has the key."""
 
     key: str

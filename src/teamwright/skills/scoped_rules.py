@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.skills.front_matter import split
 from teamwright.skills.head_lines import field_lines
 from teamwright.storage.globs import compile_globs
@@ -24,8 +25,7 @@ _DEEPEST = 8
 _COMMA = re.compile(r",(?![^{]*\})")
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedRule:
+class ScopedRule(Struct, frozen=True):
     """One file with `paths`.
 
     `base` is the directory to which the patterns are relative; `own`: the file is the user's.

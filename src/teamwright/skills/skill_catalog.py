@@ -6,11 +6,11 @@ The first entry of a name counts. Texts are read on use, after the catalog's own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.skills.skill_definition import SkillDefinition, SkillKind, parse_head
 from teamwright.skills.skill_search import MAX_FILE_BYTES, resolve_file
 from teamwright.storage.read_bounded import read_plain
@@ -30,8 +30,7 @@ def allow_every_skill(_recipe: SkillDefinition) -> str:
     return ""
 
 
-@dataclass(slots=True)
-class SkillCatalog:
+class SkillCatalog(Struct):
     """Skills by name. `problems` are lines for people; `refusal_reason` says why a skill may not be used now, or "".
 
     `untrusted` are names, in lower case, of skills, commands and directories of commands in a repository without trust.

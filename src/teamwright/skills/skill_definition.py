@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec import Struct, field
+
 from teamwright.protocol.rule_text import split_rules
-from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import FrontMatter, parse
 
 SkillKind: TypeAlias = Literal["skill", "command"]
@@ -37,8 +37,7 @@ _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0", ""})
 
 
-@dataclass(frozen=True, slots=True)
-class SkillDefinition:
+class SkillDefinition(Struct, frozen=True):
     """One skill or command.
 
     `base` is the directory of its files; `location` is its origin for people. `argument_hint` shows its arguments.
@@ -71,8 +70,7 @@ class SkillDefinition:
         return " ".join(self.description.split())
 
 
-@dataclass(frozen=True, slots=True)
-class SkillSource:
+class SkillSource(Struct, frozen=True):
     """The source of a skill or command.
 
     `name` is its directory's or file's, `prefix` goes before the name; the rest as in SkillDefinition.

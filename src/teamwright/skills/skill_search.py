@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.skills.skill_definition import NAME_PATTERN, SkillDefinition, SkillKind, SkillSource, parse_definition
 from teamwright.storage.read_bounded import read_plain
 
@@ -33,8 +33,7 @@ def allow_every_entry(_entry: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class SkillDirectory:
+class SkillDirectory(Struct, frozen=True):
     """A directory of skills or of commands. `label` is its name for people.
 
     `within`: real paths must be inside it (a repository); None for a person's directories, whose entries may be links.
@@ -49,8 +48,7 @@ class SkillDirectory:
     allows: Callable[[str], bool] = allow_every_entry
 
 
-@dataclass(slots=True)
-class FoundSkills:
+class FoundSkills(Struct):
     """The result of a search: definitions, problems to report, and skipped entries with path and reason."""
 
     definitions: list[SkillDefinition] = field(default_factory=list[SkillDefinition])

@@ -11,14 +11,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import (
     LostLines,
     read_backward,
@@ -36,8 +36,7 @@ _SNAPSHOT = b'"type":"snapshot"'
 _SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 
-@dataclass(frozen=True, slots=True)
-class LogSnapshot:
+class LogSnapshot(Struct, frozen=True):
     """The state after event `number`, as its writer saw it. `is_closed`: the writer ended in order after this event."""
 
     number: int
@@ -45,8 +44,7 @@ class LogSnapshot:
     is_closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RecentEvents:
+class RecentEvents(Struct, frozen=True):
     """The end of a log: the newest snapshot (None: there is none) and the events after it, oldest first.
 
     `is_complete` is False when older events were left out: the state that they would give is then unknown.

@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.storage.atomic import keep_damaged_copy, storage_error
 from teamwright.storage.paths import make_private
 
@@ -211,8 +212,7 @@ LOST = b'{"type":"lost"'
 _SHORTEST = LOST + b"}"
 
 
-@dataclass(frozen=True, slots=True)
-class LostLines:
+class LostLines(Struct, frozen=True):
     """Unreadable lines of a file; `copy` has their bytes."""
 
     path: Path

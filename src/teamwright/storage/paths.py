@@ -15,16 +15,16 @@ from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
 from teamwright.protocol.ids import directory_name, inbox_stem
-from teamwright.protocol.values import dataclass
 
 FOREIGN_ROOT = ".claude"
 """The name of the other product's root: recognised by name, never by content."""
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """A state root. `shared` contains the files that both products read; `own` all others (equal unless the root is
     foreign)."""
 

@@ -11,21 +11,20 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.storage.json_array import FileStamp, file_stamp
 
 Names = frozenset[str] | None
 """Entries of a directory that changed; None: any of them may have changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchSettings:
+class WatchSettings(Struct, frozen=True):
     """Settings of a process's watcher."""
 
     step_ms: int = 30
@@ -36,24 +35,21 @@ class WatchSettings:
     """The same interval when the notifier cannot start (too many watches, a network file system)."""
 
 
-@dataclass(slots=True)
-class _FollowedFile:
+class _FollowedFile(Struct):
     """A file, the state at the last callback, and its callbacks."""
 
     stamp: FileStamp | None
     callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
-@dataclass(frozen=True, slots=True)
-class _Listener:
+class _Listener(Struct, frozen=True):
     """A callback for a directory's entries, and the names that concern it."""
 
     concerns: Callable[[str], bool]
     callback: Callable[[Names], None]
 
 
-@dataclass(slots=True)
-class _FollowedDirectory:
+class _FollowedDirectory(Struct):
     """A directory whose entries are followed, and its state at the last callback."""
 
     stamp: tuple[int, int] | None

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_rules import merge_metadata
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCheckResult:
+class TaskCheckResult(Struct, frozen=True):
     """The result of a task's checks. `was_run` False: a command was not allowed, so nothing ran.
 
     `reason` names the failed command and its failure, `output` is the end of its output.
@@ -48,8 +48,7 @@ class CheckRunner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CheckProof:
+class CheckProof(Struct, frozen=True):
     """The result of a task's checks and the task as it was before them. No lock is held while checks run."""
 
     task: Task

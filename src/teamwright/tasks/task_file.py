@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from teamwright.protocol.task import Task, parse_task, task_fault
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 
 LOCK_FILE = ".lock"
@@ -34,8 +35,7 @@ class FileSignature(NamedTuple):
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFile:
+class TaskFile(Struct, frozen=True):
     """A task file as it was read. `is_stable`: the same signature later means the same content."""
 
     task: Task
@@ -44,8 +44,7 @@ class TaskFile:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedTaskFile:
+class DamagedTaskFile(Struct, frozen=True):
     """An existing file that is not a valid task, also after retries. It never counts as a missing task.
 
     `reason` describes the damage.

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft
 from teamwright.tasks.task_check import (
     CheckProof,
@@ -59,8 +60,7 @@ OnChange = Callable[[Task, str, str], None]
 released, deleted and updated. It must neither block nor raise."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskUpdateResult:
+class TaskUpdateResult(Struct, frozen=True):
     """The result of an update. `changed` names the fields as on disk, or is `("deleted",)`.
 
     `assigned` is a new owner other than the actor. `removed_from` is the owner, other than the actor, that lost an open

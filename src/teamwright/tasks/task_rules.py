@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.protocol.task import CHECK, CHECKED, DRAFT, Task, TaskStatus
-from teamwright.protocol.values import dataclass
 
 DELETED = "deleted"
 """The status that requests deletion. No file has it."""
@@ -59,8 +60,7 @@ class NewTask(TypedDict, total=False):
     seen_from: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """The member that acts. The lead may reassign; `tools` None means that its tools are not known.
 
     On a list that several sessions share, the name is `name@realm`, like the owners on disk.

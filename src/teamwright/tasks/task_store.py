@@ -6,14 +6,14 @@ Depends on task values and rules. `file_task_store` implements the port on files
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_rules import Actor, FindOpenBlockers
 
@@ -30,8 +30,7 @@ It may be called inside a critical section, so it must neither block nor raise.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedTask:
+class DamagedTask(Struct, frozen=True):
     """A task that cannot be read. `is_open`: it is not known to be completed. `place` names it for a person."""
 
     id: str
@@ -53,8 +52,7 @@ def damaged_error(place: str, reason: str) -> StorageError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
+class TaskSnapshot(Struct, frozen=True):
     """Tasks in numeric order, as they were read; a damaged one is in its last valid state, if that is known."""
 
     tasks: Sequence[Task] = ()

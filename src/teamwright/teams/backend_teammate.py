@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend import Backend
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -55,8 +54,7 @@ class TeammateLauncher(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class BackendTeammate(Teammate):
+class BackendTeammate(Teammate, kw_only=True, eq=False):
     """A member in another process. `reported_mode` is the mode that it was given or reported."""
 
     member_name: str
@@ -89,8 +87,7 @@ class BackendTeammate(Teammate):
         return f": {said.splitlines()[-1].strip()[:_MAX_LAST_LINE]}" if said else ""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class ProcessTeammateBase(BackendTeammate):
+class ProcessTeammateBase(BackendTeammate, kw_only=True, eq=False):
     """A member whose agent runs in another of our processes."""
 
     @abstractmethod

@@ -13,12 +13,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, agent_id, directory_name, session_list_name, team_dir, team_name
 from teamwright.protocol.mail import is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.file_lock import remove_dead_locks
 from teamwright.storage.paths import Home
@@ -37,8 +38,7 @@ def remove_team_locks(home: Home, directory: str) -> list[Path]:
     return [file for place in places for file in remove_dead_locks(place, home.guard)]
 
 
-@dataclass(frozen=True, slots=True)
-class NewTeam:
+class NewTeam(Struct, frozen=True):
     """The values of a new team. `now` is in milliseconds since 1970; `lead` names the leading process."""
 
     name: str
@@ -53,16 +53,14 @@ class NewTeam:
     """The shared list that the team uses instead of a private one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeamOnDisk:
+class TeamOnDisk(Struct, frozen=True):
     """A team as stored on disk."""
 
     directory: str
     config: TeamConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTeam:
+class CreatedTeam(Struct, frozen=True):
     """A created team. `archived` are the entries of a finished team of its name or of old tasks; `taken_over` are the
     open tasks of the session's own list, which are now the team's.
     """
@@ -74,8 +72,7 @@ class CreatedTeam:
     taken_over: tuple[Task, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnfinishedWork:
+class UnfinishedWork(Struct, frozen=True):
     """The unfinished work of a team: live members, open tasks, unread messages."""
 
     members: tuple[str, ...]

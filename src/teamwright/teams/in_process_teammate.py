@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import field
+from msgspec.structs import replace
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
 from teamwright.agent.conversation import UserMessage
@@ -26,7 +28,6 @@ from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_task_ids
 from teamwright.teams.mailbox.incoming import IncomingMail
@@ -45,8 +46,7 @@ IDLE_KEY = "idle"
 """The name of a turn's idle notice, used with the position in the conversation where the turn ended."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class InProcessTeammate(Teammate):
+class InProcessTeammate(Teammate, kw_only=True, eq=False):
     """One member that runs in this process. `run_task` is its coroutine's task, for the whole incarnation.
 
     `is_paused` says that its last turn failed or was interrupted: then only mail wakes it, and it claims no task.

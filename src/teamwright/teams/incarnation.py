@@ -6,16 +6,17 @@ Depends on values of permissions, models and budgets. Leaves the file itself, it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import asdict
 
 from teamwright.agent.agent_type import AgentBounds
 from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 
 
 def process_directory(transcript: Path) -> Path:
@@ -27,8 +28,7 @@ _STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequi
 """Keys of a roster entry that team.json keeps with an incarnation; its other files contain the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True):
     """One run of a member: the facts that a resuming process cannot read elsewhere.
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is the
@@ -68,12 +68,11 @@ class Incarnation:
         del out["budget"]
         out |= out.pop("extra")
         kept = out.pop("bounds")
-        bounds = {"bounds": kept} if self.bounds not in (None, AgentBounds()) else {}
+        bounds = {"bounds": to_builtins(kept)} if kept not in {None, AgentBounds()} else {}
         return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
 
 
-@dataclass(frozen=True, slots=True)
-class PendingEnd:
+class PendingEnd(Struct, frozen=True):
     """A member that has ended, until the lead is notified: a process that resumes the team completes this.
 
     `name` as on the roster; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list, `tell`:
@@ -97,8 +96,7 @@ class PendingEnd:
         return out | out.pop("extra", {})
 
 
-@dataclass(frozen=True, slots=True)
-class EndedIncarnation:
+class EndedIncarnation(Struct, frozen=True):
     """The last run of a name that has ended: its cause, and the call that started it, which starts no second member."""
 
     call: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.command_queue import CommandPriority, CommandQueue, QueuedCommand
@@ -31,7 +32,6 @@ from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ _OPEN_WORK_TEXT = (
 )
 
 
-@dataclass(slots=True)
-class Lead:
+class Lead(Struct):
     """The lead of one session. It takes prompts with `add_prompt`; `run_turn` handles the waiting ones.
 
     `owes_answer`: the session's last process ended before an answer was complete; the next turn gives it.

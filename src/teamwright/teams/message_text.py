@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -27,7 +29,6 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.message_xml import PEER_NOTE, RuntimeTags, escape_tags
-from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.plan_requests import is_plan_of
@@ -37,8 +38,7 @@ _NO_PLAN_ANSWER = "This message answers none of your plans. It approved nothing 
 _NO_PLAN_REQUEST = "No plan of that request_id waits for you: there is nothing to answer."
 
 
-@dataclass(frozen=True, slots=True)
-class TeamMailRules:
+class TeamMailRules(Struct, frozen=True):
     """The rules of this team for the mail of one reader, whose conversation has these tags (see `MailRules`)."""
 
     team: SessionTeam

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.values import dataclass
 
 MODE_RANK = {
     Mode.PLAN: 0,
@@ -17,8 +18,7 @@ MODE_RANK = {
 """The rank of each mode, the strictest first. `bubble` ranks like the caller's mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModeSet:
+class ModeSet(Struct, frozen=True):
     """The result of a mode change. `held_by` is the lead's mode when it is stricter: it then decides."""
 
     member: str

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.agent.plan_mode import PlanMode, PlanSubmission
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.external.external_plans import answer_external_plan, bound_incarnation
 from teamwright.teams.in_process_teammate import InProcessTeammate
@@ -115,8 +116,7 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
 # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnswer:
+class PlanAnswer(Struct, frozen=True):
     """An answer to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` follows plan mode.
 
     `call` names the answering call; `is_rerun`: a kill interrupted it before.

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 
 PLAN_KIND = "plan_approval"
@@ -72,8 +73,7 @@ USER_APPROVER = "user"
 """The approver of a plan that a person approves."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPlan:
+class PendingPlan(Struct, frozen=True):
     """An unanswered plan. `request_id` is empty when no request is open; `approver` is the one who may answer it."""
 
     request_id: str = ""

@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.clock import parse_iso_ms

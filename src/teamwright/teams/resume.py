@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.agent.transcript import count_calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError

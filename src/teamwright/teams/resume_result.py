@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 _MAX_ENDED_NAMED = 5
 """Ended members that are named when their team is resumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeResult:
+class ResumeResult(Struct, frozen=True):
     """The result of a resume: members that are back, and members that have ended.
 
     `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began;

@@ -11,9 +11,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name
@@ -21,7 +23,6 @@ from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.unknown_names import unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_mark import file_mark
@@ -35,8 +36,7 @@ MAX_LISTED = 30
 _MAX_JOB_CHARS = 80
 
 
-@dataclass(slots=True)
-class KnownRoster:
+class KnownRoster(Struct):
     """The roster as one teammate knows it: the `names` of its members, None before the first note."""
 
     names: tuple[str, ...] | None = None

@@ -7,7 +7,8 @@ the file: the watcher takes every other content for the work of another program.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.roster import RosterMember, TeamConfig

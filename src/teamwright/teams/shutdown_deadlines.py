@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.teams.team import SessionTeam
 
 
-@dataclass(slots=True)
-class ShutdownDeadlines:
+class ShutdownDeadlines(Struct):
     """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
 
     team: SessionTeam | None = None

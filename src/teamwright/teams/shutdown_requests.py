@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, parse_recipient, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
-from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
@@ -69,8 +70,7 @@ async def ask_to_stop(
     return request_id
 
 
-@dataclass(frozen=True, slots=True)
-class StopTarget:
+class StopTarget(Struct, frozen=True):
     """The target of a request to stop. `teammate` is None, and `incarnation` 0, for a member that another program put
     on the roster.
     """
@@ -136,8 +136,7 @@ def start_deadline(team: SessionTeam, target: StopTarget, request_id: str, deadl
     timer.add_done_callback(deadlines.discard)
 
 
-@dataclass(frozen=True, slots=True)
-class StopAnswer:
+class StopAnswer(Struct, frozen=True):
     """A member's answer to a request to stop. `is_rerun`: a kill interrupted the answer before."""
 
     approve: bool

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.agent_type import AgentBounds, AgentType
 from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnSpec:
+class SpawnSpec(Struct, frozen=True):
     """One agent to start. `description` is 3 to 5 words for people; None means "as the caller's"."""
 
     prompt: str

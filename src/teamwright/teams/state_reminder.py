@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.compaction.compaction_state import CompactedAgent
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.task import Task, open_blockers
-from teamwright.protocol.values import dataclass
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 
@@ -35,8 +36,7 @@ _MAX_LINE = 200
 """Characters of other authors' text in one line."""
 
 
-@dataclass(slots=True)
-class StateReminder:
+class StateReminder(Struct):
     """The port of compaction for an agent of this team. `team` is None for a sub-agent, which belongs to no team.
 
     `extra_text` returns the text that a fork received at its start, which is repeated.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.permissions.decide import Policy
@@ -20,7 +21,6 @@ from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamCha
 from teamwright.protocol.ids import LEAD, SessionId, session_list_name
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
@@ -68,8 +68,7 @@ class AgentBuilder(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class SessionTeam:
+class SessionTeam(Struct):
     """One session's team. `directory` is empty until there is one; the session's own task list exists at once."""
 
     home: Home

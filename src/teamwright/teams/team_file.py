@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_mark import file_mark
@@ -42,8 +43,7 @@ _ROSTER = "roster"
 _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
 
 
-@dataclass(frozen=True, slots=True)
-class LeadLease:
+class LeadLease(Struct, frozen=True):
     """The lead: its session, its process, and the lease file that the process holds (empty: none yet)."""
 
     session: str
@@ -51,8 +51,7 @@ class LeadLease:
     lease: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TeamFile:
+class TeamFile(Struct, frozen=True):
     """The whole file; members by name in lower case. `incarnations` counts those of each name."""
 
     uuid: str

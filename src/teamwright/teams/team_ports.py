@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.protocol.mail import IdleNotification, InboxEntry
@@ -72,8 +73,7 @@ class TeamAccess(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TeamPorts:
+class TeamPorts(Struct, frozen=True):
     """The functions that a team receives from its session."""
 
     on_plan: Callable[[Mapping[str, Any]], None] | None = None

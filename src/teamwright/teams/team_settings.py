@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TeamSettings:
+class TeamSettings(Struct, frozen=True):
     """The settings of a team."""
 
     shutdown_objection_s: float = 60.0

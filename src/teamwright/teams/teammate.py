@@ -6,17 +6,17 @@ The base class moves a member along the lifecycle table; its subclasses wake, in
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from dataclasses import field
+from abc import ABCMeta, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, StructMeta, field
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import LifecycleEvent, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 
@@ -51,8 +51,7 @@ class Teammates(dict[str, "Teammate"]):
         return self.get(self._names.get(name.lower(), name))
 
 
-@dataclass(slots=True)
-class TurnNotes:
+class TurnNotes(Struct):
     """The facts of the running turn for the idle notice."""
 
     wrote_lead: bool = False
@@ -77,8 +76,11 @@ class Wakeable(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Teammate(ABC):
+class AbstractStruct(StructMeta, ABCMeta):
+    """The metaclass of structs with abstract methods."""
+
+
+class Teammate(Struct, metaclass=AbstractStruct, kw_only=True, eq=False):
     """One member that is not the lead.
 
     `stop_request_id` is the id of its open shutdown request; `end_task` processes its end after a kill; `run_task`

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from teamwright.agent.agent import TurnEnd
 from teamwright.agent.agent_hooks import AgentHooks
 from teamwright.agent.conversation import Conversation
@@ -21,7 +23,6 @@ from teamwright.hooks.payload import task_event
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 
 
 class TaskHolder(Protocol):
@@ -32,8 +33,7 @@ class TaskHolder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class IdleHookResult:
+class IdleHookResult(Struct, frozen=True):
     """The result of idle hooks: `continue_reason`, empty when it may rest; `end_cause`: a hook wants its end."""
 
     continue_reason: str = ""

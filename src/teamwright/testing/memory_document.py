@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import field
 from typing import Generic, TypeVar
 
+from msgspec import Struct, field
+
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class MemoryCell(Generic[T]):
+class MemoryCell(Struct, Generic[T]):
     """The value of one document, None at first, and the callbacks of those who follow it."""
 
     value: T | None = None

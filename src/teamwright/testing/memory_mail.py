@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.mail.inbox import MAX_TEXT_BYTES
 from teamwright.mail.inbox_events import OnArrival, OnLoss
@@ -17,12 +19,10 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
-from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 
 
-@dataclass(slots=True)
-class MemoryMailTable:
+class MemoryMailTable(Struct):
     """The entries of one mailbox, by id in the order of their arrival, and the callbacks of those who watch it."""
 
     reader: str = "reader"

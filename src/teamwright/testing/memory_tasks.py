@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 from teamwright.tasks.drafts import claimable_at
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
@@ -28,8 +28,7 @@ from teamwright.tasks.task_store import (
 )
 
 
-@dataclass(slots=True)
-class MemoryTaskTable:
+class MemoryTaskTable(Struct):
     """The tasks of one list. A change holds the lock, and gives way to others before it begins."""
 
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])

@@ -15,12 +15,13 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, ScriptedReply, Stall, Status
 from teamwright.testing.wire_formats.answer_parts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import MESSAGES, WireFormat, format_for_path, requested_model
@@ -33,8 +34,7 @@ ServerScript: TypeAlias = (
 _FIRST_MODEL = re.compile(rb'\s*\{\s*"model"\s*:\s*"([^"\\]+)"')
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRequest:
+class RecordedRequest(Struct, frozen=True):
     """One received request. Header names are lower case."""
 
     method: str

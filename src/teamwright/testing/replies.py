@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any, TypeAlias
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 Event: TypeAlias = dict[str, Any]
 ToolUse: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -29,8 +28,7 @@ ERROR_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A complete answer: thinking, then text, then tool calls.
 
     `tools` are (name, input) pairs. `stop_reason` defaults to `tool_use` with calls and to `end_turn` without. `usage`
@@ -47,8 +45,7 @@ class Answer:
     delay_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """An HTTP error. `retry_after` is sent verbatim; `type` defaults to the usual type of the status."""
 
     status: int
@@ -59,16 +56,14 @@ class Status:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The stream of `answer` up to a byte offset; then the connection closes without the end of the stream."""
 
     after_bytes: int
     answer: Answer = Answer("This answer is cut off before it is whole.")
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """The first `after_events` events of `answer`, then only pings, or with `pings=False` nothing."""
 
     after_events: int = 1
@@ -77,8 +72,7 @@ class Stall:
     every_s: float = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorEvent:
+class ErrorEvent(Struct, frozen=True):
     """The first `after_events` events of `answer`, then an `error` event in the stream."""
 
     type: str = "overloaded_error"
@@ -87,16 +81,14 @@ class ErrorEvent:
     answer: Answer = Answer("This answer breaks.")
 
 
-@dataclass(frozen=True, slots=True)
-class CutPrompt:
+class CutPrompt(Struct, frozen=True):
     """An answer of a server whose window is `limit` tokens and that silently truncates longer prompts."""
 
     limit: int
     answer: Answer = Answer("Yes.")
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(Struct, frozen=True):
     """Bytes of a stream, sent verbatim, one chunk at a time; `close=False` leaves the stream open.
 
     `content_type` defaults to that of the requested API.

@@ -10,25 +10,24 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """A text in an answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call in an answer."""
 
     tool: str

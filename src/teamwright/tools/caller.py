@@ -7,17 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.tool import ToolResult
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.teams.team import SessionTeam
 
 _NAME = re.compile(rf"(?<![^@]){LEAD}(?=@|$)")
 """The lead's name in a value that is a name, an id (`team-lead@crew`) or a target (`@team-lead`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The agent for which a tool acts: set by the runtime when the agent is created, never by the model."""
 
     name: str

@@ -15,13 +15,13 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.rules import is_local_host
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
@@ -89,8 +89,7 @@ class WebFetchInput(ToolInput):
     prompt: str = Field("", description="Unused; the result is the whole text.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """A cached page."""
 
     url: str

@@ -6,13 +6,13 @@ The texts are not cleaned; the caller makes them safe for a terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.edit_history.file_changes import EditShare, FileChange, display_path
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
-from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.paint import DIFF_STYLES
 
 StyledLine: TypeAlias = tuple[str, str]
@@ -21,8 +21,7 @@ StyledLine: TypeAlias = tuple[str, str]
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 
 
-@dataclass(slots=True)
-class ChangeTotals:
+class ChangeTotals(Struct):
     """Sums over the files that were counted."""
 
     files: int = 0

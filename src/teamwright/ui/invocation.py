@@ -11,9 +11,11 @@ import select
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.config.agent_types.definition_sources import parse_agents_flag
 from teamwright.protocol.budget import Budget
@@ -21,7 +23,6 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import directory_name, session_id
 from teamwright.protocol.messages import Block
 from teamwright.protocol.rule_text import split_rules
-from teamwright.protocol.values import dataclass
 from teamwright.session.options import Options
 from teamwright.session.prompt_input import parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation
@@ -35,8 +36,7 @@ STDIN_WAIT_S = 3.0
 BYPASS_MODE = "bypassPermissions"
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """A call of the program. `prompt` is the typed prompt; with `piped`, stdin may add to it. `report` is the report
     file.
 

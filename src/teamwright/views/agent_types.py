@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_sources import Plugin, definition_sources
@@ -19,15 +20,13 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import load_team_definition
 from teamwright.session.factory.agent_types import TrustedDefinitions
 from teamwright.session.factory.spec_resolver import require_possible
 from teamwright.storage.paths import Home
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTypeQuery:
+class AgentTypeQuery(Struct, frozen=True):
     """The directory to look at, and the definitions that flags add."""
 
     home: Home
@@ -37,8 +36,7 @@ class AgentTypeQuery:
     plugins: Sequence[Path] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTypeView:
+class AgentTypeView(Struct, frozen=True):
     """One definition. `state` is used, shadowed, needs trust or broken; `why` names the other definition or the fault.
 
     `fields` are its entries as in the file; `refused` is the reason why it cannot be started.
@@ -56,8 +54,7 @@ class AgentTypeView:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTypesView:
+class AgentTypesView(Struct, frozen=True):
     """All definitions in order of precedence, and the parts of plugins that are not read."""
 
     kinds: tuple[AgentTypeView, ...]

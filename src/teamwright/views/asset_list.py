@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.views.assets import GROUPS, Asset, AssetQuery, load_subject
 from teamwright.views.definition_assets import agent_assets, team_assets
 from teamwright.views.instruction_assets import instruction_assets
@@ -24,8 +25,7 @@ READERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Assets:
+class Assets(Struct, frozen=True):
     """All assets, by group. `root` is the top of the repository, `trusted` is True when a person trusted it."""
 
     root: str

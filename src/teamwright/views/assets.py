@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.config.plugins import Plugin, plugin_at
 from teamwright.config.settings.setting_parts import State, line_in
@@ -20,7 +21,6 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import remove_variables
 
@@ -45,8 +45,7 @@ _LEAST = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(Struct, frozen=True):
     """One asset. `file` is absolute; `line` counts from 1, 0 without a line. `why` is the reason of the state, or
     empty.
     """
@@ -81,8 +80,7 @@ def display_path(path: str | Path, cwd: Path) -> str:
     return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)
 
 
-@dataclass(frozen=True, slots=True)
-class AssetQuery:
+class AssetQuery(Struct, frozen=True):
     """The directory to check. `env` is the environment; `agents` and `plugins` are values of flags."""
 
     home: Home
@@ -93,8 +91,7 @@ class AssetQuery:
     plugins: Sequence[Path] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSubject:
+class CheckSubject(Struct, frozen=True):
     """The query with the settings and the trust that a run would have. `cwd` is the real path."""
 
     asked: AssetQuery

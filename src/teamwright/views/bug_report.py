@@ -17,13 +17,14 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.config.merge import settings_places
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
 from teamwright.config.settings_survey import reads_compat_files
 from teamwright.config.trust_store import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.session.platform_check import platform_name
 from teamwright.storage.paths import Home, make_private
 from teamwright.views.bug_report_redaction import Redactor, left_out, secrets_in
@@ -37,8 +38,7 @@ LEFT_OUT = (
 """Content that no bug report has, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPart:
+class ReportPart(Struct, frozen=True):
     """One file of a bug report; `about` describes it in a line."""
 
     name: str
@@ -93,8 +93,7 @@ TAIL_BYTES = 4_000_000
 """Maximum bytes that are read at the end of an event log."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportScope:
+class ReportScope(Struct, frozen=True):
     """The scope of a bug report. `events` is the number of events of the newest session that it contains."""
 
     subject: DoctorSubject

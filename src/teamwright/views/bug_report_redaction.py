@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.session.platform_check import mask_secrets
 
 SHOWN_SETTINGS = frozenset(
@@ -54,8 +55,7 @@ _ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 
-@dataclass(frozen=True, slots=True)
-class Redactor:
+class Redactor(Struct, frozen=True):
     """A redactor. `env` is the environment with the known secrets; `hidden` are further texts to mask."""
 
     env: Mapping[str, str]

@@ -14,10 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, messages_backward, read_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
-from teamwright.protocol.values import dataclass
 from teamwright.teams.external.external_member import ExternalMember
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.teammate import Teammate
@@ -29,8 +30,7 @@ _MOST_READ = 4_000_000
 """Maximum bytes of a transcript that are read for earlier messages; older ones are skipped."""
 
 
-@dataclass(slots=True)
-class ConversationReader:
+class ConversationReader(Struct):
     """A reader of one member's transcript. `live`: the member runs in this process and emits events at once.
 
     `foreign`: an external member, whose transcript is not accessible.

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.budgets.totals_file import load_totals
 from teamwright.budgets.usage_totals import Account, TaskKey, UsageTotals, usage_events_since
 from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
 from teamwright.storage.paths import Home
 from teamwright.views.log import LogView, find_log
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
+class CostRow(Struct, frozen=True):
     """One row of a cost list. Tokens: `tokens_in` contains all prompts, `cached` the part that was read from a cache.
 
     `failed` calls ended without an answer, after using `failed_tokens`: they are in the sums, but are no model calls.
@@ -47,8 +47,7 @@ class CostRow:
         return Usage(self.tokens_in - self.cached, self.tokens_out, cache_read=self.cached, usd=self.usd)
 
 
-@dataclass(frozen=True, slots=True)
-class CostView:
+class CostView(Struct, frozen=True):
     """The whole cost. `since` in seconds since 1970, 0: from the beginning."""
 
     team: str = ""

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from teamwright.config.mcp_config import configured_servers
 from teamwright.config.settings.settings import Settings
 from teamwright.mcp.server_config import ServerConfig
@@ -23,7 +25,6 @@ from teamwright.models.model import ModelCard
 from teamwright.models.model_facts import SERVER, is_set, source, with_server
 from teamwright.models.server_facts import Unanswered, ask_server, served_models
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.adapter_backend import unusable_reason
@@ -34,8 +35,7 @@ from teamwright.teams.backends.tmux_server import TmuxProgram
 Verdict: TypeAlias = Literal["ok", "note", "problem"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One line: its section, the subject, the value, and the advice."""
 
     section: str
@@ -45,8 +45,7 @@ class Finding:
     do: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorSubject:
+class DoctorSubject(Struct, frozen=True):
     """The subject of `doctor`. `model` is the value of `--model`; `env` is the environment.
 
     `at_terminal` is True when a person uses Teamwright at a terminal.

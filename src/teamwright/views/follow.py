@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
-from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
@@ -30,8 +30,7 @@ APART_S = 0.5
 """Minimum seconds between two views of a watched team."""
 
 
-@dataclass(slots=True)
-class FileWatch:
+class FileWatch(Struct):
     """A watch that wakes when one of its files changed or its process ended."""
 
     watcher: Watcher
@@ -97,8 +96,7 @@ async def _waking() -> AsyncGenerator[FileWatch, None]:
             wake.close()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedTeam:
+class WatchedTeam(Struct, frozen=True):
     """The team now (None: deleted), and the reason why the watch ended; empty while it continues."""
 
     view: StatusView | None
@@ -150,8 +148,7 @@ def _why_over(view: StatusView) -> str:
     return how if view.in_order else "the lead's process is gone"
 
 
-@dataclass(frozen=True, slots=True)
-class WriterGone:
+class WriterGone(Struct, frozen=True):
     """The end of the process that wrote the log, with the reason."""
 
     why: str

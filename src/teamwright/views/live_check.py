@@ -12,8 +12,10 @@ import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.models.catalog import is_known_id
 from teamwright.models.endpoint import Endpoint
@@ -39,7 +41,6 @@ from teamwright.models.server_facts import ask_server
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.messages import encode, text_block, tool_calls
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 TOOL = "report"
 CACHED_BYTES = 26_000
@@ -68,8 +69,7 @@ _SYSTEM = "You are being tried: do exactly what the user asks, in as few words a
 _MAY_CUT = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "sglang"})
 
 
-@dataclass(frozen=True, slots=True)
-class LiveCheckPlan:
+class LiveCheckPlan(Struct, frozen=True):
     """The live check of one model: its requests by purpose. `about_usd` is None for an unknown price.
 
     `cached`: the first request is repeated to test the cache. `long` are prompts that the server must read completely.
@@ -189,8 +189,7 @@ _PROMISED = frozenset({"messages", "bedrock"})
 """APIs in which Teamwright marks the part to cache; with others the service decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveCheckResult:
+class LiveCheckResult(Struct, frozen=True):
     """One check: its state, and what was seen or why it failed; `do` is the advice."""
 
     label: str
@@ -199,8 +198,7 @@ class LiveCheckResult:
     do: str = ""
 
 
-@dataclass(slots=True)
-class LiveCheck:
+class LiveCheck(Struct):
     """The results of the checks, in the order of LABELS, and the usage."""
 
     checks: list[LiveCheckResult] = field(default_factory=list[LiveCheckResult])
@@ -223,8 +221,7 @@ class LiveCheck:
         return self
 
 
-@dataclass(slots=True)
-class _TimedAnswer:
+class _TimedAnswer(Struct):
     """One answer: its end, and the seconds until its first part (None: no part arrived)."""
 
     last: Reply | Failure

@@ -8,13 +8,14 @@ Depends on sessions, events and tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
 from teamwright.teams.status.member_state import OpenTask, with_state
@@ -23,8 +24,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True):
     """The status of a session for one line. `context` and `window` are the lead's, in tokens, 0 when unknown.
 
     `usd` is None for an unknown price; `usd_cap` None without a cap. `requests` wait for a person. At a member's own
@@ -60,8 +60,7 @@ class StatusSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStatusSource:
+class SessionStatusSource(Struct, frozen=True):
     """The status of a lead and its team, a `StatusSource`."""
 
     session: Session
@@ -132,8 +131,7 @@ def session_row(session: Session, board: TaskBoard) -> SessionRow:
 _CLOSED = frozenset({"completed", "deleted"})
 
 
-@dataclass(slots=True)
-class TaskBoard:
+class TaskBoard(Struct):
     """The open tasks, by number, and the number of completed ones."""
 
     open: dict[str, TaskInfo] = field(default_factory=dict[str, TaskInfo])

@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.messages import Block, message_text
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.event_log_reader import read_events, read_newest
@@ -27,8 +28,7 @@ LOGGED = 4_000
 """Maximum characters of an output in the log; the transcript has the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
+class LogView(Struct, frozen=True):
     """One event log: its path, session and team (empty: unknown)."""
 
     path: Path
@@ -36,8 +36,7 @@ class LogView:
     team: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallView:
+class CallView(Struct, frozen=True):
     """One tool call with its whole output. `complete` is False when the log cut it and no transcript has it."""
 
     call: str

@@ -5,9 +5,9 @@ Computed for each call, without reading files. Depends on a member of this proce
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
 from teamwright.teams.status.member_state import with_state
 from teamwright.teams.status.member_status import MemberStatus
@@ -16,8 +16,7 @@ from teamwright.views.live_status import SessionRow, TaskBoard, known_status
 from teamwright.views.log import LogView
 
 
-@dataclass(frozen=True, slots=True)
-class MemberScreen:
+class MemberScreen(Struct, frozen=True):
     """The status of one member at its own terminal, a `StatusSource`."""
 
     seat: OwnTerminalControl

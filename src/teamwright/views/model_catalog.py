@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.models.catalog import aliases, known_ids, model_card, prices_date
 from teamwright.models.endpoint import Endpoint
@@ -18,7 +20,6 @@ from teamwright.models.model_names import known_providers, split_name
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint
 from teamwright.models.server_facts import ServerFacts, ask_server
-from teamwright.protocol.values import dataclass
 
 __all__ = [
     "CATALOGUE",
@@ -36,8 +37,7 @@ ASKED_MOST = 20
 """Maximum number of models for which the user's own server is queried, one after the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderView:
+class ProviderView(Struct, frozen=True):
     """A provider: its address, the variables that may have its key, and how well it is tested."""
 
     id: str
@@ -48,8 +48,7 @@ class ProviderView:
     lacks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelView:
+class ModelView(Struct, frozen=True):
     """A model: window and longest answer in tokens, prices in USD per million tokens; None is unknown.
 
     `sources` has the source of each fact.
@@ -66,8 +65,7 @@ class ModelView:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCatalog:
+class ModelCatalog(Struct, frozen=True):
     """The whole catalog; `seen` is the date of the prices, `YYYY-MM-DD`."""
 
     providers: tuple[ProviderView, ...]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.approvals import open_requests
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
@@ -39,8 +39,7 @@ async def wait_for_request(home: Home) -> list[PendingRequest]:
             everywhere.changed.clear()
 
 
-@dataclass(slots=True)
-class _RequestDirectories:
+class _RequestDirectories(Struct):
     """The directories in which a request may appear: those of all teams, and of running sessions."""
 
     home: Home

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.reminders import MODE_MEANINGS
 from teamwright.config.merge import MODE, lead_mode, load_settings, reads_other_product
@@ -28,7 +30,6 @@ from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.unknown_names import MAX_LISTED, unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import load_team_definition
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.modes import load_mode, restore_mode
@@ -41,8 +42,7 @@ _TOOLS = (*sorted(PATH_TOOLS), "Bash", "WebFetch", "Agent", "Skill", *sorted(COO
 _LONGEST = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class CallerDescription:
+class CallerDescription(Struct, frozen=True):
     """The caller: in this directory, in the mode `mode`, or as that member of a team (`NAME[@TEAM]`)."""
 
     home: Home
@@ -52,8 +52,7 @@ class CallerDescription:
     settings_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartVerdict:
+class PartVerdict(Struct, frozen=True):
     """A verdict and its source: `what` is a command of the line, or an agent of the chain, in its `mode`."""
 
     what: str
@@ -63,8 +62,7 @@ class PartVerdict:
     mode: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallVerdict:
+class CallVerdict(Struct, frozen=True):
     """The verdict on a call. `mode_from` is the source of the mode; `always` is what "always" would store.
 
     `grants` are the updates that a person may grant with an approval, `suggestions` the same in wire format; `parts`
@@ -87,8 +85,7 @@ class CallVerdict:
     chain: tuple[PartVerdict, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(Struct, frozen=True):
     """One agent of a chain, with the source of its mode."""
 
     who: str
@@ -308,8 +305,7 @@ DEFAULT = "the default"
 _WIDENING = ("permissions.allow", "permissions.additionalDirectories", MODE)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleView:
+class RuleView(Struct, frozen=True):
     """One rule as it is written, and its file or flag."""
 
     verdict: str
@@ -317,8 +313,7 @@ class RuleView:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class RulesView:
+class RulesView(Struct, frozen=True):
     """The rules in force, in the order of precedence.
 
     `untrusted` are entries of the repository that have no effect before a person trusts them; `warnings` name settings

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.events import LimitReached, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.session.result import Result
 
 OUTPUT_LINES = 20
@@ -21,8 +22,7 @@ OUTPUT_LINES = 20
 _RECEIPT = re.compile(r"\[(c[0-9]+)\]")
 
 
-@dataclass(slots=True)
-class CallCollector:
+class CallCollector(Struct):
     """Tool calls and limits of a run, collected from its events.
 
     Without `receipts`, only refused calls are kept: a long run then needs no memory for those that ran.

@@ -10,10 +10,12 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
@@ -21,7 +23,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_status import ServerStatus, read_state
 from teamwright.storage.event_log_reader import LogTail, read_recent
@@ -61,8 +62,7 @@ _REQUEST_KEYS = {
 """What JSON output says of a request: the keys, and the attributes that they show."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusView:
+class StatusView(Struct, frozen=True):
     """The status of one team at the time `at`. `state` as in TeamView; `ended` is how the last run ended, if it did.
 
     `resume` is the command that resumes the team once its lead is gone; `in_order` says that the lead closed the
@@ -94,8 +94,7 @@ class StatusView:
         """Return the status as JSON output contains it."""
         members = [{key: getattr(member, name) for key, name in _MEMBER_KEYS.items()} for member in self.members]
         requests = [request.select(_REQUEST_KEYS) for request in self.requests]
-        own = {item.name: getattr(self, item.name) for item in fields(self)}
-        return own | {"members": members, "requests": requests}
+        return asdict(self) | {"members": members, "requests": requests}
 
     @property
     def live(self) -> bool:
@@ -204,8 +203,7 @@ def _needs_values(script: str) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class _MemberReader:
+class _MemberReader(Struct, frozen=True):
     """The sources that are shared by all members of one team."""
 
     team: TeamView

@@ -1,9 +1,9 @@
 import asyncio
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.agent.compaction.compact import compact, compact_now, is_due
 from teamwright.agent.compaction.compaction_state import AUTO, CompactSettings

@@ -5,10 +5,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Notice, RequestClosed, RequestOpened, Team
 from teamwright.approvals import AnswerOutcome, answer_request, open_requests

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from msgspec.structs import replace
 
 from teamwright.agent.compaction.context_size import IMAGE_TOKENS, message_tokens
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation

@@ -1,9 +1,9 @@
 """The default caps of a headless run."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Budget, ModelCard
 from teamwright.protocol.budget import NO_CAPS

@@ -3,10 +3,10 @@
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from teamwright import Result, Team
 from teamwright.agent.agent_type import LEAD_ONLY

@@ -7,11 +7,11 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.processes.process_tree import process_start

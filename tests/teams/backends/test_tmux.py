@@ -6,12 +6,12 @@ import os
 import shutil
 import signal
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from socket import AF_UNIX
 from socket import socket as AnySocket
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import CannotStart

@@ -8,9 +8,11 @@ import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.teams.backends.backend import Launch
 from tests.support.waits import WAIT_S

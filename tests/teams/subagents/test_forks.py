@@ -3,9 +3,9 @@
 import asyncio
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
 from teamwright import ModelCard
 from teamwright.agent.fork import FORK_TAG
@@ -316,7 +316,7 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
         second = [r for r in model.requests if r.agent_name == run.id][-1]
         assert second.items[: len(before)] == before and b"Once more." in second.items[-1]
         session.maker.compact = type(session.maker.compact)(at=0.1)
-        object.__setattr__(session.maker.compacting, "settings", session.maker.compact)
+        force_setattr(session.maker.compacting, "settings", session.maker.compact)
         model._card = ModelCard("scripted", "scripted", "scripted", context_tokens=20_000, usd_in=0.0, usd_out=0.0)
         await tell(session, run, "And once more.")
         third = [r for r in model.requests if r.agent_name == run.id and not r.aside][-1]

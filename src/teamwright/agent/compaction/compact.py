@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compaction_state import AUTO, CLEAR, MANUAL, CompactRequest, CompactResult, prompt_room
@@ -32,7 +34,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.messages import encode
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.protocol.values import dataclass
 
 NOTHING_TO_CLEAR = "nothing was said yet"
 
@@ -91,8 +92,7 @@ _CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the age
 _CONVERSATION_CLOSED = "the agent has ended"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
+class ModelAnswer(Struct, frozen=True):
     """A model's answer, the task that it was charged to, and the usage of a compaction before it."""
 
     answer: CallOutcome
@@ -253,8 +253,7 @@ def _failed_result(said: SideAnswer, before: int, usage: Usage) -> CompactResult
     return CompactResult(False, before, before, why, failure=said.failure, usage=usage)
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryNotes:
+class SummaryNotes(Struct, frozen=True):
     """Texts that are delivered with a summary: the current status and the texts of hooks."""
 
     status_text: str

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.agent.plan_mode import PlanMode
@@ -26,8 +26,7 @@ AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
 """The triggers of a compaction. `clear` writes no summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactSettings:
+class CompactSettings(Struct, frozen=True):
     """The condition for automatic compaction."""
 
     at: float | None = 0.8
@@ -72,8 +71,7 @@ class NoCompactionContext:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactResult:
+class CompactResult(Struct, frozen=True):
     """The result of a compaction. `before` and `after` are tokens, estimated when the service gave no count.
 
     When `done` is false nothing was changed and `why` has the reason: `limit` names the cap of an exceeded budget,
@@ -90,16 +88,14 @@ class CompactResult:
     usage: Usage = field(default_factory=Usage)
 
 
-@dataclass(slots=True)
-class CompactRequest:
+class CompactRequest(Struct):
     """A compaction on request. `keep` names the facts that the summary must keep."""
 
     keep: str
     result: asyncio.Future[CompactResult]
 
 
-@dataclass(slots=True)
-class Compaction:
+class Compaction(Struct):
     """The compaction state of one agent.
 
     `turn_lock` is held during a turn, and while an idle conversation is compacted. `make_prefix` returns the prefix

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.tool_names import ToolSelection, select_tools
@@ -30,7 +32,6 @@ from teamwright.models.effort import parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
 from teamwright.protocol.rule_text import split_rules
-from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import UnreadableFrontMatter
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
@@ -38,8 +39,7 @@ INHERIT = "inherit"
 """The model name for "the model of the agent that starts it"."""
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionField:
+class DefinitionField(Struct, frozen=True):
     """A field: its expected value in one sentence, and whether a wrong value is only left out (`soft`)."""
 
     kind: str
@@ -97,8 +97,7 @@ def begins_field(written: str, before: str) -> bool:
     return _field_of(before) not in _LONG_TEXTS or _field_of(written) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionOrigin:
+class DefinitionOrigin(Struct, frozen=True):
     """The origin of values: a name for people, the file, the lines of fields, and whether unknown fields are errors."""
 
     source: str
@@ -107,8 +106,7 @@ class DefinitionOrigin:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedDefinition:
+class ParsedDefinition(Struct, frozen=True):
     """An agent type and the problems found in its definition, a line each: `line 4: …`."""
 
     definition: AgentType

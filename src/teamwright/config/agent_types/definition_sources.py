@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_fields import (
@@ -25,7 +27,6 @@ from teamwright.config.agent_types.definition_fields import (
 )
 from teamwright.config.plugins import Plugin, plugin_at
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
 from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import read_plain
@@ -44,8 +45,7 @@ _GIVEN_MOST = 1_000_000
 _REMEMBERED = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDefinition:
+class FoundDefinition(Struct, frozen=True):
     """One definition as found. `problem` says with its line why it cannot be used; then `definition` is empty.
 
     `source` is a name for people, `file` the path (empty for a flag), `digest` that of the file's content.
@@ -189,8 +189,7 @@ REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
 """Names of sources, shown before their directories."""
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionDirectory:
+class DefinitionDirectory(Struct, frozen=True):
     """One directory of definitions, or a single file.
 
     `prefix` is put before their names; `inside`: links must not lead out of it.
@@ -225,8 +224,7 @@ class DefinitionDirectory:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionSources:
+class DefinitionSources(Struct, frozen=True):
     """All sources of a run; `given` were passed with a flag or by a program."""
 
     given: tuple[FoundDefinition, ...] = ()

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent_type import BUILT_IN, AgentType, built_in_types, find_agent_type
 from teamwright.config.agent_types.definition_sources import DefinitionSources, FoundDefinition
 from teamwright.config.team_definition import TeamDefinition
 from teamwright.config.team_roles import role_definitions
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 
 State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
 
 ROLE = "team file"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTypeEntry:
+class AgentTypeEntry(Struct, frozen=True):
     """One definition and its state. `by` is the definition that shadows it."""
 
     source: FoundDefinition
@@ -41,8 +40,7 @@ def _any_name(_name: str) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class AgentTypes:
+class AgentTypes(Struct):
     """The agent types of a run. `allows` returns True when a definition of the repository was trusted in this form."""
 
     places: DefinitionSources = field(default_factory=DefinitionSources)
@@ -156,8 +154,7 @@ LOOK_UP = (
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?][\"')]*(?= )")
 
 
-@dataclass(frozen=True, slots=True)
-class TypeList:
+class TypeList(Struct, frozen=True):
     """The list as a model reads it, and the names of the types whose descriptions are shortened in it."""
 
     text: str

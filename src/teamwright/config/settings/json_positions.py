@@ -9,10 +9,9 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, TypeAlias
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 At: TypeAlias = tuple[str | int, ...]
 """The path to a value from the top: keys of objects and indexes of lists."""
@@ -35,8 +34,7 @@ def explain_json_error(problem: json.JSONDecodeError) -> str:
     return problem.msg.lower() if after else "it ends too early"
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPositions:
+class JsonPositions(Struct, frozen=True):
     """Lines from 1 on. `twice` are duplicate keys, of which only the last is used, at the line of an earlier one."""
 
     lines: Mapping[At, int] = field(default_factory=dict[At, int])

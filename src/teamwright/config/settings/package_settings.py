@@ -6,8 +6,9 @@ Follows the table of fields; a package that validates its values is called. Prec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.config.backend_settings import parse_backend_settings
 from teamwright.config.external_commands import commands_settings

@@ -6,8 +6,9 @@ Knows no room: the defaults are those of the object that is filled.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 FIELDS: Mapping[str, str] = {
     "disableAllHooks": "hooks_off",

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import is_effort
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SettingKey:
+class SettingKey(Struct, frozen=True):
     """A setting: what it must be, whether only a person's own files may hold it, and a sentence.
 
     `words` are the only texts that a `word` may be.

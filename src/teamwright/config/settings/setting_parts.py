@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from teamwright.config.settings.json_positions import At, JsonPositions, find_positions
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.values import dataclass
 
 State: TypeAlias = Literal["used", "ignored", "needs trust", "broken"]
 
@@ -25,8 +25,7 @@ WHOLE = ""
 _LINE = re.compile(r"\bline (\d+)")
 
 
-@dataclass(slots=True)
-class SettingPart:
+class SettingPart(Struct):
     """One part. `name` tells apart the parts of a key with several; `why` says why it is not used.
 
     `at` is its path in the file; `known_line` is for a file that could not be read.
@@ -35,7 +34,7 @@ class SettingPart:
     layer: SettingsLayer
     key: str
     name: str = ""
-    value: Any = field(default=None, repr=False)
+    value: Any = None
     state: State = "used"
     why: str = ""
     at: At = ()
@@ -56,8 +55,7 @@ class SettingPart:
         self.state, self.why = state, why
 
 
-@dataclass(slots=True)
-class SettingParts:
+class SettingParts(Struct):
     """A collector of the parts of one merge. `tolerant`: an unusable part is recorded, and reading continues."""
 
     tolerant: bool = False

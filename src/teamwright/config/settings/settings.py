@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.compaction.compaction_state import CompactSettings
@@ -17,15 +18,13 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSettings:
+class CheckSettings(Struct, frozen=True):
     """The check of all tasks and its time limits."""
 
     command: str = ""
@@ -36,8 +35,7 @@ class CheckSettings:
     """Seconds that a check may take to exit after its timeout."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingFlags:
+class SettingFlags(Struct, frozen=True):
     """The flags of this run; None and empty mean not given. `only_allowed`: files allow nothing."""
 
     model: str | None = None
@@ -52,8 +50,7 @@ class SettingFlags:
     settings_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings in use. `origins` names the file or flag of each value that is not a default.
 
     `delegates`: the lead only coordinates; `mode` is then the mode that its members follow.

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.config.settings.json_positions import explain_json_error, find_positions
 from teamwright.config.settings.setting_keys import (
@@ -28,7 +29,6 @@ from teamwright.config.settings.setting_keys import (
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import is_typo, nearest
 from teamwright.protocol.secret_texts import is_secret_name
-from teamwright.protocol.values import dataclass
 from teamwright.storage.read_bounded import read_plain
 
 MAX_BYTES = 1_000_000
@@ -72,8 +72,7 @@ class SettingsOrigin(Enum):
         return self not in {SettingsOrigin.COMPAT_SHARED, SettingsOrigin.SHARED}
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRemark:
+class SettingRemark(Struct, frozen=True):
     """A remark about one key of a file.
 
     `usual`: a key of the other product without an effect here, as users expect. `used`: the value is used all the same.
@@ -85,8 +84,7 @@ class SettingRemark:
     used: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsLayer:
+class SettingsLayer(Struct, frozen=True):
     """One file: its known values by key, remarks about the others, and the whole object as it was read.
 
     `text` is the text of the file, in which positions are found.
@@ -97,7 +95,7 @@ class SettingsLayer:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     remarks: tuple[SettingRemark, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    text: str = field(default="", repr=False)
+    text: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -12,17 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.config.settings.settings_files import SettingsOrigin
 from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import read_plain
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFiles:
+class SettingsFiles(Struct, frozen=True):
     """The settings directories: the user's under this home, a repository's under `root`."""
 
     home: Home

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
+from msgspec import Struct
+
 from teamwright.models.arguments import arguments_text, safe_id
 from teamwright.models.model import Prefix
-from teamwright.protocol.values import dataclass
 
 Event: TypeAlias = dict[str, Any]
 """One decoded event of a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingRequest:
+class OutgoingRequest(Struct, frozen=True):
     """A request ready to send. The headers contain the key: never log them."""
 
     url: str

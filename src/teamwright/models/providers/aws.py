@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -18,11 +17,13 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct
+
 from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.providers.api_format import OutgoingRequest
 from teamwright.models.service_error import ServiceAnswer, ServiceError
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.values import dataclass
+from teamwright.protocol.value_repr import repr_without
 
 SERVICE = "bedrock"
 PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
@@ -30,13 +31,15 @@ PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENT
 EXTRA = "pip install 'teamwright[providers]'"
 
 
-@dataclass(frozen=True, slots=True)
-class AwsKeys:
+class AwsKeys(Struct, frozen=True):
     """Keys that are valid now."""
 
     access_key: str
-    secret: str = field(repr=False)
-    session_token: str = field(default="", repr=False)
+    secret: str
+    session_token: str = ""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "secret", "session_token")
 
 
 def find_region(env: Mapping[str, str]) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.models.model import Prefix
 from teamwright.protocol.messages import Block, encode, message_text, text_block
-from teamwright.protocol.values import dataclass
 
 MAX_BYTES = 32 * 1024 * 1024
 """Bytes of converted messages that are kept; older ones are converted again."""
@@ -22,8 +22,7 @@ PROVIDER_KEY = "by"
 """The key that names the service of a thinking block; without it, the Messages API."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedMessage:
+class DecodedMessage(Struct, frozen=True):
     """A decoded message. `names` are the tools of the calls before it, by id of the call."""
 
     role: str
@@ -31,16 +30,14 @@ class DecodedMessage:
     names: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedMessage:
+class EncodedMessage(Struct, frozen=True):
     """A converted message: its role in this API, and encoded JSON values, joined by commas."""
 
     role: str
     encoded: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixFields:
+class PrefixFields(Struct, frozen=True):
     """The fields of a prefix, decoded."""
 
     model: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.http_exchange import Timeouts, get_json

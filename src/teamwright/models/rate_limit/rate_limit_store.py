@@ -15,9 +15,10 @@ import time
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+from msgspec.structs import asdict
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_state import RateState

@@ -5,9 +5,8 @@ Times are of `time.monotonic`, which all processes of a machine share and no set
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 NO_LIMIT = 1e9
 """The limit before any refusal: then only `RateLimitTerms.max_running` counts."""
@@ -16,8 +15,7 @@ FORGET_S = 300.0
 """Seconds without a refusal after which all refusals are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimitTerms:
+class RateLimitTerms(Struct, frozen=True):
     """The parameters of one rate limiter: `max_running` calls at once, pauses from `backoff_s` to `max_backoff_s`."""
 
     max_running: int = 32
@@ -25,8 +23,7 @@ class RateLimitTerms:
     max_backoff_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class RateState:
+class RateState(Struct, frozen=True):
     """The state. `epoch` counts refusals that were new, `level` those since the last success; `limit` calls may run at
     once.
 
@@ -55,8 +52,7 @@ class RateState:
         return max(1, min(terms.max_running, int(self.limit)))
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceRefusal:
+class ServiceRefusal(Struct, frozen=True):
     """A call that started in `epoch` was refused at `now`, while `running` calls ran in this process.
 
     `pause_s` is the pause that the service asked for, None when it asked for none; `jitter` lengthens the pause by a

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.models.scripted.script_template import Template, compile_deep, insert_constants, names_deep
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 
 ANY_AGENT = "*"
 """The agent whose turns are tried after those of the named one."""
@@ -27,8 +27,7 @@ _WHEN_KEYS = ("text", "from", "task", "tool", "result", "have", "missing")
 _CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnConditions:
+class TurnConditions(Struct, frozen=True):
     """The conditions of a turn; all that are set must be true.
 
     `text` and `sender` apply to the same received text, `task` to the text of a claimed task. `tool` and `result` apply
@@ -44,8 +43,7 @@ class TurnConditions:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptCall:
+class ScriptCall(Struct, frozen=True):
     """A tool call of a turn, left out when a name of `have` has no text.
 
     `capture` is applied to its result if that is no error; `default` gives the names without a match.
@@ -59,8 +57,7 @@ class ScriptCall:
     default: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptTurn:
+class ScriptTurn(Struct, frozen=True):
     """One answer of the model. `label` names it in errors: `turn 3 of agent lead (line 41)`."""
 
     label: str
@@ -71,8 +68,7 @@ class ScriptTurn:
     repeat: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptPart:
+class ScriptPart(Struct, frozen=True):
     """The part of one agent: turns in the order in which they are tried, and its permanent captures."""
 
     turns: tuple[ScriptTurn, ...] = ()
@@ -84,8 +80,7 @@ class ScriptPart:
         return ScriptPart(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptFile:
+class ScriptFile(Struct, frozen=True):
     """A parsed script. `required_names` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
 
     name: str

@@ -10,14 +10,14 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from teamwright.models.scripted.script_file import ScriptCall, ScriptPart, ScriptTurn, TurnConditions
 from teamwright.models.scripted.script_template import fill_deep
 from teamwright.protocol.message_xml import MESSAGE, MESSAGE_PATTERN, PEER_NOTE, REMINDER, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block, message_text, text_block, tool_calls
-from teamwright.protocol.values import dataclass
 
 TASK_LIST = "task-list"
 """The sender of claimed tasks."""
@@ -25,16 +25,14 @@ TASK_LIST = "task-list"
 _ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{MESSAGE_PATTERN}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedText:
+class ReceivedText(Struct, frozen=True):
     """A text that an agent received. `sender` is a name, `user`, or `system` for reminders of the runtime."""
 
     sender: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedResult:
+class ReceivedResult(Struct, frozen=True):
     """The result of a tool call, as text."""
 
     call_id: str
@@ -94,8 +92,7 @@ class ScriptPlayError(Exception):
     """No turn matches, or a template needs a name without a value; the text says which."""
 
 
-@dataclass(slots=True)
-class _UsedTurn:
+class _UsedTurn(Struct):
     """A turn that was played: the text that it used, and the texts that its end of the turn discarded."""
 
     number: int
@@ -103,8 +100,7 @@ class _UsedTurn:
     discarded: list[ReceivedText]
 
 
-@dataclass(slots=True)
-class ScriptPlayer:
+class ScriptPlayer(Struct):
     """A player of one part in one conversation. `texts` starts with the values from outside."""
 
     agent: str

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 Lookup: TypeAlias = Callable[[str], str]
 """A function that returns the text of a name; raises KeyError for one without a value."""
@@ -23,16 +23,14 @@ SlotOrText: TypeAlias = str | tuple[str, bool]
 """Literal text, or a slot: a name, and whether it is quoted for a shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateLine:
+class TemplateLine(Struct, frozen=True):
     """Lines of a template that are kept or left out together: they are left out when a guard's name has no text."""
 
     guards: tuple[str, ...]
     pieces: tuple[SlotOrText, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A text with slots `{{name}}` and guards `{{?name}}`."""
 
     lines: tuple[TemplateLine, ...]

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.find_expression import parse_find
 from teamwright.permissions.programs.option_grammar import OptionGrammar, parse_arguments, parse_grammar
 from teamwright.permissions.programs.program_grammars import program_grammar
 from teamwright.permissions.programs.sed_script import only_prints
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class FilesRead:
+class FilesRead(Struct, frozen=True):
     """The paths that a program reads, as written; `is_deep`: with everything below them.
 
     `-` is among them: for some programs it is a file of this name, not standard input. `requires_plain_files`: valid

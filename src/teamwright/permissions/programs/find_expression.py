@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import word_set
-from teamwright.protocol.values import dataclass
 
 _OPTIONS = re.compile(r"-[PHE]|-O[0-3]")
 _ALONE = word_set(
@@ -34,8 +35,7 @@ MAY_DIFFER = word_set("-o -or ! -not ( ) ,")
 """Signs with which a test of the expression may not apply to all results."""
 
 
-@dataclass(frozen=True, slots=True)
-class FindExpression:
+class FindExpression(Struct, frozen=True):
     """The starting points of find, the `files` with which it compares, and the commands that it `runs`.
 
     In a command `{}` is a name; two of them are many. `is_plain`: only regular files are found, so that a command which

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import parse_rows, word_set
 from teamwright.permissions.programs.option_grammar import (
     OptionGrammar,
@@ -17,7 +19,6 @@ from teamwright.permissions.programs.option_grammar import (
     parse_arguments,
     parse_grammar,
 )
-from teamwright.protocol.values import dataclass
 
 _GROUPS = {
     "COMMITS": """
@@ -143,8 +144,7 @@ _NAMED_FORMATS = word_set("oneline short medium full fuller reference email mbox
 _OUTSIDE = re.compile(r"[/~]|(?:.*[/:])?\.\.(?:[/:]|$)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class GitReads:
+class GitReads(Struct, frozen=True):
     """The reads of a git command: its `directory` (of `-C`), the words that may be `files` there, and if all contents
     are read. `follows_links`: files of the work tree are opened by path, through a directory that may be a link by
     now."""

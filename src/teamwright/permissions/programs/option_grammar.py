@@ -24,7 +24,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 _OPTION = re.compile(r"(?P<name>--?[^=:\[]+)(?P<sign>\[=\]|:=|=)?(?P<kind>FILE|N|2|\?)?")
 _OPERANDS = re.compile(r"(?P<kind>[A-Z]+)(?:<(?P<most>\d+))?")
@@ -35,8 +35,7 @@ _AFTER_OPTION = re.compile(r"-\d*")
 _UNLIMITED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class OptionValue:
+class OptionValue(Struct, frozen=True):
     """The value of an option.
 
     `sign` is the grammar's `=`, `:=` or `[=]`; `kind` is FILE, N, 2, ? or empty for a text.
@@ -46,8 +45,7 @@ class OptionValue:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OptionGrammar:
+class OptionGrammar(Struct, frozen=True):
     """All options of one program, and its operands. `max_operands` limits their number."""
 
     operands: str
@@ -62,8 +60,7 @@ class OptionGrammar:
         return self.max_operands < _UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedArguments:
+class ParsedArguments(Struct, frozen=True):
     """The parsed arguments. `options` are names with their values, in order.
 
     `files` are read besides the operands: values of options, and words that are operands on systems whose options end

@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import Words, base_name, word_set
-from teamwright.protocol.values import dataclass
 
 _TABLE = """
 git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --filters --upload-pack
@@ -192,8 +193,7 @@ _PLAIN_VALUE = re.compile(r"[\w.,:/@%+=-]*")
 _GIT_VALUED = word_set("-C -c --git-dir --work-tree --namespace --config-env")
 
 
-@dataclass(frozen=True, slots=True)
-class SideEffects:
+class SideEffects(Struct, frozen=True):
     """The options of one program with side effects. `valued` are letters that end a cluster."""
 
     options: frozenset[str]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.shell.ambiguity import RESERVED, is_code
 from teamwright.permissions.shell.evaluated_text import READ_BY_SHELLS, RUN_BY_PROGRAMS, evaluated_names
@@ -17,7 +19,6 @@ from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS
 from teamwright.permissions.shell.wrapped_commands import WrappedCommands
 from teamwright.permissions.shell.wrappers import unwrap
-from teamwright.protocol.values import dataclass
 
 MAX_DEPTH = 8
 """The deepest nesting of texts (`bash -c "bash -c …"`). A deeper one is a doubt."""
@@ -32,8 +33,7 @@ MAX_STEPS = 3_000
 """The most statements for which loops are followed value by value. After that their values are unknown."""
 
 
-@dataclass(slots=True)
-class StepsLeft:
+class StepsLeft(Struct):
     """The number of statements that may still be followed for the values of loops."""
 
     left: int = MAX_STEPS

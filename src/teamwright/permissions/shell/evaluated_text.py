@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands
-from teamwright.protocol.values import dataclass
 
 SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish", "rbash"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -61,8 +62,7 @@ def unwrap_shell(words: Words) -> WrappedCommands | None:
     return WrappedCommands(script=rest[0], clear=plain and len(rest) == 1, opaque=opaque)
 
 
-@dataclass(frozen=True, slots=True)
-class _ShellOptions:
+class _ShellOptions(Struct, frozen=True):
     """The options of a shell: all letters, the index of the first word after them, and a doubt about the text."""
 
     letters: str

@@ -6,19 +6,18 @@ Created by `parser`, judged by `permissions.commands`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.permissions.command_words import Words
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.protocol.values import dataclass
 
 Directories = frozenset[Path | None]
 """The possible working directories of a command. None among them: one that only the shell knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCommand:
+class ShellCommand(Struct, frozen=True):
     """One simple command. `globs` are the indexes of words that bash would match against file names.
 
     `shapes` has the known parts of each unknown word by its index: fixed texts, and None between them. `splits` are the
@@ -32,7 +31,7 @@ class ShellCommand:
     globs: frozenset[int] = frozenset()
     variables: tuple[str, ...] = ()
     role: str = "run"
-    shapes: Mapping[int, Shape] = field(default_factory=dict[int, Shape], hash=False)
+    shapes: Mapping[int, Shape] = field(default_factory=dict[int, Shape])
     splits: frozenset[int] | None = None
 
     @property
@@ -52,8 +51,7 @@ class ShellCommand:
         return at not in self.globs
 
 
-@dataclass(frozen=True, slots=True)
-class FileRedirect:
+class FileRedirect(Struct, frozen=True):
     """A file that the shell opens for a command.
 
     `target` is None when only the shell knows it; `shape` then has the known parts.
@@ -66,8 +64,7 @@ class FileRedirect:
     shape: Shape = ANY_SHAPE
 
 
-@dataclass(slots=True)
-class ParsedLine:
+class ParsedLine(Struct):
     """The contents of a command line. `is_valid` is False for invalid bash; `doubt` is the reason of an uncertainty.
 
     `variables_read` are used before the line has certainly set them, `variables_set` are assigned, and

@@ -6,10 +6,10 @@ Skips blanks and counts nesting. Words are in `word_reader`, line ends in `here_
 from __future__ import annotations
 
 import os
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.permissions.shell.syntax_tree import WordPart
-from teamwright.protocol.values import dataclass
 
 MAX_NESTING = 30
 """The deepest nesting of compound commands, substitutions and expansions that is parsed."""
@@ -31,8 +31,7 @@ RARE_COMMENT = "it has a comment in a rare place"
 NOT_BASH = "it is not a shell command that can be read"
 
 
-@dataclass(slots=True)
-class HereDocument:
+class HereDocument(Struct):
     """A here-document whose text comes after the line: its last line, and the place for its expansions."""
 
     name: str
@@ -41,8 +40,7 @@ class HereDocument:
     body: list[WordPart]
 
 
-@dataclass(slots=True)
-class SyntaxMarks:
+class SyntaxMarks(Struct):
     """The positions of commands, redirections and comments, for a comparison with the second parser."""
 
     commands: set[int] = field(default_factory=set[int])

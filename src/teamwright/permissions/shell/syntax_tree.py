@@ -5,29 +5,24 @@ Created by `grammar`, walked by `parser`.
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class FixedText:
+class FixedText(Struct, frozen=True):
     """A fixed piece of a word, without its quotes."""
 
     text: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A plain `$name` or `${name}`."""
 
     name: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(Struct, frozen=True):
     """An expansion `${name…}` with an operator. `is_plain`: only its operand decides which commands may run.
 
     `is_one_word`: between double quotes it becomes exactly one word.
@@ -40,8 +35,7 @@ class Expansion:
     is_one_word: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Calculation:
+class Calculation(Struct, frozen=True):
     """An arithmetic expansion `$((…))`.
 
     `is_uncertain`: it reads variables, whose values are evaluated too, or it may fail.
@@ -52,8 +46,7 @@ class Calculation:
     is_uncertain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Substitution:
+class Substitution(Struct, frozen=True):
     """A substitution `$(…)`, backticks, or with `process` `<(…)` and `>(…)`."""
 
     body: StatementSequence
@@ -61,8 +54,7 @@ class Substitution:
     process: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedText:
+class EncodedText(Struct, frozen=True):
     """A `$'…'` with a rare escape, or `$"…"`: its text is not computed. `parts` are its expansions."""
 
     parts: tuple[WordPart, ...] = ()
@@ -72,8 +64,7 @@ class EncodedText:
 WordPart = FixedText | Variable | Expansion | Calculation | Substitution | EncodedText
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word as it is written: its parts, and its start position."""
 
     parts: tuple[WordPart, ...]
@@ -86,8 +77,7 @@ class Word:
         return one.text if isinstance(one, FixedText) and not one.quoted else None
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """An assignment `name=value`, `name+=value`, `name[…]=value`, or with `items` `name=(…)`."""
 
     name: str
@@ -97,8 +87,7 @@ class Assignment:
     element: Word | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Redirection:
+class Redirection(Struct, frozen=True):
     """An operator and its word; for a here-document `body` has its expansions."""
 
     sign: str
@@ -106,8 +95,7 @@ class Redirection:
     body: list[WordPart] = field(default_factory=list["WordPart"])
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """A simple command. Arrays in a declaration (`declare a=(…)`) are in `assignments` too."""
 
     assignments: tuple[Assignment, ...]
@@ -115,52 +103,45 @@ class SimpleCommand:
     redirections: tuple[Redirection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TestCommand:
+class TestCommand(Struct, frozen=True):
     """A test `[[ … ]]`: its words, and its operators as texts."""
 
     items: tuple[Word | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CalculateCommand:
+class CalculateCommand(Struct, frozen=True):
     """A command `((…))`."""
 
     calculation: Calculation
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """Commands joined by `|`; each runs in a separate shell."""
 
     commands: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AndOr:
+class AndOr(Struct, frozen=True):
     """Statements joined by `&&` and `||`. `signs` is true for each after the first that follows `&&`."""
 
     items: tuple[Statement, ...]
     signs: tuple[bool, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StatementSequence:
+class StatementSequence(Struct, frozen=True):
     """Consecutive statements; those at the indexes in `background` run in the background (`&`)."""
 
     items: tuple[Statement, ...]
     background: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Subshell:
+class Subshell(Struct, frozen=True):
     """A subshell `( … )`."""
 
     body: StatementSequence
 
 
-@dataclass(frozen=True, slots=True)
-class BranchCommand:
+class BranchCommand(Struct, frozen=True):
     """An `if` or `case`: `always` runs in order until one fits, then one of the bodies or none.
 
     `words` are the word and the patterns of `case`.
@@ -171,16 +152,14 @@ class BranchCommand:
     words: tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WhileLoop:
+class WhileLoop(Struct, frozen=True):
     """A `while` or `until` loop."""
 
     test: StatementSequence
     body: StatementSequence
 
 
-@dataclass(frozen=True, slots=True)
-class ForLoop:
+class ForLoop(Struct, frozen=True):
     """A `for name in words`, or with `is_select` a `select`; `words` are None without `in`.
 
     `head` has the three expressions of `for ((…;…;…))`; then there is no name.
@@ -193,16 +172,14 @@ class ForLoop:
     head: Calculation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionDefinition:
+class FunctionDefinition(Struct, frozen=True):
     """The definition of a function."""
 
     name: str
     body: Statement
 
 
-@dataclass(frozen=True, slots=True)
-class RedirectedCommand:
+class RedirectedCommand(Struct, frozen=True):
     """A compound command with redirections."""
 
     body: Statement

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby, pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.shell_variables import ShellVariables
@@ -23,7 +25,6 @@ from teamwright.permissions.shell.syntax_tree import (
     Word,
     WordPart,
 )
-from teamwright.protocol.values import dataclass
 
 MAX_WORDS = 200
 """The most words that one word may become; beyond it they are unknown."""
@@ -133,8 +134,7 @@ Shape = tuple[str | None, ...]
 ANY_SHAPE: Shape = (None,)
 
 
-@dataclass(frozen=True, slots=True)
-class ExpandedWord:
+class ExpandedWord(Struct, frozen=True):
     """One word as a program gets it: its `text`, or None when only the shell knows it.
 
     `glob`: bash matches the text against file names. `shape` has the known parts of a word without a text. `splits`: an

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from teamwright.permissions.command_words import Words
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedCommands:
+class WrappedCommands(Struct, frozen=True):
     """The commands that a wrapper runs.
 
     `commands` are word lists, `script` a shell text, `variables` those that it sets. `clear`: the wrapper does nothing

@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, base_name, parse_rows
 from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS, SHELLS, unwrap_shell, unwrap_su
 from teamwright.permissions.shell.run_options import unwrap_git
 from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands, any_later_word
-from teamwright.protocol.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
+class _Wrapper(Struct, frozen=True):
     """Options that take a value, words before the command, and `clear`: the wrapper does nothing else."""
 
     short: str = ""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
@@ -17,7 +19,6 @@ from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.models.model import Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.values import dataclass
 from teamwright.session.change_model import ModelChange, change_model, require_affordable
 from teamwright.session.control.remote_actions import COMPACT, CONTEXT, MODEL, RELOAD
 from teamwright.session.lookup.live_agents import find_live_agent, remote_members
@@ -41,8 +42,7 @@ async def context_view(session: Session, name: str = "") -> ContextView:
 # ── compaction ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCompaction:
+class PendingCompaction(Struct, frozen=True):
     """A requested compaction; `waits` means that the agent runs it before its next model call."""
 
     member: str

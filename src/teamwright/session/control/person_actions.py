@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD

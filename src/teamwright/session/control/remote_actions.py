@@ -7,8 +7,9 @@ action in `perform`. Depends on agents.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, to_builtins
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
@@ -17,7 +18,6 @@ from teamwright.agent.context_window import ContextPart, ContextView, agent_cont
 from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
-from teamwright.protocol.values import dataclass
 from teamwright.session.change_model import ModelChange, change_model
 from teamwright.session.control.running_jobs import find_job, list_running, move_to_background, stop_running
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -30,8 +30,7 @@ T = TypeVar("T")
 Arguments = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ActionContext:
+class ActionContext(Struct, frozen=True):
     """The agent of an action, and the parts of the process in which it lives."""
 
     team: SessionTeam
@@ -41,8 +40,7 @@ class ActionContext:
     reloading: Callable[[], ConfigReloader]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteAction(Generic[T]):
+class RemoteAction(Struct, Generic[T], frozen=True):
     """One action. `do` runs it with JSON arguments; `told` encodes its result as JSON, and `heard` decodes it.
 
     Raises TeamwrightError on both sides alike.
@@ -132,11 +130,11 @@ def _word(said: Arguments) -> str | None:
     return said["what"]
 
 
-CONTEXT = RemoteAction("context", _context, asdict, _view)
+CONTEXT = RemoteAction("context", _context, to_builtins, _view)
 """Return the content of the context window."""
 COMPACT = RemoteAction("compact", _compact, _shortened_told, _shortened)
 """Compact the conversation; `keep` says what the summary must contain."""
-MODEL = RemoteAction("model", _model, asdict, _model_set)
+MODEL = RemoteAction("model", _model, to_builtins, _model_set)
 """Change the model to `model`, a name, from the next call on, for `by`."""
 RELOAD = RemoteAction("reload", _reload, _lines_told, _lines)
 """Reload the configuration of the process; return the agents that get a new prefix."""

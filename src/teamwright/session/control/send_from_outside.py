@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.config.person_check import require_person
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.clock import iso_time
@@ -28,7 +30,6 @@ from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import ended_member
-from teamwright.protocol.values import dataclass
 from teamwright.requests.stop_request import USER
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
 from teamwright.storage.doorbell import ring
@@ -43,8 +44,7 @@ EVERYONE = "*"
 """States of ended members. A suspended member keeps its place and continues when the team is resumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """The result of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (an external member) or
     `no_consumer`: no process runs the team, and `resume` is the command after which it is delivered.
     """
@@ -128,8 +128,7 @@ def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
 # ── waiting for what comes of it ─────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class AnswerFollower:
+class AnswerFollower(Struct):
     """The wait for the turn that answers a message. Created by `follow_answer`, before the message is sent."""
 
     target: TeamAddress

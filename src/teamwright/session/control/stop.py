@@ -12,12 +12,13 @@ import signal
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.config.person_check import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.processes.pid_watch import ProcessInfo, WatchedProcess, kill_all
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, parse_recipient
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore, file_stem
 from teamwright.requests.stop_request import (
     LeadProcess,
@@ -48,8 +49,7 @@ KILLED_S = 5.0
 """Seconds after SIGKILL until all its processes must have exited."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopResult:
+class StopResult(Struct, frozen=True):
     """The result of a stop. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the
     lead's process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks.
     """
@@ -188,8 +188,7 @@ def _words(answer: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(str(one) for one in cast("list[object]", value)) if isinstance(value, list) else ()
 
 
-@dataclass(slots=True)
-class _StopRequester:
+class _StopRequester(Struct):
     """One request, from its creation to its answer."""
 
     target: TeamAddress

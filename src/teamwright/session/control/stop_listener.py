@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import (
     LeadProcess,
@@ -38,8 +38,7 @@ SLACK_S = 10.0
 """Seconds that an answer may take beyond the members' deadline."""
 
 
-@dataclass(slots=True)
-class _EndingTeam:
+class _EndingTeam(Struct):
     """The team at the time of the user's stop request, reported when it has ended."""
 
     box: RequestStore
@@ -48,8 +47,7 @@ class _EndingTeam:
     owned: set[str] = field(default_factory=set[str])
 
 
-@dataclass(slots=True)
-class StopListener:
+class StopListener(Struct):
     """The handler of stop requests. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
 
     `end` is set by user interfaces that own the process. `gentle`: the user asked for a shutdown with requests to

@@ -5,9 +5,10 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, always_false
 from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, load_prompt
@@ -24,7 +25,6 @@ from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from teamwright.teams.subagents.run import SubagentRun
 
 
-@dataclass
 class AgentFactory(AgentParts):
     """The factory of the lead, teammates and sub-agents."""
 

@@ -6,11 +6,12 @@ Depends on all packages below.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from teamwright.agent.activity import AgentActivity, Watchdog
 from teamwright.agent.agent import Agent, always_false
@@ -43,7 +44,6 @@ from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
 
 
-@dataclass(frozen=True, slots=True)
-class AgentBasis:
+class AgentBasis(Struct, frozen=True):
     """The parts of an agent that come before its tools and its conversation. `who` has its name and id."""
 
     who: HookAgent
@@ -68,8 +67,7 @@ class AgentBasis:
     activity: AgentActivity
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTerms:
+class AgentTerms(Struct, frozen=True):
     """The terms on which an agent works (see `Agent`): its caps, plan mode, compaction, reminders and caller."""
 
     meter: Meter
@@ -83,8 +81,7 @@ class AgentTerms:
     parent_call: str | None = None
 
 
-@dataclass
-class AgentParts:
+class AgentParts(Struct, dict=True):
     """The parts that all agents of a session share, and the construction of the parts of each agent."""
 
     home: Home

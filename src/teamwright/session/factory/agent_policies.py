@@ -7,9 +7,11 @@ Permanent grants of a person reach all policies. Depends on rules and roles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.team_definition import TeamDefinition
@@ -19,15 +21,13 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Inheritance:
+class Inheritance(Struct, eq=False, weakref=True):
     """The values that an agent's sub-agents inherit: bounds of permissions, model and effort.
 
     It exists as long as the member's gate, which decides by it. `kind` is the role or agent type; `disallowed` are the
@@ -88,8 +88,7 @@ class Inheritance:
         )
 
 
-@dataclass(slots=True)
-class AgentPolicies:
+class AgentPolicies(Struct):
     """The policies of a session. `session` is the lead's without path ownership; `definition` has the roles' paths."""
 
     session: Policy

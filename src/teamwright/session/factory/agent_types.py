@@ -5,20 +5,20 @@ A person may trust a definition while the session runs. An agent that changes a 
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from teamwright.config.agent_types.definition_sources import FoundDefinition
 from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.config.trust_survey import agent_entry
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext
 from teamwright.session.factory.spec_resolver import SpecResolver
 from teamwright.storage.paths import Home
 
 
-@dataclass(slots=True)
-class TrustedDefinitions:
+class TrustedDefinitions(Struct):
     """The definitions of a repository that a person trusted, before or during the session.
 
     A definition that was trusted for one run is trusted with its content at the start.

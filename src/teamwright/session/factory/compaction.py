@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.compaction.compaction_state import CompactedAgent, Compaction, CompactSettings
 from teamwright.agent.fork import read_fork_prompt
 from teamwright.agent.prefix import shared_parts, store_prefix
@@ -17,15 +19,13 @@ from teamwright.models.effort import supported_effort
 from teamwright.models.model import Prefix
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_servers import renew_mcp_tools
 from teamwright.session.toolset import Toolset
 from teamwright.teams.state_reminder import StateReminder
 from teamwright.teams.team import SessionTeam
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionFactory:
+class CompactionFactory(Struct, frozen=True):
     """The shared parts of all compactions of a session."""
 
     settings: CompactSettings

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -32,7 +34,6 @@ from teamwright.permissions.verdict import Approver
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.secret_texts import find_secrets
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,
@@ -203,8 +204,7 @@ def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, s
     return make_mcp_servers(ground, log, kit, stack)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedTeam:
+class JoinedTeam(Struct, frozen=True):
     """The team of another process that a member of this process joins. `lead_model` is empty when it is unknown."""
 
     name: str

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.agent_type import NOT_FOR_SUBAGENTS, AgentType
@@ -23,7 +25,6 @@ from teamwright.models.model import Model
 from teamwright.models.prefix_builder import tool_names
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.messages import tool_calls
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.mcp_servers import is_mcp_tool_name
 from teamwright.session.toolset import Toolset
@@ -53,8 +54,7 @@ def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StartingPoint:
+class StartingPoint(Struct, frozen=True):
     """The starting point of a sub-agent: its own conversation (`former`), or for a new fork that of `origin`.
 
     A new sub-agent has neither. `fork`: it is a fork, new or resumed.

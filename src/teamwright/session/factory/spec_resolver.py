@@ -6,8 +6,10 @@ An unsupported field is refused where ignoring it would do harm, and reported ot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentType
 from teamwright.config.agent_types.definition_fields import INHERIT
@@ -18,7 +20,6 @@ from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
@@ -28,8 +29,7 @@ def _ignore(_text: str) -> None:
     """Ignore a notice."""
 
 
-@dataclass(slots=True)
-class SpecResolver:
+class SpecResolver(Struct):
     """The resolver of specs. A field without effect is reported once for each agent type."""
 
     agent_types: AgentTypes = field(default_factory=AgentTypes)

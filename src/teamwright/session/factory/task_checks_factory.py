@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory

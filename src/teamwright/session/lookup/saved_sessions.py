@@ -11,11 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.protocol.messages import message_text
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
@@ -26,8 +27,7 @@ _NOT_SAID = (f"<{REMINDER}", f"<{MESSAGE}", PEER_NOTE, f"<{NOTIFICATION}")
 """The beginnings of texts that no user typed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
+class SessionView(Struct, frozen=True):
     """One session. `prompt` is its first prompt; `changed_at` in seconds since 1970; `pid` runs it now, 0: no
     process.
     """

@@ -12,11 +12,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, nearest, team_dir
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.protocol.unknown_names import unknown_team
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
 from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
@@ -50,8 +51,7 @@ class NamedTeam(Protocol):
 Named = TypeVar("Named", bound=NamedTeam)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTeam:
+class SavedTeam(Struct, frozen=True):
     """A team on disk, also another product's. `config` and `file` are None when they are missing or cannot be read.
 
     `damaged` says what cannot be read, and why.

@@ -9,13 +9,14 @@ import shlex
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, parse_agent_id, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.unknown_names import ended_member, unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.event_log_reader import parse_event
 from teamwright.storage.jsonl import read_backward
@@ -27,8 +28,7 @@ MOST_LINES = 20_000
 """Maximum lines of a log that are read backward for a member's state."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeamAddress:
+class TeamAddress(Struct, frozen=True):
     """A team on disk. `file` is None for another product's team."""
 
     home: Home

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import asdict, field, replace
 from typing import Any
+
+from msgspec import field
+from msgspec.structs import asdict, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.permissions.rules import Rule
@@ -19,7 +21,6 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.ipc_codec import apply_policy, rules_from_json
@@ -36,7 +37,6 @@ from teamwright.teams.team import SessionTeam
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
 
 
-@dataclass(slots=True)
 class LedMember(MemberLifetime):
     """The member of this process, as its lead controls it."""
 

@@ -6,9 +6,11 @@ Depends on `permissions`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import Rule, parse_rules
@@ -17,12 +19,12 @@ from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpd
 
 def question_to_json(question: Question) -> dict[str, Any]:
     """Return the question as an object."""
-    return asdict(question)
+    return to_builtins(question)
 
 
 def question_from_json(data: Mapping[str, Any]) -> Question:
     """Parse a question."""
-    said: dict[str, Any] = {item.name: data[item.name] for item in fields(Question) if item.name in data}
+    said: dict[str, Any] = {name: data[name] for name in Question.__struct_fields__ if name in data}
     said["options"] = tuple(said.get("options", ()))
     said["suggestions"] = _updates(said.get("suggestions", ()))
     return Question(**said)
@@ -30,7 +32,7 @@ def question_from_json(data: Mapping[str, Any]) -> Question:
 
 def answer_to_json(answer: PermissionAnswer) -> dict[str, Any]:
     """Return the answer as an object."""
-    return {**asdict(answer), "input": None if answer.input is None else dict(answer.input)}
+    return to_builtins(answer)
 
 
 def answer_from_json(data: Mapping[str, Any]) -> PermissionAnswer:

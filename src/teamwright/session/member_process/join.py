@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext, load_member_context
 from teamwright.session.control.remote_actions import ActionContext
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -66,8 +67,7 @@ OnStarted: TypeAlias = Callable[[EventLog], object]
 """Called with a member's log before its first event."""
 
 
-@dataclass(slots=True)
-class RunningMember:
+class RunningMember(Struct):
     """A member that lives in this process."""
 
     spawn: SpawnFile

@@ -6,13 +6,14 @@ Depends on options, settings and the choice of backends.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext, is_unattended
 from teamwright.session.factory.request_queue_factory import ask_timeout
 from teamwright.session.member_process.backend_choice import BackendChoice
@@ -30,8 +31,7 @@ PROGRAM = (sys.executable, "-P", "-m", "teamwright")
 """The command of this installation. With -P nothing is imported from the working directory."""
 
 
-@dataclass(slots=True)
-class MemberLauncher:
+class MemberLauncher(Struct):
     """The launcher of one session. `wire` is the socket to which member processes connect."""
 
     ground: SessionContext

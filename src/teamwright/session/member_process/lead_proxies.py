@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from teamwright.approvals.request_queue import Answerer, first_answer
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
@@ -22,13 +24,11 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.session.member_process.ipc_codec import answer_from_json, answer_to_json, question_to_json
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 
 
-@dataclass(slots=True)
-class RemoteApprover:
+class RemoteApprover(Struct):
     """The approver of this process, which asks the lead's process (see `permissions.verdict.Approver`).
 
     `answerers`, the hooks of agents in this process, are tried in order first.
@@ -55,8 +55,7 @@ class RemoteApprover:
             return
 
 
-@dataclass(slots=True)
-class ShutdownRefusal:
+class ShutdownRefusal(Struct):
     """The refusal of shutdown requests by members (see `tools.team.shutdown_messages.StopRequests`)."""
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
@@ -71,7 +70,6 @@ class ShutdownRefusal:
         )
 
 
-@dataclass(slots=True)
 class RemoteReservation(Reservation):
     """The reservation of one call, here and in the lead's process."""
 
@@ -131,8 +129,7 @@ class MemberBudget(BudgetTracker):
         return int(said["admitted"])
 
 
-@dataclass(slots=True)
-class RemoteSpawnLimit:
+class RemoteSpawnLimit(Struct):
     """The limit of sub-agents in this run; the lead's process counts those of all processes."""
 
     line: LeadConnection

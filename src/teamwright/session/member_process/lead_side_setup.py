@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ WIRE = "wire"
 """The socket in the session's directory to which member processes connect."""
 
 
-@dataclass(slots=True)
-class MemberProcesses:
+class MemberProcesses(Struct):
     """The launcher of a session's members in separate processes (the port of `teams`), prepared at its first use.
 
     `watcher` reports mail to external members. `settings_rules` are the rules of the session's policy at its start,

@@ -6,18 +6,17 @@ Depends on the member.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.lifecycle import ENDED_STATES
 
 _FAILED = "failed: "
 
 
-@dataclass(frozen=True, slots=True)
-class MemberEnd:
+class MemberEnd(Struct, frozen=True):
     """The end of a member: `left`, `failed`, `killed` or `suspended`, and the reason."""
 
     how: str
@@ -25,8 +24,7 @@ class MemberEnd:
     agreed_to: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberLifetime:
+class MemberLifetime(Struct, kw_only=True):
     """The lifetime of one member. `mate` is the member, once it runs here; `over` is set together with `ended`."""
 
     mate: InProcessTeammate | None = None

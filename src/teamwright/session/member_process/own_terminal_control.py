@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
@@ -20,7 +21,6 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.running_jobs import list_running, move_to_background
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
@@ -31,8 +31,7 @@ from teamwright.teams.mailbox.outgoing import send_text
 USER = "user"
 
 
-@dataclass(slots=True)
-class OwnTerminalControl:
+class OwnTerminalControl(Struct):
     """The control of one member. `opened` and `closed` are called for its requests, which `follow` watches.
 
     `tasks_changed` is called when the team's task list changed.

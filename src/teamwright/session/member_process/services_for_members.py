@@ -6,8 +6,9 @@ One request queue, one budget tracker and one policy apply to all processes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.agent.permission_gate import Denial, KeepGrant
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
@@ -20,7 +21,6 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import FAILED_ATTEMPTS, ModelCallEnded, SubagentChanged, TeamEvent, ToolCalled
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.components import call_counter_path
 from teamwright.session.member_process.ipc_codec import (
@@ -37,8 +37,7 @@ _RUNS = ("running", "background")
 """States of a running sub-agent."""
 
 
-@dataclass(slots=True)
-class MemberServices:
+class MemberServices(Struct):
     """The services of one session (see `teams.backends.process_hub.HubRequests`)."""
 
     maker: AgentFactory

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.values import dataclass
 from teamwright.session.options import Options
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
@@ -38,8 +39,7 @@ the lead's, and functions cannot be encoded.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnFile:
+class SpawnFile(Struct, frozen=True):
     """One start of one member process.
 
     `directory` is its team's; `resumed` says that an earlier process began the incarnation; `wire` is the path to which
@@ -62,7 +62,7 @@ class SpawnFile:
 
     def write(self, path: Path) -> None:
         """Write the file to this path, and the wire file beside it, 0600. Raises StorageError."""
-        body = {"version": VERSION, **{item.name: getattr(self, item.name) for item in fields(self)}}
+        body = {"version": VERSION, **asdict(self)}
         make_private(path.parent)
         kept = {"version": VERSION, "wire": self.wire, "token": self.token}
         write_atomic(path.parent / WIRE_FILE, json.dumps(kept, indent=2).encode())
@@ -121,19 +121,19 @@ def options_to_json(options: Options) -> dict[str, Any]:
             note="nothing was started",
         )
     out: dict[str, Any] = {}
-    for item in fields(Options):
-        value = getattr(options, item.name)
-        if item.name in _LEFT_OUT or value is None:
+    for name in Options.__struct_fields__:
+        value = getattr(options, name)
+        if name in _LEFT_OUT or value is None:
             continue
-        if item.name in _PATHS:
+        if name in _PATHS:
             value = str(Path(value).absolute())
-        elif item.name in _PATH_LISTS:
+        elif name in _PATH_LISTS:
             value = [str(Path(one).absolute()) for one in value]
         elif isinstance(value, tuple):
             value = list(cast("tuple[object, ...]", value))
         elif isinstance(value, Mapping):
             value = dict(cast("Mapping[str, object]", value))
-        out[item.name] = value
+        out[name] = value
     return out
 
 
@@ -146,7 +146,7 @@ def options_of(spawn: SpawnFile) -> Options:
         said[name] = tuple(Path(one) for one in said[name])
     for name in _LISTS & said.keys():
         said[name] = tuple(said[name])
-    known = {item.name for item in fields(Options)} - _LEFT_OUT
+    known = frozenset(Options.__struct_fields__) - _LEFT_OUT
     kept = {name: value for name, value in said.items() if name in known}
     own: dict[str, Any] = {"home": spawn.home, "model": spawn.model, "budget": NO_CAPS}
     return Options(**{**kept, **own})

@@ -5,8 +5,9 @@ The agent's policy is extended by the directory of its memory only. Depends on d
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
 from teamwright.permissions.decide import Policy

@@ -11,12 +11,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Verdict
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, ToolCall, text_block
-from teamwright.protocol.values import dataclass
 from teamwright.session.prompt_input import read_attachment
 from teamwright.session.session import Session
 from teamwright.skills.command_template import (
@@ -32,8 +33,7 @@ from teamwright.skills.skill_definition import SkillDefinition, directory_variab
 _TAIL = ".,;:!?)]}…"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandCall:
+class CommandCall(Struct, frozen=True):
     """A command that a person called, with its arguments; `before` is the text of stdin."""
 
     recipe: SkillDefinition

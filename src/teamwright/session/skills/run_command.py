@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.hooks.hook_index import USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
@@ -24,7 +26,6 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
@@ -42,8 +43,7 @@ SUBAGENT = "general-purpose"
 _OUT_OF_TIME = TurnEnd("limit", limit="time")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandInfo:
+class CommandInfo(Struct, frozen=True):
     """A command in a list: `/name`, its arguments, its description, its source."""
 
     name: str
@@ -200,8 +200,7 @@ async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
     return [f"A hook of the user adds:\n{context}" for context in said.contexts]
 
 
-@dataclass(slots=True)
-class TurnGrants:
+class TurnGrants(Struct):
     """Rules, and a model, for a turn of the lead, or the rules alone for a block. `end` may be called twice."""
 
     session: Session

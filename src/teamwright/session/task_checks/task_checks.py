@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from teamwright.agent.activity import NOTIFY_AFTER_S
 from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.teams.in_process_teammate import InProcessTeammate
@@ -43,8 +44,7 @@ FindTeammate: TypeAlias = Callable[[str], InProcessTeammate | None]
 """Returns the live member of that name, if it runs in this process."""
 
 
-@dataclass(slots=True)
-class TaskChecks:
+class TaskChecks(Struct):
     """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
 
     `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents

@@ -12,8 +12,9 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.processes.process_group import ProcessResult, run_argv
 from teamwright.protocol.errors import CannotStart

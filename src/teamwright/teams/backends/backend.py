@@ -6,15 +6,13 @@ Depends on no other module. The choice of a backend is left to `backend_choice`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A program to start in a backend. Never a shell string: arguments, environment and directory are used verbatim.
 
     Parameters: `name`, the member's name, shown as the title; `team`, the directory name of its team, and `session`,
@@ -42,8 +40,7 @@ process are dropped.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """The location of a started program; enough for another process to probe or close it after a crash.
 
     `kind` is the backend's name and becomes `backendType`, `id` is the backend's own id (`%12`) and becomes
@@ -76,8 +73,7 @@ IN_PROCESS_BACKEND = "in-process"
 """The shown backend of a member without a separate process."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownLocation:
+class ShownLocation(Struct, frozen=True):
     """A member's location for people and models: its backend, and its id there (`%12`), which are also its text.
 
     `note` says how to see it, `why` is the reason of `auto` for this backend.

@@ -6,18 +6,17 @@ The environment is a parameter. A named backend is used or refused with the reas
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 
 EXPLICIT_REASON = "it was asked for"
 IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class BackendEnvironment:
+class BackendEnvironment(Struct, frozen=True):
     """The environment of the choice. `environ`: the lead's environment; `at_terminal`: a person sits at our terminal;
 
     `tmux_problem`: why tmux cannot be used, empty when it can; `adapter_problems`: the same for each terminal adapter.
@@ -34,8 +33,7 @@ class BackendEnvironment:
         return bool(self.environ.get("TMUX") and self.environ.get("TMUX_PANE"))
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedBackend:
+class SelectedBackend(Struct, frozen=True):
     """The choice. `backend` is `in-process`, `tmux` or the name of a terminal adapter; `reason` is a clause for people
     and models.
     """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.teams.backends.backend_choice import AUTO
 from teamwright.teams.backends.terminal_adapter import TerminalAdapter
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from teamwright.teams.backends.tmux_layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class BackendSettings:
+class BackendSettings(Struct, frozen=True):
     """The backend settings. Only the user's own settings define them, since an adapter runs commands."""
 
     backend: str = AUTO

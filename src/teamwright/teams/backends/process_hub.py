@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from teamwright.processes.ipc import IpcBody, IpcConnection, IpcServer
 from teamwright.protocol.errors import TeamRefused, error_from_json

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.ipc import IpcBody, IpcConnection
@@ -20,7 +21,6 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.storage.doorbell import remove_unused
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation import process_directory
@@ -40,8 +40,7 @@ _END_EVENTS = {
 _END_PREFIXES = {LifecycleEvent.FAILED: "failed: ", LifecycleEvent.CRASHED: "crashed: "}
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
+class ProcessEnd(Struct, frozen=True):
     """The end of a process. `kind` is left, failed, suspended, or crashed for an end without a last message."""
 
     kind: str
@@ -49,8 +48,7 @@ class ProcessEnd:
     agreed_to: str = ""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class ProcessTeammate(ProcessTeammateBase):
+class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
     """One member in a separate process. `run_task` lasts as long as the process.
 
     `report_end` handles the effects of its end; `held_senders` returns those whose mail may not wake it now.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 
 
@@ -71,8 +71,7 @@ class InvalidAdapter(Exception):
         self.key, self.what, self.do = key, what, do
 
 
-@dataclass(frozen=True, slots=True)
-class IdSource:
+class IdSource(Struct, frozen=True):
     """The source of a pane's id: `last-line`, `regex` and `json` of the output, or a `text` that we chose."""
 
     way: str = _LAST_LINE
@@ -103,8 +102,7 @@ class IdSource:
         return self.way if self.way == _LAST_LINE else f"{self.way} {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalAdapter:
+class TerminalAdapter(Struct, frozen=True):
     """A backend of the settings; the fields are the keys of docs/backends.md. `tried` is empty for an untested one."""
 
     name: str

@@ -13,12 +13,13 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backends import tmux_panes
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.handover import Handover, LaunchFailed, offer_launch
@@ -44,8 +45,7 @@ _EXTRA_CHILD_END = ("run-shell", "-b", "true")
 """tmux 3.3a sometimes misses the signal of an end; the end of any other child makes it check all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class TmuxSettings:
+class TmuxSettings(Struct, frozen=True):
     """The appearance of members in tmux."""
 
     layout: Layout = "split"
@@ -58,8 +58,7 @@ class TmuxSettings:
     """Seconds that a program may take to end when its pane is closed; then it is killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _TmuxState:
+class _TmuxState(Struct, frozen=True):
     server: TmuxServer
     panes: Sequence[Pane]
     lead: LeadWindow | None

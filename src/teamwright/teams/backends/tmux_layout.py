@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 Layout = Literal["split", "window"]
 
@@ -42,8 +42,7 @@ FORMAT = "|".join(_FIELDS)
 """The `list-panes -F` format for `parse_panes`; the tag, which others could fill with any text, is the last field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pane:
+class Pane(Struct, frozen=True):
     """One pane. `server` and `pid` are process numbers, sizes are in cells, `tag` is empty for a pane of others."""
 
     id: str
@@ -61,23 +60,20 @@ class Pane:
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """A position beside or below the pane `beside`: `flags` of split-window and join-pane."""
 
     neighbour: str
     flags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewWindow:
+class NewWindow(Struct, frozen=True):
     """A position in a new window of this session."""
 
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeadWindow:
+class LeadWindow(Struct, frozen=True):
     """The lead's window: its session, its pane (empty when it has none any more), the layout, the lead's share."""
 
     session: str

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.teams.backends.tmux_layout import (
     COLOUR,
     FORMAT,
@@ -33,8 +34,7 @@ _SIZE = ("-x", "200", "-y", "50")
 """The size of a session without an attached client."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaneOwner:
+class PaneOwner(Struct, frozen=True):
     """The owner of panes, as in their tags: plain ASCII without blanks, the only text that every tmux version returns
     unchanged.
     """

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 OWN_SOCKET_PREFIX = "teamwright-"
 """The prefix of the socket names of our own servers."""
@@ -80,8 +80,7 @@ class TmuxServerGone(TmuxError):
     """No server at the socket."""
 
 
-@dataclass(frozen=True, slots=True)
-class TmuxProgram:
+class TmuxProgram(Struct, frozen=True):
     """The tmux of this machine: its path, its version text, and why it cannot be used (empty when it can)."""
 
     program: str = ""
@@ -89,8 +88,7 @@ class TmuxProgram:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TmuxServer:
+class TmuxServer(Struct, frozen=True):
     """A server by its address: `-S` with the path of its socket, or `-L` with a name and further start options."""
 
     program: str

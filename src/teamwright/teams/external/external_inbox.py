@@ -11,8 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.protocol.clock import iso_time
@@ -20,7 +22,6 @@ from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, Storage
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import default_summary
@@ -34,8 +35,7 @@ _WAITING_SENTENCE = f"It waits for {PendingPlan('-', LEAD).description}."
 """A sentence that a lead with the plan does not need."""
 
 
-@dataclass(slots=True)
-class ExternalMailFormat:
+class ExternalMailFormat(Struct):
     """The lead's mail format: the older one until the files show the newer one."""
 
     newer: bool = False
@@ -86,8 +86,7 @@ def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
     return done
 
 
-@dataclass(slots=True)
-class InboxContext:
+class InboxContext(Struct):
     """The shared state of all inboxes of one member process. `report` shows a message to people, by level; `was_sent`
     knows ids of earlier processes.
 

@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
@@ -18,7 +20,6 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.backend_teammate import TeammateLauncher
 from teamwright.teams.backends.backend import Backend, Launch, Location
@@ -36,8 +37,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalStart:
+class ExternalStart(Struct, frozen=True):
     """The start of a program. `timeout_s`: seconds until it must have read its first prompt.
 
     `mode` is its permission mode, as shown to people.

@@ -10,9 +10,10 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.mail.mailbox import FollowedMailbox, Mailbox
 from teamwright.processes.pid_watch import WatchedProcess
@@ -29,7 +30,6 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.values import dataclass
 from teamwright.teams.plan_approval import apply_answer, resume_plan
 from teamwright.teams.plan_requests import answer_body, is_plan_of, newest_plan
 from teamwright.teams.team import SessionTeam
@@ -37,8 +37,7 @@ from teamwright.teams.team import SessionTeam
 _SECOND_ANSWER_NOTE = "(This plan was answered before, and the first answer counts.)"
 
 
-@dataclass(slots=True)
-class LeadMail:
+class LeadMail(Struct):
     """The lead's mail to the member of this name. `since_ms`: earlier mail is not for this incarnation.
 
     `apply_permission` passes on a permission answer, and returns True when such a request existed; `set_mode` receives

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.processes.pid_watch import WatchedProcess as ProcessLife
@@ -21,15 +22,13 @@ from teamwright.protocol.events import FileMark, ModeChanged
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.plan_requests import PendingPlan
 
 
-@dataclass(slots=True)
-class InboxSigns:
+class InboxSigns(Struct):
     """The inbox of one program. `unread` are the ids of entries that it has not read yet."""
 
     mailbox: FollowedMailbox
@@ -77,8 +76,7 @@ LEAVE_S = 15.0
 _STOPPABLE_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING, MemberState.WORKING, MemberState.BLOCKED})
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class ExternalMember(BackendTeammate):
+class ExternalMember(BackendTeammate, kw_only=True, eq=False):
     """One member that another program runs. From `start` on, `run_task` lasts until the program has ended.
 
     `first_message_id` is the id of its first prompt; `report_end` handles the effects of its end, after

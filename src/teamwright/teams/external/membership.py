@@ -12,9 +12,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError, TeamwrightError
@@ -23,7 +25,6 @@ from teamwright.protocol.mail import InboxEntry, ShutdownApproved
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.teams.external.external_inbox import ExternalTeamInbox
@@ -36,8 +37,7 @@ RESUMABLE_ENDS = frozenset({str(MemberState.SUSPENDED)})
 """Ends after which a new start with the same flags resumes the incarnation; its tasks stay with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DepartingMember:
+class DepartingMember(Struct, frozen=True):
     """A member that leaves: its incarnation, its roster entry, and the pane in which its lead started it, if that is
     certain.
 
@@ -136,8 +136,7 @@ RECORD_NAME = "guest.json"
 RECORD_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Struct, frozen=True):
     """The end of an incarnation: `how` and `cause` (see `leave_team`), `agreed_to` the request to stop that it agreed
     to.
 
@@ -150,8 +149,7 @@ class Departure:
     told: str
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipRecord:
+class MembershipRecord(Struct, frozen=True):
     """One incarnation of a member in the team of `directory` created at `created_at` (milliseconds since 1970).
 
     `entry` is its roster entry; `found`: the lead's program had created it. `mode` is the permission mode that the lead

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from teamwright.protocol.events import Notice, TaskInfo
 from teamwright.protocol.mail import IdleNotification, PermissionRequest, PlanApprovalRequest
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.teams.plan_requests import PendingPlan
 
 UNKNOWN_PROGRAM: Final = "outside"
@@ -76,8 +76,7 @@ SETTLE_MS = 2_000
 """Milliseconds that a task's file must be unchanged before an idle member claims it, when another program leads."""
 
 
-@dataclass(slots=True)
-class ExternalParticipants:
+class ExternalParticipants(Struct):
     """The external members and shared files of a team. `shared_list`: the task list that it uses instead of a private
     one; several sessions may.
 

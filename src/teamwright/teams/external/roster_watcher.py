@@ -10,8 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent
-from teamwright.protocol.values import dataclass
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.team import SessionTeam
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from teamwright.teams.external.task_watcher import TaskWatcher
 
 
-@dataclass(slots=True)
-class _TeamFiles:
+class _TeamFiles(Struct):
     """The watchers of a team's files."""
 
     tasks: TaskWatcher

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.command_queue import SOURCES, CommandQueue
@@ -30,7 +31,6 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.delivered_ids import DeliveredIds
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class NoMailRules:
         return None
 
 
-@dataclass
-class IncomingMail:
+class IncomingMail(Struct, dict=True):
     """One member's incoming mail."""
 
     name: str

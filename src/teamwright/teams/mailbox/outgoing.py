@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 
+from msgspec import Struct
+
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent
@@ -19,14 +21,12 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import did_you_mean, ended_member, unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """The outcome of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (an external member) or
     `no_consumer`.
     """
@@ -48,8 +48,7 @@ def default_summary(text: str) -> str:
     return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class SendCall:
+class SendCall(Struct, frozen=True):
     """The call that sends: its messages have their own ids and are sent once.
 
     `is_rerun`: a kill interrupted it before. `no_reply`: its messages wake no member, and are read with the next

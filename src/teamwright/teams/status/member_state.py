@@ -7,13 +7,14 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import RATE_LIMITED
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import TeamStatus
@@ -35,8 +36,7 @@ async def remote_members(team: SessionTeam) -> list[MemberStatus]:
     return members
 
 
-@dataclass(frozen=True, slots=True)
-class StateRow:
+class StateRow(Struct, frozen=True):
     """One row of the table: the state, its condition and its reason."""
 
     state: MemberState

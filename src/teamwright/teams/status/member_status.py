@@ -6,22 +6,21 @@ Depends on values of the protocol. `team_status` folds it from events, `member_s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.states import MemberState, parse_state
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import INCARNATION_ENDS
 
 WAITING_STATES = frozenset({MemberState.WAITING, MemberState.AWAITING, MemberState.BLOCKED, MemberState.STOPPING})
 """States whose reason is what the member waits for."""
 
 
-@dataclass(slots=True)
-class MemberStatus:
+class MemberStatus(Struct):
     """One member. Times in seconds since 1970, 0 when unknown.
 
     The fields up to `failed` are folded from events, and a snapshot of the log keeps them: `state` is there the

@@ -8,8 +8,9 @@ events, with the same result. Depends on events only; probes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import (
@@ -36,7 +37,6 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 from teamwright.storage.event_log_reader import RecentEvents
 from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.teams.status.member_status import MemberStatus
@@ -54,8 +54,7 @@ MAX_ENDED_MEMBERS = 64
 """Ended members that are still remembered."""
 
 
-@dataclass(slots=True)
-class TeamStatus:
+class TeamStatus(Struct):
     """The state after event number `event_number`. `team` is None before the first event about a team, empty after a
     delete.
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
@@ -21,7 +23,6 @@ from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.protocol.unknown_names import unknown_member
-from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
@@ -33,8 +34,7 @@ LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign",
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskView:
+class TaskView(Struct, frozen=True):
     """One task. `waits_for` are its open blockers; `damaged` is the problem of its file.
 
     `unverified`: it is completed, and no check of it succeeded in our processes.
@@ -55,8 +55,7 @@ class TaskView:
         return self.status != TaskStatus.COMPLETED
 
 
-@dataclass(frozen=True, slots=True)
-class MailView:
+class MailView(Struct, frozen=True):
     """One entry of an inbox. `kind` is the type of a protocol message, empty for plain text."""
 
     sender: str
@@ -72,8 +71,7 @@ _MEMBER_KEYS = ("name", "agent_type", "model", "state", "joined_at", "unread", "
 """What JSON output says of a member."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeamView:
+class TeamView(Struct, frozen=True):
     """One team. Times in milliseconds since 1970; `damaged` names the damaged file and the reason; other values are
     then guesses.
     """
@@ -94,7 +92,7 @@ class TeamView:
     def as_json(self) -> dict[str, Any]:
         """Return the team as JSON output contains it."""
         members = [{key: getattr(member, key) for key in _MEMBER_KEYS} for member in self.members]
-        return {item.name: getattr(self, item.name) for item in fields(self)} | {"members": members}
+        return asdict(self) | {"members": members}
 
     @property
     def member_names(self) -> list[str]:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lead import Lead
 from teamwright.teams.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.teams.subagents.run_reports import end_notice as of_agent
@@ -116,8 +117,7 @@ def _find_owner(owner: str, team: SessionTeam, lead: Lead | None) -> tuple[Conve
     return (mate.agent.conversation, mate.incoming.notify, mate.incoming.notify) if mate is not None else None
 
 
-@dataclass(slots=True)
-class OwnerNotices:
+class OwnerNotices(Struct):
     """The owners of a session's jobs and sub-agents (an `OwnerNotifier`)."""
 
     lead: Lead | None

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from msgspec import Struct
+
 from teamwright.agent.agent import Agent
-from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from teamwright.teams.subagents.run import SubagentRun
 
 
-@dataclass(frozen=True, slots=True)
-class SubagentSettings:
+class SubagentSettings(Struct, frozen=True):
     """The settings of sub-agents."""
 
     background: bool | Literal["always"] = True
@@ -104,8 +104,7 @@ class OwnerNotifier(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallRef:
+class CallRef(Struct, frozen=True):
     """A reference to a call: the model's own id, and its permanent name. `is_rerun`: a kill interrupted it before."""
 
     tool_use_id: str = ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.command_queue import CommandQueue
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.values import dataclass
 
 RunState = Literal["running", "completed", "failed", "killed"]
 
@@ -19,8 +19,7 @@ MarkBlocked = Callable[[str | None], None]
 """Marks the agent that an open request blocks; None ends the block."""
 
 
-@dataclass(slots=True, eq=False)
-class SubagentRun:
+class SubagentRun(Struct, eq=False):
     """A sub-agent from its start to its end; a resume begins another generation of the same run.
 
     `owner` is notified of its end: the agent that started or last resumed it. `call` is the model's own id of that

@@ -10,10 +10,11 @@ import contextlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import asdict, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import asdict
 
 from teamwright.agent.agent_type import FORK_TYPE, AgentBounds
 from teamwright.agent.conversation import find_delivered_ids, read_header
@@ -217,7 +218,8 @@ def stored_spec(spec: SpawnSpec) -> dict[str, Any]:
 
 @cache
 def _stored_fields() -> tuple[tuple[str, object], ...]:
-    return tuple((one.name, one.default) for one in fields(SpawnSpec) if one.name not in _OMITTED_FIELDS)
+    default = SpawnSpec(prompt="")
+    return tuple((name, getattr(default, name)) for name in SpawnSpec.__struct_fields__ if name not in _OMITTED_FIELDS)
 
 
 @lru_cache(maxsize=64)
@@ -229,18 +231,18 @@ def _bounds(bounds: AgentBounds) -> dict[str, Any]:
 def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
     """Return the spec of a resumed run. Unknown fields of a newer version are left out."""
     known: dict[str, Any] = {}
-    for one in fields(SpawnSpec):
-        if one.name not in run.spec_fields or one.name in _OMITTED_FIELDS:
+    for field in SpawnSpec.__struct_fields__:
+        if field not in run.spec_fields or field in _OMITTED_FIELDS:
             continue
-        value: Any = run.spec_fields[one.name]
-        if one.name == "budget":
+        value: Any = run.spec_fields[field]
+        if field == "budget":
             with contextlib.suppress(UsageError):
-                known[one.name] = Budget.from_json(value)
-        elif one.name == "bounds":
+                known[field] = Budget.from_json(value)
+        elif field == "bounds":
             parts = cast("dict[str, Any]", value)
-            known[one.name] = AgentBounds(**{key: _tuple(part) for key, part in parts.items()})
+            known[field] = AgentBounds(**{key: _tuple(part) for key, part in parts.items()})
         else:
-            known[one.name] = Path(str(value)) if one.name == "cwd" else value
+            known[field] = Path(str(value)) if field == "cwd" else value
     return SpawnSpec(prompt=prompt, name=run.name, **known)
 
 

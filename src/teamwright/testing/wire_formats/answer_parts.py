@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.testing.replies import Answer
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRequest:
+class AnswerRequest(Struct, frozen=True):
     """The facts of a request that an answer needs."""
 
     prompt_tokens: int
@@ -17,8 +17,7 @@ class AnswerRequest:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerTokens:
+class AnswerTokens(Struct, frozen=True):
     """The token counts of one answer; `prompt` includes cached tokens."""
 
     prompt: int

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.testing.replies import ERROR_TYPES, Answer, Event
 from teamwright.testing.wire_formats import bedrock, gemini, messages, openai_chat, openai_responses
 from teamwright.testing.wire_formats.answer_parts import AnswerRequest
 
 
-@dataclass(frozen=True, slots=True)
-class WireFormat:
+class WireFormat(Struct, frozen=True):
     """One API. `events` yields the bytes of an answer, one event each; `ping` is the API's keep-alive event, if any."""
 
     events: Callable[[Answer, AnswerRequest], Iterator[bytes]]

@@ -12,10 +12,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.values import dataclass
 from teamwright.tools.files.edit_journal import digest, load_content, record_edit
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regular, read_all, write_file
@@ -93,8 +94,7 @@ THREAD_FROM_BYTES = 256 * 1024
 _CONFLICT_DIFF_LINES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class NewContent:
+class NewContent(Struct, frozen=True):
     """The new content, and the message for the model after the change."""
 
     content: bytes

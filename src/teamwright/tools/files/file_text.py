@@ -9,9 +9,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _PROBE = 8192
@@ -20,8 +20,7 @@ _DIFFABLE_LINES = 5_000
 _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
-@dataclass(frozen=True, slots=True)
-class FileText:
+class FileText(Struct, frozen=True):
     """A text with its encoding. With `crlf` every line ended in CR LF and `text` has plain line feeds."""
 
     text: str

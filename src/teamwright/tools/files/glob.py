@@ -8,13 +8,13 @@ import re
 import time
 from pathlib import Path
 
+from msgspec import Struct
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import compile_globs
 from teamwright.tools.files.walk import WalkTimeout, walk
 
@@ -34,8 +34,7 @@ class GlobInput(ToolInput):
     path: str | None = Field(None, description="Directory to search.")
 
 
-@dataclass(slots=True)
-class _WalkResult:
+class _WalkResult(Struct):
     """The files of a walk as (mtime, path), and whether the walk was complete."""
 
     files: list[tuple[float, str]]

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
 from pydantic import ConfigDict, Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
@@ -19,7 +20,6 @@ from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPath
 from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
-from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import alternatives, compile_globs
 from teamwright.tools.files.glob import relative_path
 from teamwright.tools.files.search import Search
@@ -54,8 +54,7 @@ class GrepInput(ToolInput):
     head_limit: int | None = Field(None, ge=1, description="Number of lines to return; default 200.")
 
 
-@dataclass(slots=True)
-class _SearchOutput:
+class _SearchOutput(Struct):
     """The output of a search engine, whether it is complete, or the reason why there is none."""
 
     output: str = ""
@@ -125,8 +124,7 @@ def find_ripgrep() -> str:
     return shutil.which("rg") or ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FileFilter:
+class _FileFilter(Struct, frozen=True):
     """The filter for results: paths below `start` that match all of `match` and none of `refuse`.
 
     Files that must not be read were not searched; `excluded` also removes them from the output of either engine.

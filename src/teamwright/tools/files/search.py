@@ -10,13 +10,14 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from teamwright.permissions.excluded_paths import Segments
 from teamwright.permissions.excluded_paths import compile_patterns as left_out_of
-from teamwright.protocol.values import dataclass
 from teamwright.storage.globs import compile_globs
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.files.file_text import decode, is_binary, replace_surrogates
@@ -37,8 +38,7 @@ MAX_BYTES = 64 * 1024 * 1024
 """The largest file that is searched, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """The parameters of a search. `mode` is `content`, `files_with_matches` or `count`; `names` narrow the files.
 
     `but` are patterns of files that must not be read, relative to `root`, as names between slashes.

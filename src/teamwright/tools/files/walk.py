@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.storage.read_bounded import read_plain
 
 _MAX_GITIGNORE = 1_000_000
@@ -24,8 +25,7 @@ class WalkTimeout(Exception):
     """The walk did not end in time. Files found so far are valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(Struct, frozen=True):
     """One `.gitignore`: its directory as an absolute path with a final slash, and its lines."""
 
     base: str
@@ -35,8 +35,7 @@ class _Rules:
 _Chain = tuple[_Rules, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _WalkOptions:
+class _WalkOptions(Struct, frozen=True):
     """The options of a walk. `excluded` matches in full, from `start` on, the paths that are skipped."""
 
     deadline: float

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from teamwright.protocol.secret_texts import holds_secret
-from teamwright.protocol.values import dataclass
 
 COMMAND_ENVIRONMENT: Mapping[str, str] = {
     "PAGER": "cat",
@@ -30,8 +31,7 @@ HIDDEN_VARIABLES = (
 """Credentials of model services, which commands do not get. A `*` at the end matches any text."""
 
 
-@dataclass(frozen=True, slots=True)
-class BashSettings:
+class BashSettings(Struct, frozen=True):
     """Limits of commands, and the variables that are hidden from them."""
 
     timeout_s: float = 120.0

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.tools.shell.startup import ShellStartup, bare_argv, plain_shell
 
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
@@ -23,8 +24,7 @@ _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", r
 """Variables that change a plain shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLine:
+class ShellLine(Struct, frozen=True):
     """A command for a shell: program and flags, its first lines, the text, and its whole environment.
 
     `wrapped`: the text is evaluated inside a script instead of being passed unchanged.

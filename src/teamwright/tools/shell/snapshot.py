@@ -11,12 +11,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from teamwright.permissions.command_words import word_set
-from teamwright.protocol.values import dataclass
 
 VERSION = 1
 
@@ -51,8 +52,7 @@ _WORD = re.compile(r"[\w.:@+-]+")
 _INTERACTIVE_FLAG = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
 
 
-@dataclass(frozen=True, slots=True)
-class ShellDump:
+class ShellDump(Struct, frozen=True):
     """The state of a shell after its startup. `options` are lines for the shell; functions are texts by name."""
 
     options: tuple[str, ...]
@@ -61,8 +61,7 @@ class ShellDump:
     functions: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ShellSnapshot:
+class ShellSnapshot(Struct, frozen=True):
     """A startup for commands: the script `file` and the fields of its header.
 
     `startup` identifies the shell and its startup files. `failed` is the reason why there is no script.

@@ -14,13 +14,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.snapshot import (
@@ -41,8 +42,7 @@ STARTUP_SHELLS = ("bash", "zsh")
 _KNOWN_SHELLS = (*STARTUP_SHELLS, "sh", "dash")
 
 
-@dataclass(frozen=True, slots=True)
-class UserShell:
+class UserShell(Struct, frozen=True):
     """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and the reason for people."""
 
     path: str

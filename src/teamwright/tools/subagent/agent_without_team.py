@@ -5,9 +5,9 @@ Depends on sub-agents and their results.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from teamwright.agent.agent_type import FORK_TYPE

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from teamwright.protocol.task import Task
-from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_list import TaskList, TaskUpdateResult
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionReview:
+class CompletionReview(Struct, frozen=True):
     """`refusal` is the reason why a task is not completed, else empty; `ends_turn`: the member's turn ends."""
 
     refusal: str = ""

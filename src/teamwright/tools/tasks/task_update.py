@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any, Literal
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult

@@ -6,8 +6,7 @@ an error.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from teamwright.edit_history.history_location import find_history
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes

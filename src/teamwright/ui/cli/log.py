@@ -10,11 +10,11 @@ from contextlib import aclosing
 from datetime import datetime
 
 import click
+from msgspec import Struct
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import MemberChanged, Progress, RunEnded, SessionOpened, TeamEvent
-from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import (
     WIDTH,
@@ -62,8 +62,7 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _EventFilter:
+class _EventFilter(Struct, frozen=True):
     """A filter for events: by member, by start time, or the last N."""
 
     member: str | None

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.views.cost_line import duration
@@ -67,7 +68,7 @@ def say_painted(line: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print a value as JSON, indented by two; dataclasses become objects, control characters are escaped."""
+    """Print a value as JSON, indented by two; structs become objects, control characters are escaped."""
     sys.stdout.write(json_text(to_plain(value), indent=2) + "\n")
 
 
@@ -78,8 +79,8 @@ def say_json_line(value: Any) -> None:
 
 def to_plain(value: Any) -> Any:
     """Convert a value to one that JSON can encode."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Struct):
+        return {name: to_plain(item) for name, item in asdict(value).items()}
     if isinstance(value, dict):
         return {str(key): to_plain(item) for key, item in _items(value)}
     if isinstance(value, list | tuple):

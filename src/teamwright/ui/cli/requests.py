@@ -9,10 +9,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, cast
 
 import click
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from teamwright.approvals import AnswerOutcome, answer_request, match_requests, open_requests
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -20,7 +21,6 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.protocol.values import dataclass
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
@@ -43,8 +43,7 @@ MAX_INPUT = 10_000_000
 """The maximum size of `--input`, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllowFlags:
+class AllowFlags(Struct, frozen=True):
     """The values of the flags of `allow`."""
 
     always: str | None
@@ -292,9 +291,7 @@ def display_lines(request: PendingRequest) -> list[str]:
 
 def _to_json(request: PendingRequest) -> dict[str, Any]:
     left_out = {"box", "lives", "resume"}
-    return {
-        field.name: to_plain(getattr(request, field.name)) for field in fields(request) if field.name not in left_out
-    }
+    return {name: to_plain(value) for name, value in asdict(request).items() if name not in left_out}
 
 
 def _say_orphaned(root: str | None) -> None:

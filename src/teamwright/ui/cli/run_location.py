@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec import Struct
 
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import LOCATION_KEY
 
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import Home
 
 
-@dataclass(frozen=True, slots=True)
-class RunLocation:
+class RunLocation(Struct, frozen=True):
     """The location of a command. `cwd` is absolute; `home` and `settings` are None when no flag gave them."""
 
     cwd: Path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict
 
 import click
+from msgspec.structs import asdict
 
 from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError

@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 
 import click
+from msgspec import Struct
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView, latest_session
 from teamwright.session.lookup.saved_teams import find_session_to_resume
 from teamwright.session.session_list import listed_sessions
@@ -22,8 +22,7 @@ from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.views.cost_line import duration
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenSession:
+class ChosenSession(Struct, frozen=True):
     """A session to resume, by its full id."""
 
     id: str

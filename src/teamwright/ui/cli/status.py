@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 
 import click
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.pending_request import PendingRequest

@@ -14,14 +14,15 @@ import signal
 import sys
 import textwrap
 from contextlib import suppress
-from dataclasses import field, replace
 from functools import partial
 from importlib import resources
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.values import dataclass
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.repository import Repository
@@ -42,8 +43,7 @@ ANSWER_TIMEOUT_S = 60.0
 PROMPT = "Show what happens when a sub-agent needs a call that is not allowed. The team is called {team}."
 
 
-@dataclass(slots=True)
-class AskDemo:
+class AskDemo(Struct):
     """The result of the demo: the request, its outcome, and the processes that the demo started to answer it."""
 
     home: str | None

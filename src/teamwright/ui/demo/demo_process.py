@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import find_session
 from teamwright.session.open import open_session
 from teamwright.session.repository import Repository
@@ -25,8 +26,7 @@ from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_
 from teamwright.ui.display_text import clean
 
 
-@dataclass(frozen=True, slots=True)
-class DemoSpec:
+class DemoSpec(Struct, frozen=True):
     """The parameters of a process: the repository (top, name, commit), the state root, the session's id, the pace."""
 
     top: str

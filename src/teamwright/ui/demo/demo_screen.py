@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, TextIO, cast
+
+from msgspec import Struct, field
 
 from teamwright.protocol.events import (
     LimitReached,
@@ -25,7 +26,6 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.run_counts import RunCounts
 from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
@@ -50,8 +50,7 @@ def number_list(ids: Sequence[str]) -> str:
     return " and ".join([", ".join(shown_ids[:-1]), shown_ids[-1]] if len(shown_ids) > 1 else shown_ids)
 
 
-@dataclass(slots=True)
-class TeamPanel:
+class TeamPanel(Struct):
     """The state of a run as far as its events show it."""
 
     members: dict[str, MemberState] = field(default_factory=lambda: {LEAD: MemberState.WORKING})
@@ -221,8 +220,7 @@ def can_redraw(out: TextIO) -> bool:
     return out.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
-@dataclass(slots=True)
-class DemoScreen:
+class DemoScreen(Struct):
     """A screen that prints lines and keeps the panel below them. `failed` is the write error that stopped it."""
 
     out: TextIO

@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.session.repository import Repository
 from teamwright.session.result import Result
 from teamwright.ui.demo.demo_screen import WIDTH
@@ -30,8 +31,7 @@ _MAX_PATHS = 5
 """The number of changed paths that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
+class DemoOptions(Struct, frozen=True):
     """The values of the flags. `directory` is the directory in which the repository is looked up.
 
     `ask` is wait or deny; `within` is the time limit of the request in seconds.

@@ -16,14 +16,14 @@ import tempfile
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.open import open_session
 from teamwright.session.repository import Repository
 from teamwright.teams.status.team_views import resolve_home
@@ -46,8 +46,7 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 _RECEIPT = re.compile(r"\[[cm]\d+\]|\bm\d+\b")
 
 
-@dataclass(slots=True)
-class KillDemoResult:
+class KillDemoResult(Struct):
     """The result: the report, the audit, the count of numbers, and if they equal those of a run without kills."""
 
     text: str = ""
@@ -62,8 +61,7 @@ class KillDemoResult:
         return self.same_numbers and self.audit is not None and self.audit.clean
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """The state of the run: its log, the remaining kills, the last event seen."""
 
     spec: DemoSpec

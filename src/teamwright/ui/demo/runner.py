@@ -13,11 +13,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Notice

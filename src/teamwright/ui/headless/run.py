@@ -13,12 +13,13 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.messages import Block, text_block
-from teamwright.protocol.values import dataclass
 from teamwright.session.open import open_session
 from teamwright.session.options import default_caps_line
 from teamwright.session.report_file import require_writable, write_report
@@ -81,8 +82,7 @@ async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _Sign
             unsubscribe()
 
 
-@dataclass(slots=True)
-class _SignalState:
+class _SignalState(Struct):
     """The signals received, and the task that the first signal cancels: the opening of the session, then the run."""
 
     task: asyncio.Future[Any]

@@ -10,9 +10,10 @@ import contextlib
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from datetime import datetime
 from typing import Any, TextIO
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import to_json
@@ -27,7 +28,6 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.mcp_status import ServerStatus
 from teamwright.session.result import Result, TaskResult
 from teamwright.ui.display_text import clean, discard_buffer, json_text
@@ -44,8 +44,7 @@ _REQUEST_WIDTH = 200
 """The width of a request's subject on stderr; `teamwright requests` shows it in full."""
 
 
-@dataclass(slots=True)
-class RunOutput:
+class RunOutput(Struct):
     """The two output streams of a run. `on_write_error` is called once, when stdout fails with `write_error`."""
 
     format: str

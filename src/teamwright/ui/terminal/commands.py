@@ -9,11 +9,11 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.agent_actions import (
     clear_lead,
     context_view,
@@ -44,8 +44,7 @@ from teamwright.views.cost import session_cost
 from teamwright.views.log import LogView, find_call
 
 
-@dataclass(slots=True)
-class CommandCalls:
+class CommandCalls(Struct):
     """Custom commands that are being prepared or that a sub-agent runs."""
 
     session: Session

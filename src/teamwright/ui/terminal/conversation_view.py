@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import (
@@ -26,7 +28,6 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.message_xml import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block
-from teamwright.protocol.values import dataclass
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
@@ -41,8 +42,7 @@ MAX_HISTORY_LINES = 40
 ShowLines = Callable[[Sequence[str]], None]
 
 
-@dataclass(slots=True)
-class ConversationView:
+class ConversationView(Struct):
     """The view: `name` is the viewed agent, at first the lead."""
 
     session: Session

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from teamwright.edit_history.history_location import history_of_session
 from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.values import dataclass
 from teamwright.session.session import Session
 from teamwright.ui.change_text import (
     ChangeTotals,
@@ -37,8 +38,7 @@ DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [-
 _CALL = re.compile(r"c\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class _EditArguments:
+class _EditArguments(Struct, frozen=True):
     """The arguments of one of the two commands."""
 
     member: str = ""

@@ -6,18 +6,17 @@ Also the value for its callbacks and the test for terminals without a movable cu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.ui.terminal.keys import InterruptAction
 from teamwright.ui.terminal.line_completion import Candidate
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 
 
-@dataclass(frozen=True, slots=True)
-class LineDraft:
+class LineDraft(Struct, frozen=True):
     """A line that is being typed, and the position of the cursor in it."""
 
     text: str = ""
@@ -79,8 +78,7 @@ class StatusArea(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EditorCallbacks:
+class EditorCallbacks(Struct, frozen=True):
     """The callbacks of an editor.
 
     `on_interrupt(has_text)` handles Ctrl-C; `complete(text before the cursor)` returns the completions of Tab. `label`

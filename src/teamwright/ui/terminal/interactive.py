@@ -13,11 +13,12 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.config.person_check import agent_command
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
@@ -50,8 +51,7 @@ def run_interactive(options: Options, prompt: str | None) -> int:
     return left.code
 
 
-@dataclass(frozen=True, slots=True)
-class LeftSession:
+class LeftSession(Struct, frozen=True):
     """A session that was left: its exit code, and the options of the next session and of a return to this one."""
 
     code: int

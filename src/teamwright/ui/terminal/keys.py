@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 
 class KeyAction(StrEnum):
@@ -30,8 +30,7 @@ class KeyAction(StrEnum):
     TASKS = "tasks"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRow:
+class KeyRow(Struct, frozen=True):
     """A row of the table: the keys and their meaning as /help prints them, and the actions with the keys of each.
 
     `bindings` is empty for keys that the library binds, and for words that are typed.
@@ -104,8 +103,7 @@ class InterruptAction(StrEnum):
     LEAVE = "leave"
 
 
-@dataclass(slots=True)
-class InterruptState:
+class InterruptState(Struct):
     """The time of the last Ctrl-C that only showed how to leave."""
 
     hinted_at: float | None = None

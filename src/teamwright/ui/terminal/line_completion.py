@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.protocol.ids import LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.session.change_model import model_names
 from teamwright.session.modes import describe_modes
 from teamwright.ui.display_text import clean
@@ -29,8 +30,7 @@ _MODEL_ARGUMENT = re.compile(r"/model\s+(?:\S+\s+)?(\S*)$")
 _MODE_ARGUMENT = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A completion: `text` replaces the last `length` characters before the cursor."""
 
     text: str

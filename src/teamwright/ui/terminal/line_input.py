@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from enum import StrEnum
 
+from msgspec import Struct, field
+
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
-from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.editor import NO_DRAFT, Editor, LineDraft, ReadCancelled
 from teamwright.ui.terminal.narrator import Narrator
@@ -48,8 +48,7 @@ class AfterReply(StrEnum):
     SHOW = "show"
 
 
-@dataclass(slots=True)
-class PendingRequests:
+class PendingRequests(Struct):
     """The queue of requests. `current` is on the screen; `postponed` are those that the person answers later."""
 
     waiting: list[RequestOpened] = field(default_factory=list[RequestOpened])

@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
-from teamwright.protocol.values import dataclass
 from teamwright.session.prompt_input import parse_slash_command
 
 COMMANDS: dict[str, str] = {
@@ -47,44 +48,38 @@ _NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
 _MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class LeadPrompt:
+class LeadPrompt(Struct, frozen=True):
     """A prompt for the lead."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMail:
+class MemberMail(Struct, frozen=True):
     """A message to one member."""
 
     to: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A line that starts with `#`: similar programs store it as a note and send nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalCommand:
+class TerminalCommand(Struct, frozen=True):
     """A command of the terminal with its arguments."""
 
     name: str
     rest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CustomCommand:
+class CustomCommand(Struct, frozen=True):
     """A custom command or skill, by its name without the slash, and its arguments."""
 
     name: str
     rest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownCommand:
+class UnknownCommand(Struct, frozen=True):
     """An unknown command; `nearest` is the most similar known name, or empty."""
 
     name: str

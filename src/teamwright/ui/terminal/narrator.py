@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import field
 from textwrap import wrap
 from typing import cast
+
+from msgspec import Struct, field
 
 from teamwright.protocol.events import (
     Compacted,
@@ -27,7 +28,6 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, request_subject
 from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
@@ -77,8 +77,7 @@ def display_name(name: str) -> str:
     return LEAD_ALIAS if name == LEAD else "you" if name == "user" else clean(name)
 
 
-@dataclass(slots=True)
-class Narrator:
+class Narrator(Struct):
     """A formatter of events for a person. `width` is that of the window in columns.
 
     `rest_command` is the command that shows the rest of a long diff. `usual_model` is the default model, which is not

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
 
 _CODES = {
     "bold": "1",
@@ -28,8 +28,7 @@ PLAIN_TERMINALS = frozenset({"", "dumb", "unknown"})
 """Values of TERM for terminals without colours and without a movable cursor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paint:
+class Paint(Struct, frozen=True):
     """A function that adds colours to texts, or leaves them unchanged."""
 
     on: bool = False

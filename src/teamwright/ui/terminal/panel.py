@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import (
@@ -25,7 +26,6 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import one_line, window_size
@@ -42,8 +42,7 @@ from teamwright.ui.terminal.panel_rows import (
 from teamwright.views.live_status import StatusSource, TaskBoard
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(Struct):
     """The selected row; `name` is empty while keys go to the input line."""
 
     name: str = ""
@@ -76,8 +75,7 @@ TICK_S = 1.0
 """The minimum number of seconds between two redraws for ages."""
 
 
-@dataclass(slots=True)
-class Panel:
+class Panel(Struct):
     """A status area. `viewed_name` returns the viewed agent; `open_member` views another; it may be None."""
 
     source: StatusSource
@@ -198,8 +196,7 @@ _RESTING_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING})
 """States in which a member runs no call; its sub-agents may."""
 
 
-@dataclass(slots=True)
-class RunningCalls:
+class RunningCalls(Struct):
     """The running call and the background sub-agents of each member."""
 
     calls: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])

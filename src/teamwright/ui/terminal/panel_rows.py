@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.narrator import display_name
@@ -23,8 +23,7 @@ from teamwright.views.live_status import SessionRow, TaskBoard
 SEPARATOR = " · "
 
 
-@dataclass(frozen=True, slots=True)
-class StatusPart:
+class StatusPart(Struct, frozen=True):
     """A part of the status line; when the line is too long, the part with the highest `gives_way` is left out first."""
 
     gives_way: int
@@ -165,16 +164,14 @@ WORD_FROM, TOKENS_FROM, AGE_FROM = 60, 60, 30
 _AGE, _TOKENS, _WORD = 7, 7, 8
 
 
-@dataclass(frozen=True, slots=True)
-class RowContext:
+class RowContext(Struct, frozen=True):
     """Facts about members in addition to their state: the running call, and the number of background sub-agents."""
 
     calls: Mapping[str, str] = field(default_factory=dict[str, str])
     background_counts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-@dataclass(frozen=True, slots=True)
-class RowStyle:
+class RowStyle(Struct, frozen=True):
     """The style of the rows. `now` is in seconds since 1970; `mask` hides secrets."""
 
     width: int

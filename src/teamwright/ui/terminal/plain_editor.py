@@ -11,17 +11,16 @@ import os
 import select
 import sys
 from collections import deque
-from dataclasses import field
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
 from teamwright.ui.terminal.keys import InterruptAction
 
 _CHUNK = 65_536
 
 
-@dataclass(slots=True)
-class PlainEditor:
+class PlainEditor(Struct):
     """See editor.Editor."""
 
     callbacks: EditorCallbacks

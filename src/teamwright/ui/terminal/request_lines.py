@@ -7,14 +7,15 @@ uses `request_lines`, so a request looks the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import clean, clean_exact, fold_lines, one_line
 from teamwright.ui.terminal.narrator import Narrator, diff_line
 
@@ -40,8 +41,7 @@ _MODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SuggestedGrant:
+class SuggestedGrant(Struct, frozen=True):
     """A suggestion: the key that grants it together with a yes, its meaning, and the update for the wire."""
 
     key: str
@@ -133,8 +133,7 @@ class ReplyMeaning(StrEnum):
     AGAIN = "again"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReply:
+class RequestReply(Struct, frozen=True):
     """A reply: `text` is the reason of a no, the answer to a question, or the note when the request is asked again.
 
     `updates` are the grants of a yes.

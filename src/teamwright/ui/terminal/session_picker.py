@@ -15,7 +15,8 @@ import time
 import tty
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.session.session_list import ListedSession
 from teamwright.ui.display_text import cell_width, cut, one_line, pad, window_size
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS, make_paint
@@ -70,8 +71,7 @@ Lines = Callable[[int], Sequence[str]]
 """A function that returns the head and the rows for a width."""
 
 
-@dataclass(slots=True)
-class PickerState:
+class PickerState(Struct):
     """The keys pressed so far. `marked` counts from 0; `typed` are digits."""
 
     count: int

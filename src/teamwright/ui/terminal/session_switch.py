@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import find_session_to_resume
 from teamwright.session.options import Options
@@ -27,8 +28,7 @@ MIN_USD = 1e-6
 _NOTHING_ENDED = "nothing was ended"
 
 
-@dataclass(frozen=True, slots=True)
-class NextSession:
+class NextSession(Struct, frozen=True):
     """The session to open after this one."""
 
     id: str

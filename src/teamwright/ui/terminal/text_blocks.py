@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import replace
 from enum import StrEnum
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from teamwright.ui.display_text import whole_words
 
 
@@ -27,8 +28,7 @@ class BlockKind(StrEnum):
     RULE = "rule"
 
 
-@dataclass(frozen=True, slots=True)
-class TextBlock:
+class TextBlock(Struct, frozen=True):
     """A block as it was written. `gap`: after a blank line; `number`: the place of an item in a numbered list."""
 
     kind: BlockKind

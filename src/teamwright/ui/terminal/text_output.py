@@ -9,8 +9,10 @@ Depends on a function that prints lines, and on a renderer for a block.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.events import (
     AssistantText,
@@ -22,7 +24,6 @@ from teamwright.protocol.events import (
     ToolStarted,
     TurnEnded,
 )
-from teamwright.protocol.values import dataclass
 from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
 from teamwright.ui.terminal.narrator import SHELL
 from teamwright.ui.terminal.text_blocks import BlockKind, BlockStream, TextBlock
@@ -50,8 +51,7 @@ def ends_text(event: TeamEvent) -> bool:
     return isinstance(event, AssistantText | ToolStarted | ToolCalled | ModelCallEnded | TurnEnded | MemberChanged)
 
 
-@dataclass(slots=True)
-class TextOutput:
+class TextOutput(Struct):
     """The texts of the agents whose text is shown, and the lines that wait. `show` prints lines at once."""
 
     show: Callable[[Sequence[str]], None]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.storage.paths import Home
 from teamwright.views.audit.log_evidence import read_logs
 from teamwright.views.audit.mail_evidence import read_mail
@@ -24,8 +25,7 @@ _SHOWN = 6
 """Maximum number of ids in one sentence; the fields have all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptCounts:
+class TranscriptCounts(Struct, frozen=True):
     """The transcripts of lead, members and sub-agents: their number, and those that do not load, with the reason.
 
     `owing` end with a delivered message without an answer; `torn` end in an incomplete line. Both are normal after a
@@ -43,8 +43,7 @@ class TranscriptCounts:
         return self.total - len(self.broken)
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """The findings in the files of one team. `clean` is True when `problems`, a sentence each, is empty.
 
     `damaged` are damaged files other than transcripts; `log` has the faults in numbers and lines of the event logs,
@@ -218,7 +217,7 @@ def _shown(ids: Sequence[str]) -> str:
 
 
 def _plain(found: Any) -> dict[str, Any]:
-    return {name: _value(getattr(found, name)) for name in found.__dataclass_fields__}
+    return {name: _value(getattr(found, name)) for name in found.__struct_fields__}
 
 
 def _value(value: Any) -> Any:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct, field
+
 from teamwright.storage.jsonl import read_lines
 from teamwright.views.audit.team_location import TeamLocation
 from teamwright.views.audit.transcript_evidence import reader_of
@@ -41,8 +41,7 @@ class LoggedTaskChange(NamedTuple):
     at: float
 
 
-@dataclass(slots=True)
-class LogEvidence:
+class LogEvidence(Struct):
     """All logs together. `sent` by message id, `steps` in their order, `closed` counts the answers of a request.
 
     `drivers` are the ids of the processes that ran the sessions.

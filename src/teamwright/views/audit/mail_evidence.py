@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from teamwright.mail.inbox import RETRIES, RETRY_S
 from teamwright.mail.inbox_layout import split_array
@@ -25,7 +26,6 @@ from teamwright.protocol.mail import (
     parse_entry,
     parse_protocol,
 )
-from teamwright.protocol.values import dataclass
 from teamwright.storage.json_array import NotAnArray, read_with_stamp, salvage_entries
 from teamwright.storage.jsonl import read_lines
 from teamwright.teams.mailbox.incoming import starts_turn
@@ -50,8 +50,7 @@ Key = tuple[str, str]
 """The reader's inbox (its stem, lower case), and the message's id."""
 
 
-@dataclass(slots=True)
-class MailEvidence:
+class MailEvidence(Struct):
     """All entries. `unstamped` counts unread entries without an id; `answers` are ids of messages by request."""
 
     letters: dict[Key, InboxMessage] = field(default_factory=dict[Key, InboxMessage])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
-from teamwright.protocol.values import dataclass
 from teamwright.teams.mailbox.undelivered import return_notice_id
 from teamwright.views.audit.log_evidence import LogEvidence, SentMessage
 from teamwright.views.audit.mail_evidence import InboxMessage, Key, MailEvidence
@@ -20,8 +20,7 @@ from teamwright.views.audit.team_location import TeamLocation, moment_ms
 from teamwright.views.audit.transcript_evidence import DeliveredMessage, TranscriptEvidence
 
 
-@dataclass(frozen=True, slots=True)
-class MessageVerdicts:
+class MessageVerdicts(Struct, frozen=True):
     """The messages of a team. `sent` is the sum of all other fields but `refused` and `again`.
 
     `waiting`: unread, and the reader lives or can be resumed. `taken`: consumed by a program whose transcripts are not
@@ -50,8 +49,7 @@ TOLD_INSTEAD, LOST, DOUBLED, STRANDED, STRAYED = "told_instead", "lost", "double
 _IDLE = IdleNotification.TYPE
 
 
-@dataclass(slots=True)
-class _Evidence:
+class _Evidence(Struct):
     place: TeamLocation
     mail: MailEvidence
     ledgers: Sequence[TranscriptEvidence]

@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
+
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
-from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import LEASE, lease_held, lease_holder
 from teamwright.storage.lock_dir import DirectoryMark, directory_mark
 from teamwright.views.audit.team_location import TeamLocation, entries
@@ -25,8 +26,7 @@ from teamwright.views.audit.team_location import TeamLocation, entries
 _INTENT_NS = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class LeftLock:
+class LeftLock(Struct, frozen=True):
     """A lock directory that still exists. `pid` created it; 0 for an unknown process."""
 
     path: Path
@@ -34,16 +34,14 @@ class LeftLock:
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LeftProcess:
+class LeftProcess(Struct, frozen=True):
     """A running process; `why` says how it is known to belong to this team."""
 
     pid: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Orphans:
+class Orphans(Struct, frozen=True):
     """The orphans. `locks` are Teamwright's own unused locks; `strange` may be another program's, or in use.
 
     `bells` are doorbells of a team without a lead. `debris` is harmless: drafts of interrupted writes, unused

@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.values import dataclass
+from msgspec import Struct
+
 from teamwright.requests.request_store import parse_file_stem
 from teamwright.views.audit.log_evidence import LogEvidence
 from teamwright.views.audit.mail_evidence import MailEvidence
@@ -18,8 +19,7 @@ from teamwright.views.audit.team_location import TeamLocation, entries
 _ANSWER = ".answer.json"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEvidence:
+class RequestEvidence(Struct, frozen=True):
     """The requests of a team. `open` wait for an answer; `twice` have two answers; `unasked` are answers without a
     request.
     """

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_file import DamagedTaskFile, list_numbers, read_task
 from teamwright.tasks.task_rules import is_owner
 from teamwright.views.audit.log_evidence import LogEvidence, LoggedTaskChange
@@ -22,8 +23,7 @@ CALL = "call"
 """The key in a task's metadata that names the tool call which created it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEvidence:
+class TaskEvidence(Struct, frozen=True):
     """The tasks of a team. `open` counts all that are not completed; the rest are ids, or pairs of ids.
 
     `twice`: completed by two owners, or again without being reopened. `orphaned`: in progress, and the owner is not on

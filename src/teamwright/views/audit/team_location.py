@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id
 from teamwright.protocol.roster import TeamConfig, parse_config
-from teamwright.protocol.values import dataclass
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
@@ -27,8 +28,7 @@ _ROUNDED_MS = 0.5
 """The rounding error of a time in whole milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptFile:
+class TranscriptFile(Struct, frozen=True):
     """One transcript. `reader` is the stem of its agent's inbox, lower case; empty for a sub-agent."""
 
     path: Path
@@ -38,8 +38,7 @@ class TranscriptFile:
     """The fault in its first line; empty without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeamLocation:
+class TeamLocation(Struct, frozen=True):
     """A team on disk. `began_ms` to `ended_ms` (since 1970) is its period in its sessions' logs.
 
     `config` and `file` are None when they are missing or damaged; `damaged` names them.

@@ -10,9 +10,10 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from teamwright.agent.fork import ForkOrigin, read_conversation
 from teamwright.agent.prefix import load_prefix
@@ -20,7 +21,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import fence_protocol
 from teamwright.protocol.messages import Block, message_text
-from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 from teamwright.views.audit.team_location import TranscriptFile
 
@@ -44,8 +44,7 @@ class FailedSend(NamedTuple):
     text: int
 
 
-@dataclass(slots=True)
-class TranscriptEvidence:
+class TranscriptEvidence(Struct):
     """One transcript. `told` are deliveries by message id; `again` are prompts and notices that were delivered again.
 
     `accepted`: messages that were sent successfully, by id, with reader and time. `failed`: failed sends. `unanswered`:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.member_end import MemberEnd, MemberLifetime
 from teamwright.storage.event_log import EventLog
@@ -35,7 +36,6 @@ from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.team import SessionTeam
 
 
-@dataclass(slots=True)
 class ExternalMembership(MemberLifetime):
     """One member that lives in this process. `room` is its directory, `pane` the pane in which its lead started it."""
 

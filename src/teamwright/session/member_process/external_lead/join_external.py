@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
 from teamwright.approvals.request_queue import RequestQueue
@@ -26,7 +28,6 @@ from teamwright.protocol.events import Notice, SessionOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.values import dataclass
 from teamwright.session.context import SessionContext, load_member_context
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
@@ -81,8 +82,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 
-@dataclass(slots=True)
-class _MemberParts:
+class _MemberParts(Struct):
     """The parts of a member process, before its member exists."""
 
     found: ExternalTeam

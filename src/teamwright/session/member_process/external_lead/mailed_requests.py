@@ -9,8 +9,10 @@ settings always apply. Depends on the queue, mail and policies.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.approvals.lead_approver import LeadApprover
 from teamwright.approvals.request_queue import RequestQueue
@@ -22,7 +24,6 @@ from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.teams.team import SessionTeam
 
@@ -30,8 +31,7 @@ LEAD_SAYS = "lead"
 """The approver of a request that the lead's mail answers."""
 
 
-@dataclass(slots=True)
-class MailedRequests:
+class MailedRequests(Struct):
     """Requests of the member of this name, and the answers in its lead's mail."""
 
     requests: RequestQueue
@@ -50,7 +50,6 @@ class MailedRequests:
         return True
 
 
-@dataclass(slots=True)
 class MailApprover(LeadApprover):
     """The external lead as approver, asked by mail alone."""
 
@@ -93,8 +92,7 @@ def _answer(message: PermissionResponse, asked: Mapping[str, Any]) -> RequestAns
 _SOURCE = "granted by the lead's mail"
 
 
-@dataclass(slots=True)
-class ExternalLeadGrants:
+class ExternalLeadGrants(Struct):
     """Grants to the member of this name. `kept` is called with the mode, for its next process."""
 
     name: str

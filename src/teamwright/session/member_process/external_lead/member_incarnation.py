@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import agent_id
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.values import dataclass
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.external_lead.team_search import ExternalTeam
 from teamwright.teams.external.membership import MembershipRecord, read_record
@@ -23,8 +24,7 @@ from teamwright.teams.spawn_spec import SpawnSpec
 GENERAL = "general-purpose"
 
 
-@dataclass(frozen=True, slots=True)
-class MemberIncarnation:
+class MemberIncarnation(Struct, frozen=True):
     """The transcript of this incarnation, and the record of an earlier process; None for a new incarnation."""
 
     transcript: Path

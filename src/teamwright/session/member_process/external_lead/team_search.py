@@ -11,12 +11,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError, TeamwrightError, UsageError
 from teamwright.protocol.ids import SessionId, keyed_id, member_name, parse_agent_id, session_id, team_dir, team_name
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.values import dataclass
 from teamwright.session.platform_check import require_platform
 from teamwright.storage.paths import FOREIGN_ROOT, Home, find_home
 from teamwright.teams.file_stores import FileStores
@@ -36,8 +37,7 @@ _IGNORED = {
 _MODES = frozenset({Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS, Mode.PLAN})
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalTeam:
+class ExternalTeam(Struct, frozen=True):
     """The team of the member with these flags, in the directory `directory` of this home."""
 
     home: Home

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import model_validator
 
-from teamwright.agent.agent import Agent, SteeringInput
+from teamwright.agent.agent import SteeringInput
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
 from teamwright.agent.loop import run_turn
 from teamwright.agent.tool import ToolContext, ToolResult
@@ -155,23 +155,17 @@ async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tm
     assert flagged == [{"mail:7"}], "the flag comes after the ledger has the id"
 
 
-async def cancelled_in_a_call(agent: Agent, tool: Echo) -> None:
-    """A turn that is cancelled while its calls run."""
+@pytest.mark.promise("H1", "H5")
+async def test_a_cancelled_call_has_a_result_and_the_next_request_is_complete(tmp_path):
+    tool = Echo(reads=True, gate=asyncio.Event())
+    model = Listed(says(call("Echo", "t1", text="x"), call("Echo", "t2", text="y")))
+    agent, _ = an_agent(tmp_path, model, [tool])
     task = asyncio.ensure_future(run_turn(agent, HELLO))
     async with asyncio.timeout(WAIT_S):
         await tool.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-@pytest.mark.promise("H1", "H5")
-async def test_a_call_that_a_person_interrupted_has_a_result_and_the_next_request_is_complete(tmp_path):
-    tool = Echo(reads=True, gate=asyncio.Event())
-    model = Listed(says(call("Echo", "t1", text="x"), call("Echo", "t2", text="y")))
-    agent, _ = an_agent(tmp_path, model, [tool])
-    await cancelled_in_a_call(agent, tool)
-    agent.conversation.interrupt()
     last = json.loads(agent.conversation.items[-1])
     assert [b["content"] for b in last["content"]] == [INTERRUPTED_RESULT, INTERRUPTED_RESULT]
     model.answers.append(says("fine"))
@@ -179,23 +173,6 @@ async def test_a_call_that_a_person_interrupted_has_a_result_and_the_next_reques
     assert end.text == "fine"
     agent.conversation.close()
     assert Conversation.load(agent.conversation.path, agent.conversation.prefix).items == agent.conversation.items
-
-
-@pytest.mark.promise("P1", "H5")
-@pytest.mark.finding("T5")
-async def test_calls_of_an_agent_whose_process_ends_in_order_run_again_at_the_resume_as_after_a_kill(tmp_path):
-    tool = Echo(reads=True, gate=asyncio.Event())
-    model = Listed(says(call("Echo", "t1", text="x"), call("Echo", "t2", text="y")))
-    agent, _ = an_agent(tmp_path, model, [tool])
-    await cancelled_in_a_call(agent, tool)
-    agent.conversation.close()
-    agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
-    assert [one.id for one in agent.conversation.unanswered_calls()] == ["t1", "t2"]
-    tool.gate = None
-    model.answers.append(says("fine"))
-    await run_turn(agent, UserMessage((text_block("go on"),)))
-    results = json.loads(agent.conversation.items[2])["content"]
-    assert [block["content"] for block in results] == ["x", "y"]
 
 
 @pytest.mark.promise("P1", "H5")

@@ -149,9 +149,8 @@ class Conversation(Struct):
     def interrupt(self) -> None:
         """Record that the user interrupted the turn: no answer is owed until the next message, also after a kill.
 
-        Calls without a result get one that says so. Raises StorageError.
+        Raises StorageError.
         """
-        self._repair()
         if self.owes_answer:
             self._append(encode({"type": "interrupt", "at": iso_time()}))
             self.owes_answer, self.interrupted = False, True

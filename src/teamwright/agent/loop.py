@@ -38,7 +38,7 @@ async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERIN
 async def run_turn(agent: Agent, message: UserMessage | None, steering: Steering = NO_STEERING) -> TurnEnd:
     """Run one turn. `message` None asks for an answer that is still owed. `steering` has input for the busy agent.
 
-    A cancel stores a result for every call if one has a result already, and is raised again. Raises
+    A cancel stores a result for every running call, so that the next request is accepted, and is raised again. Raises
     StorageError when the transcript cannot be written; nothing is lost then.
     """
     async with agent.compaction.turn_lock:
@@ -164,11 +164,9 @@ async def run_tool_calls(
             note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began))))
         elif repetition_guard is not None:
             repetition_guard.reset()
-    except BaseException as problem:
-        # After an interrupt or an unreadable inbox the results of finished calls are stored too. Without any, a cancel
-        # leaves the calls as a kill does: an interrupt answers them, and a resume runs again those that may.
-        if done or not isinstance(problem, asyncio.CancelledError):
-            append_user_message(agent, UserMessage(_result_blocks(calls, done)))
+    except BaseException:
+        # After an interrupt or an unreadable inbox the results of finished calls are stored too.
+        append_user_message(agent, UserMessage(_result_blocks(calls, done)))
         raise
     told = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
     told += (agent.tags.note(note),) if note else ()

@@ -21,6 +21,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from teamwright.agent.conversation import INTERRUPTED_RESULT
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.notices import notices
@@ -120,6 +121,8 @@ def member(talk: Talk) -> list | str:
     if asked := notices("shutdown_request", talk.new):
         words = {"type": "shutdown_response", "request_id": asked[-1]["request_id"], "approve": True}
         return [("SendMessage", {"to": "lead", "message": words})]
+    if INTERRUPTED_RESULT in talk.new:  # its process was ended while the calls waited for a lead that was killed
+        return list(zip(talk.last, talk.inputs, strict=True))
     if talk.last[:1] == ["Bash"]:
         id = talk.inputs[0]["command"].split()[-1]
         report = ("SendMessage", {"to": "lead", "message": f"report of #{id}"})

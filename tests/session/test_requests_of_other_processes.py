@@ -79,6 +79,7 @@ async def test_a_ring_wakes_an_idle_member_and_its_bell_goes_with_it(tmp_path, o
         await until(team, lambda: mate.state is MemberState.IDLE and mate.is_resting)
         seen = []
         team.session.log.subscribe(lambda _n, event: seen.append(event), live=False)
+        team.session.log.flush()  # the state that another process knows is the log's
         delivery = await send(await target_of(team), "ada", "Hello.")
         assert delivery.outcome == "woke"
         await until(

@@ -40,6 +40,12 @@ git mv sub/q q && echo x > q/new
 mv sub/* . && echo x > q/new
 mv sub/deep/er . && echo x > er/q/new
 cp -a sub/deep z && echo x > z/er/q/new
+mv sub/abs z && echo x > z/new
+cp -P sub/abs z; touch z/new
+cp -a sub z && echo x > z/abs/new
+for i in 1 2; do cp -P sub/abs z; done
+ln -s src z; ln -s src z
+while read x; do ln -s src z; done < a.py
 """.strip().splitlines()
 
 
@@ -50,8 +56,19 @@ def test_a_relative_link_that_the_line_moves_changes_no_forbidden_file(own_groun
     (ground.project / "sub" / "deep" / "er").mkdir(parents=True)
     (ground.project / "sub" / "q").symlink_to("src")
     (ground.project / "sub" / "deep" / "er" / "q").symlink_to("../src" if line.startswith("mv") else "../../src")
+    (ground.project / "sub" / "abs").symlink_to(ground.project / "src")
     assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line", ["ln -s sub z; make", "ln -s sub z; touch z/new", "cp -a sub z; touch z/new", "cp -P sub/src z && ls z"]
+)
+def test_links_may_be_made_and_moved_and_those_to_other_files_used(own_ground, line):
+    (own_ground.project / "sub" / "src").symlink_to(own_ground.project / "src")
+    (own_ground.project / "sub" / "to").symlink_to("x.txt")
+    assert own_ground.run(line, Mode.BYPASS, deny=["Edit(src/**)", "Read(.env)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
@@ -129,3 +146,15 @@ def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_ground, li
     monkeypatch.setattr(os.path, "normpath", count)
     own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"])
     assert steps < 500_000
+
+
+@pytest.mark.finding("P12")
+def test_a_link_that_cannot_be_read_may_lead_anywhere(own_ground, monkeypatch):
+    (own_ground.project / "sub" / "l").symlink_to("x.txt")
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "readlink", refuse)
+    assert own_ground.run("cp -a sub z; cat z/l", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_ground.run("cp -a sub z; cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW

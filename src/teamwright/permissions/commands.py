@@ -47,7 +47,7 @@ _MAX_MEANING = 120
 def judge_command(ground: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line: the strictest for all commands that it would run and files that it would
     touch."""
-    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base))
+    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base), access.command or "")
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
     if ground.bypasses:
@@ -84,7 +84,7 @@ def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
 def explain(ground: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in the order of the line; the whole line comes
     last."""
-    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base))
+    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base), access.command or "")
     rules = ground.rules.rules_for("Bash")
     facts = [collect_facts(ground, command) for command in parsed.commands]
     found: list[tuple[str, Decision]] = []

@@ -82,7 +82,10 @@ def find_changes(command: ShellCommand) -> FileChanges | None:
         return FileChanges(reads, paths, must_be_last=any(map(_ODD_NAME.search, found.operands)))
     if any(map(_CONTENTS.search, found.operands[:-1])):
         return None  # some systems copy its contents instead of it
-    return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
+    try:
+        return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
+    except OSError:
+        return None  # a link that cannot be read, as in /proc
 
 
 def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bool) -> FileChanges | None:

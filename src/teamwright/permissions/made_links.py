@@ -22,6 +22,7 @@ _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")
 _RELATIVE = re.compile(r"-[A-Za-z]*r|--rel")
 _TARGET = re.compile(r"--t[a-z-]*(?:=(?P<attached>.+))?|-[A-Za-su-z]*t(?P<joined>.*)")
+_REPEATS = re.compile(r"\b(?:for|while|until|select|function|eval|trap|xargs|find|parallel|watch)\b|\(\s*\)")
 _MAKERS = word_set("ln link cp mv rsync")
 """Programs that make links, or put a link or a directory with links into another place."""
 
@@ -51,13 +52,13 @@ class _TooManyLinks(Exception):
     """The line makes more links than are followed."""
 
 
-def with_made_links(parsed: ParsedLine) -> ParsedLine:
-    """Return the line with a guess for each command and redirection that may go through a link made by the line."""
+def with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
+    """Return the parsed line with a guess for each command and redirection that may go through a link made by it."""
     makers = [command for command in parsed.commands if _maker_name(command)]
     if not makers or len(parsed.commands) + len(parsed.redirects) < 2:
         return parsed
     try:
-        links = _LineLinks(makers)
+        links = _LineLinks(makers, repeats=_REPEATS.search(line) is not None)
         commands = list(itertools.islice(_led_commands(parsed.commands, links), _MAX_MADE + 1))
         redirects = [led for one in parsed.redirects for led in _led_redirect(one, links.made)]
         if len(commands) > _MAX_MADE:
@@ -81,11 +82,12 @@ def _merge(links: Links, more: Links) -> None:
 
 
 class _LineLinks:
-    """The links that the commands of a line make: `made` by all of them, and `of` one command."""
+    """The links that the commands of a line make."""
 
-    def __init__(self, commands: Sequence[ShellCommand]) -> None:
+    def __init__(self, commands: Sequence[ShellCommand], *, repeats: bool) -> None:
         self.made: Links = {}
         self._by_command: dict[int, Links] = {}
+        self._repeats = repeats
         self._entries = _MAX_ENTRIES
         self._steps = _MAX_STEPS
         self._below: dict[str, Links] = {}
@@ -96,12 +98,16 @@ class _LineLinks:
             if sum(map(len, self.made.values())) == before:
                 return
 
-    def of(self, command: ShellCommand) -> Links:
-        """Return the links that this command makes."""
-        return self._by_command.get(id(command), {})
+    def before(self, command: ShellCommand) -> Links:
+        """Return the links that may exist when this command runs: those of others, and its own if it is repeated."""
+        if self._repeats or id(command) not in self._by_command:
+            return self.made
+        found: Links = {}
+        for key, links in self._by_command.items():
+            _merge(found, links if key != id(command) else {})
+        return found
 
     def _add(self, command: ShellCommand) -> None:
-        own = self._by_command.setdefault(id(command), {})
         args = expand_arguments(command) if command.globs else None
         words = [*command.words[1:]] if args is None else args
         git = base_name(command.words[0]) == "git"
@@ -112,7 +118,7 @@ class _LineLinks:
         for place, source in itertools.product(places, given.sources):
             for goal in given.goals(place, source):
                 found = self._made_at(place, source, goal, given)
-                _merge(own, found)
+                _merge(self._by_command.setdefault(id(command), {}), found)
                 _merge(self.made, found)
             if len(self.made) > _MAX_MADE:
                 raise _TooManyLinks
@@ -133,7 +139,7 @@ class _LineLinks:
         return found
 
     def _links_below(self, top: str) -> Links:
-        """Return the relative links at and below a path. Absolute ones lead where they led before."""
+        """Return the links at and below a path."""
         if top not in self._below:
             self._below[top] = self._search(top)
         return self._below[top]
@@ -143,11 +149,19 @@ class _LineLinks:
         for directory, names, files in [(top, [], [""])] if os.path.islink(top) else os.walk(top):
             self._entries -= len(names) + len(files)
             for path in (os.path.join(directory, name).rstrip("/") for name in (*names, *files)):
-                if os.path.islink(path) and not (target := os.readlink(path)).startswith("/"):
-                    found[path] = {target}
+                if os.path.islink(path):
+                    found[path] = {_target(path)}
             if self._entries < 0 or len(found) > _MAX_BELOW:
                 return {top: {None}}
         return found
+
+
+def _target(link: str) -> str | None:
+    """Return the target of a link, or None for one that cannot be read, as in `/proc`."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
 
 
 class _Given:
@@ -214,10 +228,9 @@ def _led_word(word: str | None, place: Path | None, links: Links) -> list[str | 
 def _led_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Iterator[ShellCommand]:
     """Yield the commands with each word that leads through a link, which is replaced by the file there."""
     for command in commands:
-        own = links.of(command)
-        others = {link: targets - own.get(link, set()) for link, targets in links.made.items()} if own else links.made
+        before = links.before(command)
         for place, (at, word) in itertools.product(command.directories, enumerate(command.words[1:], 1)):
-            for led in _led_word(word, place, others):
+            for led in _led_word(word, place, before):
                 yield replace(command, words=(*command.words[:at], led, *command.words[at + 1 :]), role="guess")
 
 

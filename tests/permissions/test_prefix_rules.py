@@ -59,6 +59,12 @@ sort | sort --compress-program=x a.py
 uniq | uniq a.py x
 tar | tar xf a.tar --to-command=x
 zip | zip -@ x.zip
+zip | zip -r@ x.zip
+zip | zip -9m x.zip a.py
+zip | zip -r9qm x.zip sub
+zip | zip -TrTT ./a.py x.zip sub
+grep | grep -2R x .
+grep | grep -n10R x .
 tar | tar cIf x a.tar a.py
 tar | tar -cf a.tar -I x a.py
 tar | tar xf a.tar -C ../outside
@@ -313,7 +319,7 @@ def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(ow
 
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize(
-    "line", ["zip -r - sub", "zip -r -P -y - sub", "zip -R x '*.txt'", "zip -r - near", "scp -r near h:"]
+    "line", ["zip -r - sub", "zip -r -P -y - sub", "zip -R x '*.txt'", "zip -r - nea?", "scp -r near h:"]
 )
 def test_a_prefix_rule_covers_no_archive_of_what_links_outside_lead_to(own_ground, line):
     (own_ground.project / "link").unlink()

@@ -80,7 +80,7 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand, *
         or _run_by_find(ground, command, words, named)
         or _guarded_file(ground, command, named)
         or _uncovered_file(ground, command, named)
-        or _followed_link(ground, command, named)
+        or _followed_link(ground, command, words, named)
     )
 
 
@@ -163,9 +163,9 @@ def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Seque
     return ""
 
 
-def _followed_link(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+def _followed_link(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
     """Return a link below an operand that leads outside and that the command follows, or an empty text."""
-    name, words = base_name(command.words[0]) or "", command.words[1:]
+    name, words = base_name(words[0]) or "", words[1:]
     if name not in {"scp", "zip"} or not any(word and _RECURSIVE.match(word) for word in words):
         return ""
     flags = list(itertools.takewhile(lambda word: word is not None and _PLAIN_FLAGS.fullmatch(word), words))

@@ -50,7 +50,7 @@ split | --filter
 diff3, sdiff | -o --output --diff-program
 tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
     --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h --dereference
-zip | -TT --unzip-command -m --move -@ --names-stdin
+zip | -T --test --unzip-command -m --move -@ --names-stdin
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
 curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name
@@ -235,7 +235,7 @@ class SideEffects(Struct, frozen=True):
         for at, letter in enumerate(word[1:2] if self.words else word[1:], 2):
             if f"-{letter}" in self.options:
                 return f"-{letter}", word[at:] or None
-            if letter in self.valued or not letter.isalpha():
+            if letter in self.valued or not letter.isalnum():
                 break
         return None
 

@@ -6,7 +6,7 @@ from collections import Counter
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.models.model import Request
+from teamwright.models.model import Prefix, Request
 from teamwright.models.providers.messages import request_body
 from teamwright.protocol.events import LIVE
 from teamwright.protocol.messages import encode, text_block
@@ -95,3 +95,17 @@ async def test_without_anybody_attached_no_live_event_is_made(tmp_path):
     await run_turn(agent, HELLO)
     assert events
     assert not [event for event in events if isinstance(event, LIVE)]
+
+
+def test_prefixes_that_differ_by_a_name_share_the_bytes_of_their_tools():
+    tools = [{"name": "Read", "description": 'Reads what "tools":[ says.', "input_schema": {"type": "object"}}]
+    ada, ben = (
+        Prefix.build({"model": "m", "max_tokens": 9, "system": [text_block(f"You are {name}.")], "tools": [*tools]})
+        for name in ("ada", "ben")
+    )
+    assert ada.end is ben.end
+    assert ada.digest != ben.digest
+    again = Prefix.from_bytes("m", ada.head)
+    assert (again, again.size) == (ada, len(ada.head))
+    assert json.loads(b"{" + ben.head + b"}")["tools"] == tools
+    assert Prefix.build({"model": "m"}).end == b""

@@ -171,12 +171,12 @@ class AgentMeter:
         if self._context and len(items) >= self._known:
             return sum(message_tokens(item) for item in items[self._known :] if not item.startswith(_ANSWER))
         self._context = self._cached = 0
-        return len(request.prefix.head) // BYTES_PER_TOKEN + sum(map(message_tokens, items))
+        return request.prefix.size // BYTES_PER_TOKEN + sum(map(message_tokens, items))
 
     def _longest(self, prefix: Prefix, card: ModelCard) -> int:
         """Return the maximum answer, in tokens, that a request with this prefix asks for."""
         if self._most is None or self._most[0] != prefix.digest:
-            found = _MAX_TOKENS.search(prefix.head)
+            found = _MAX_TOKENS.search(prefix.start)
             self._most = prefix.digest, int(found[1]) if found else card.max_output_tokens
         return self._most[1]
 

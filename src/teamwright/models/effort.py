@@ -92,12 +92,12 @@ def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) ->
 
 def prefix_effort(prefix: Prefix) -> Effort | None:
     """Return the effort in a prefix."""
-    return _effort_in(prefix.head)
+    return _effort_in(prefix.end or prefix.start)
 
 
-@lru_cache(maxsize=64)
-def _effort_in(head: bytes) -> Effort | None:
-    """Return the effort in the head; cached, because every new agent needs it and agents often share the bytes."""
-    fields = cast("dict[str, Any]", json.loads(b"{" + head + b"}"))
+@lru_cache(maxsize=16)
+def _effort_in(fields_at_end: bytes) -> Effort | None:
+    """Return the effort in these fields; cached, because every new agent needs it and agents often share the bytes."""
+    fields = cast("dict[str, Any]", json.loads(b"{" + fields_at_end + b"}"))
     level, budget = fields.get("output_config", {}).get("effort"), fields.get("thinking", {}).get("budget_tokens")
     return level if level is not None else budget

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
@@ -17,21 +18,37 @@ from teamwright.models.answer_end import AnswerEnd, answer_end
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import NO_USAGE, Usage
 
+TOOLS_FIELD = b'"tools":['
+"""The beginning of the tools in a prefix: quotes inside a text are escaped, so this is the field."""
+
 
 class Prefix(Struct, frozen=True):
     """The part of a request before the conversation, fixed at its start and sent byte for byte.
 
     `head` is the inside of a JSON object without braces: `"model":…,"max_tokens":…,"system":[…],"tools":[…],…`,
     serialised once. `digest` is its SHA-256 (hex, betas included) and the name under which it is stored. Two
-    conversations share a prefix when they reference the same object.
+    conversations share a prefix when they reference the same object. Other conversations with the same tools share
+    `end`, which is most of the bytes: their system prompts, which are in `start`, differ by a name. Without tools `end`
+    is empty.
     """
 
     model: str
-    head: bytes
+    start: bytes
     betas: tuple[str, ...] = ()
     digest: str = ""
     wants_hour_cache: bool = False
     """True when the service should cache this request for an hour; the stored bytes are the same."""
+    end: bytes = b""
+
+    @property
+    def head(self) -> bytes:
+        """All bytes."""
+        return self.start + self.end
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return len(self.start) + len(self.end)
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
@@ -44,7 +61,15 @@ class Prefix(Struct, frozen=True):
     def from_bytes(cls, model: str, head: bytes, betas: Sequence[str] = ()) -> Prefix:
         """Return a prefix of bytes that were serialised before; the digest is computed."""
         digest = hashlib.sha256(head + b"\0" + ",".join(betas).encode()).hexdigest()
-        return cls(model, head, tuple(betas), digest)
+        at = head.find(TOOLS_FIELD)
+        start, end = (head, b"") if at < 0 else (head[:at], _one_object(head[at:]))
+        return cls(model, start, tuple(betas), digest, end=end)
+
+
+@lru_cache(maxsize=16)
+def _one_object(end: bytes) -> bytes:
+    """Return the same object for equal bytes."""
+    return end
 
 
 class Request(Struct, frozen=True):

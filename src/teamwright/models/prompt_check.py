@@ -49,7 +49,7 @@ class PromptCheck:
     def check(self, request: Request, usage: Usage, window: int | None = None) -> PromptCut | None:
         """Return the cut that this answer shows, or None. `window` is the server's own report, in tokens."""
         seen = self._measured_conversation(request)
-        sent = (len(request.prefix.head) + _measure(seen, request.items)) // 4
+        sent = (request.prefix.size + _measure(seen, request.items)) // 4
         read = usage.prompt_tokens
         if window is not None and sent > window <= read:
             return PromptCut(sent, read)

@@ -74,7 +74,7 @@ class ServerModelFacts:
 
     def oversized_prefix_tokens(self, request: Request) -> int:
         """Return the tokens of the prefix when it alone exceeds the window; else 0."""
-        head = len(request.prefix.head) // 4
+        head = request.prefix.size // 4
         return head if self.window is not None and head > self.window else 0
 
 

@@ -164,7 +164,7 @@ def _filler(size: int) -> str:
 
 
 def _tokens(request: Request) -> int:
-    return (len(request.prefix.head) + sum(map(len, request.items))) // 4
+    return (request.prefix.size + sum(map(len, request.items))) // 4
 
 
 def arguments_of(given: object) -> str:

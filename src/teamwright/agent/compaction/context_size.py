@@ -41,12 +41,12 @@ def total_tokens(items: Iterable[bytes]) -> int:
 
 def prefix_tokens(prefix: Prefix) -> int:
     """Estimate the tokens that come before every conversation with this prefix."""
-    return len(prefix.head) // BYTES_PER_TOKEN
+    return prefix.size // BYTES_PER_TOKEN
 
 
 def answer_tokens(prefix: Prefix) -> int:
     """Return the longest answer, in tokens, that a request with this prefix asks for."""
-    found = _MAX_TOKENS.search(prefix.head)
+    found = _MAX_TOKENS.search(prefix.start)
     return int(found[1]) if found else DEFAULT_ANSWER_TOKENS
 
 

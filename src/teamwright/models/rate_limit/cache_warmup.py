@@ -45,10 +45,9 @@ class LeadingCall:
 
 def shared_prefix_key(prefix: Prefix) -> str:
     """Return a key of the part of a prefix that other agents share: model and tools; without tools all of it."""
-    begin = prefix.head.find(b'"tools":[')  # quotes inside a text are escaped, so this is the field
-    if begin < 0:
+    if not prefix.end:
         return prefix.digest
-    head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.head[begin:]])
+    head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.end])
     return hashlib.sha256(head).hexdigest()
 
 

@@ -291,6 +291,8 @@ class SettingsMerge:
             if (said := getattr(flags, name)) is not None:
                 self.values[name] = said
                 self.origins[name] = f"--{name.replace('_', '-')}"
+        if flags.markdown is not None:
+            self.values["markdown"], self.origins["markdown"] = flags.markdown, "--no-markdown"
         if flags.backend is not None:
             self.values[BACKEND], self.origins[BACKEND] = flags.backend, "--backend"
         base = Path(os.path.realpath(cwd))

@@ -214,6 +214,7 @@ def settings_flags(options: Options) -> SettingFlags:
         permission_mode=options.permission_mode or options.mode_unless_kept,
         plan_approval=options.plan_approval,
         backend=options.backend,
+        markdown=options.markdown,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,

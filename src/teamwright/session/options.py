@@ -78,6 +78,7 @@ class Options(Struct, frozen=True):
     plan_approval: str | None = None
     pace_s: float | None = None
     backend: str | None = None
+    markdown: bool | None = None
 
 
 HEADLESS = Budget(usd=20.0, tokens=5_000_000, turns=200, minutes=120)

@@ -109,6 +109,11 @@ class Session(Struct):
             end = replace(end, text=self.lead.agent.conversation.text_since(begun))
         return await self.result_of_turn(end)
 
+    @property
+    def shows_markdown(self) -> bool:
+        """True when a terminal shows Markdown as headings, lists and tables."""
+        return self.reloading.ground.settings.markdown
+
     async def result_of_turn(self, end: TurnEnd) -> Result:
         """Return the result for the ending of the lead's last turn."""
         if end.stop == "limit":
@@ -232,11 +237,8 @@ class Session(Struct):
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
         """Stop all members; return those that were cut off at work. With `keep` a resume continues them."""
         self.deadlines.cancel()
-        capped = [
-            mate.name
-            for mate in self.team.running_members
-            if self.maker.purse.spent_cap and mate.name in self.tally.capped
-        ]
+        is_spent = self.maker.purse.spent_cap
+        capped = [mate.name for mate in self.team.running_members if is_spent and mate.name in self.tally.capped]
         cut = list[str]()
         self.team.refuse_members()
         if self.team.has_members:

@@ -165,6 +165,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         system_prompt=flags.get("system_prompt") or "",
         plan_approval=flags.get("plan_approval"),
         backend=flags.get("backend"),
+        markdown=False if flags.get("no_markdown") else None,
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
         ask=flags.get("ask"),

@@ -35,7 +35,7 @@ from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
-from teamwright.ui.terminal.text_output import TextOutput, ends_text
+from teamwright.ui.terminal.text_output import TextOutput, block_renderer, ends_text
 from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20
@@ -179,7 +179,8 @@ class MemberTerminal:
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
         self.line_input = LineInput(self.narrator, self.show)
-        self.texts = TextOutput(self.show, _mask)
+        colors, markdown = self.narrator.paint.on, self.control.member.shows_markdown
+        self.texts = TextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.panel = Panel(
             MemberScreen(self.control), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask
         )

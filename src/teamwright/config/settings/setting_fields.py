@@ -52,6 +52,7 @@ FIELDS: Mapping[str, str] = {
     "unattended_requests": "unattended_requests",
     "plan_approval": "plan_approval",
     "git_trailer": "git_trailer",
+    "markdown": "markdown",
     "retention_days": "retention_days",
     "stalled_after_s": "stalled_after_s",
 }

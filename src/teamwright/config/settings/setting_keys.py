@@ -153,6 +153,7 @@ KEYS: dict[str, SettingKey] = {
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),
+    "markdown": SettingKey("bool", "Whether a terminal shows Markdown as headings, lists, tables and coloured code."),
     "thinking": SettingKey(
         "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
     ),

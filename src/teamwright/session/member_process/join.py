@@ -79,6 +79,7 @@ class RunningMember(Struct):
     watcher: Watcher
     obeying: LedMember
     warnings: tuple[str, ...] = ()
+    shows_markdown: bool = True
 
 
 @asynccontextmanager
@@ -135,7 +136,9 @@ async def _join(
     await take_tasks(maker.purse, team)
     obeying.set_member(mate)
     stack.push_async_callback(obeying.close)
-    return RunningMember(spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings))
+    return RunningMember(
+        spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings), ground.settings.markdown
+    )
 
 
 async def _maker(

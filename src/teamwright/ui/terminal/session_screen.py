@@ -49,7 +49,7 @@ from teamwright.ui.terminal.line_parser import (
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
-from teamwright.ui.terminal.text_output import TextOutput
+from teamwright.ui.terminal.text_output import TextOutput, block_renderer
 from teamwright.views.live_status import SessionStatusSource
 
 
@@ -71,7 +71,8 @@ class SessionScreen:
         self._background_tasks: set[asyncio.Task[None]] = set()
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.line_input = LineInput(self.narrator, self.show)
-        self.texts = TextOutput(self.show, self._mask)
+        colors, markdown = self.narrator.paint.on, self.session.shows_markdown
+        self.texts = TextOutput(self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
         viewed, paint = (lambda: self.view.name), self.narrator.paint
         source, masked = SessionStatusSource(self.session), self._mask

@@ -8,7 +8,7 @@ Depends on a function that prints lines, and on a renderer for a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -26,6 +26,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
 from teamwright.ui.terminal.narrator import SHELL
+from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 from teamwright.ui.terminal.text_blocks import BlockKind, BlockStream, TextBlock
 
 RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]
@@ -42,6 +43,22 @@ def raw_lines(block: TextBlock, width: int) -> list[str]:
     if block.kind in {BlockKind.CODE, BlockKind.TABLE}:
         return lines
     return [part for line in lines for part in wrap_words(line, width)]
+
+
+def block_renderer(env: Mapping[str, str], *, markdown: bool, colors: bool) -> RenderBlock:
+    """Return the renderer for a terminal. Terminals without a movable cursor show text as it was written."""
+    if not markdown or env.get("TERM", "") in PLAIN_TERMINALS:
+        return raw_lines
+    renderers: list[RenderBlock] = []
+
+    def render(block: TextBlock, width: int) -> list[str]:
+        if not renderers:
+            from teamwright.ui.terminal.markdown import MarkdownRenderer  # loads rich, which no start waits for
+
+            renderers.append(MarkdownRenderer(colors=colors))
+        return renderers[0](block, width)
+
+    return render
 
 
 def ends_text(event: TeamEvent) -> bool:

@@ -320,8 +320,35 @@ which need the screen.
 """
 
 
+HABITS = {
+    "/add-dir": "--add-dir DIR, at the start, is one more directory to work in",
+    "/agents": "/members shows the members; `teamwright agents` lists the types of agents",
+    "/bashes": "/members shows the commands in the background",
+    "/config": "`teamwright config` shows and changes settings; /reload reads them again",
+    "/doctor": "`teamwright doctor` examines the setup",
+    "/exit": "/quit leaves",
+    "/export": "`teamwright log` prints what happened",
+    "/hooks": "`teamwright check` lists the hooks; /reload reads them again",
+    "/init": "ask for it in your own words: the lead writes AGENTS.md",
+    "/login": "a key is an environment variable; `teamwright doctor` names it",
+    "/mcp": "`teamwright check` lists the MCP servers; /reload starts new ones",
+    "/memory": "AGENTS.md is the file that each session reads",
+    "/permissions": "/mode shows the modes; `teamwright permissions` lists the rules",
+    "/plan": "/mode plan lets the lead plan without changes",
+    "/review": "ask for it in your own words, or write a skill",
+    "/rewind": "/diff shows what changed since the session began",
+    "/skills": "/help lists the skills after the commands",
+    "/status": "/members, /tasks and /cost show the state",
+    "/todos": "/tasks shows the task list",
+    "/usage": "/cost shows tokens and money",
+}
+"""Commands of similar programs, and what to type here."""
+
+
 def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
     """Return the lines for an unknown command; `custom_commands` are the names to list."""
+    if (habit := HABITS.get(unknown.name.lower())) is not None:
+        return [f"  there is no {clean(unknown.name)} here: {habit}"]
     close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
     names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
     return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.session.change_model import model_names
 from teamwright.session.modes import describe_modes
 from teamwright.ui.display_text import clean
-from teamwright.ui.terminal.line_parser import COMMAND_NAMES
+from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS
 
 MAX_CANDIDATES = 50
 """The maximum number of suggested files."""
@@ -43,7 +43,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return the completions for the text before the cursor. `custom_commands` are names with their descriptions."""
     if text_before.startswith("/") and not text_before[1:].isspace() and " " not in text_before:
-        own = [(name, "command") for name in COMMAND_NAMES]
+        own = [(usage.split()[0], about) for usage, about in COMMANDS.items()]
         known = [*own, *((name, about) for name, about in custom_commands if name.lower() not in COMMAND_NAMES)]
         return [
             Candidate(name, len(text_before), clean(about))

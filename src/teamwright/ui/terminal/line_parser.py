@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, is_typo
 from teamwright.session.prompt_input import parse_slash_command
 
 COMMANDS: dict[str, str] = {
@@ -38,6 +38,9 @@ COMMANDS: dict[str, str] = {
 """The commands of the terminal, as /help lists them."""
 
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+NEVER_SUGGESTED = frozenset({"/clear", "/compact", "/interrupt", "/quit", "/resume", "/stop", "/undo"})
+"""Commands that end or remove work: a person who mistypes another command is not led to them."""
 
 BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}
 """Single words that other programs accept as commands, and the commands that they mean here."""
@@ -107,7 +110,7 @@ def parse_line(
             return TerminalCommand(name, rest)
         if is_custom_command(called[0], custom_commands):
             return CustomCommand(called[0], rest)
-        return UnknownCommand(f"/{called[0]}", nearest(name, [*COMMAND_NAMES, *custom_commands]) or "")
+        return UnknownCommand(f"/{called[0]}", _harmless_match(name, [*COMMAND_NAMES, *custom_commands]))
     if found := _MAIL.fullmatch(text):
         name = found[1].lower()
         if name in {LEAD_ALIAS, LEAD}:
@@ -115,6 +118,12 @@ def parse_line(
         if name in {member.lower() for member in members} or not is_path:
             return MemberMail(found[1], found[2])
     return LeadPrompt(line)
+
+
+def _harmless_match(name: str, known: Collection[str]) -> str:
+    """Return the only command that the name begins, or of which it is a typo; never one that ends or removes work."""
+    found = [one for one in known if is_typo(name, one) or (len(name) > 2 and one.lower().startswith(name))]
+    return found[0] if len(found) == 1 and found[0] not in NEVER_SUGGESTED else ""
 
 
 def bare_command(line: str) -> str | None:

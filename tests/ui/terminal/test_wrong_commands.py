@@ -1,0 +1,46 @@
+"""A wrong slash command leads to nothing that ends or removes work."""
+
+import pytest
+
+from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
+from teamwright.ui.terminal.commands import HABITS, unknown_command_lines
+from teamwright.ui.terminal.line_completion import candidates
+from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, NEVER_SUGGESTED, UnknownCommand, parse_line
+
+
+def answer(line: str) -> str:
+    found = parse_line(line, ())
+    assert isinstance(found, UnknownCommand)
+    return " ".join(unknown_command_lines(found))
+
+
+@pytest.mark.finding("U8")
+@pytest.mark.parametrize("line", [*HABITS, "/claer", "/quti", "/stp", "/undoo", "/plna", "/init x", "/c", "/x"])
+def test_no_command_that_ends_or_removes_work_is_suggested(line):
+    suggested = answer(line).partition("there are")[0]
+    named = {word.strip(":;,?`") for word in suggested.split()} - {line.split()[0]}
+    assert named & NEVER_SUGGESTED <= ({"/quit"} if line == "/exit" else set())
+
+
+@pytest.mark.finding("U8")
+def test_a_typo_of_a_harmless_command_is_recognised():
+    assert "did you mean /members?" in answer("/membres")
+    assert "did you mean /requests?" in answer("/requ")
+    assert "did you mean" not in answer("/frobnicate")
+
+
+@pytest.mark.finding("U8")
+@pytest.mark.parametrize("name", HABITS)
+def test_a_command_of_a_similar_program_is_answered_by_what_to_type(name):
+    assert name not in COMMAND_NAMES
+    words = HABITS[name].replace("`", "").split()
+    for word in words:
+        assert not word.startswith("/") or word.strip(",;") in COMMAND_NAMES
+    if "teamwright" in words:
+        assert words[words.index("teamwright") + 1] in PROGRAM_COMMANDS
+
+
+@pytest.mark.finding("U9")
+def test_commands_are_completed_with_their_descriptions(tmp_path):
+    (tasks,) = candidates("/task", (), tmp_path)
+    assert (tasks.text, tasks.about) == ("/tasks", COMMANDS["/tasks"])

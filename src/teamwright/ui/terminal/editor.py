@@ -91,6 +91,10 @@ class EditorCallbacks(Struct, frozen=True):
     colors: bool = False
     on_background: Callable[[], None] = _do_nothing
     """The callback for Ctrl-B on an empty line."""
+    on_mode: Callable[[], None] | None = None
+    """The callback for Shift-Tab."""
+    on_output: Callable[[], None] | None = None
+    """The callback for Ctrl-O."""
     on_escape: Callable[[], None] | None = None
     """The callback for Esc on an empty line; None: the default of the library."""
     label: Callable[[], str] = _default_label

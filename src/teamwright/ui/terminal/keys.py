@@ -28,6 +28,8 @@ class KeyAction(StrEnum):
     PREVIOUS = "previous"
     BACK = "back"
     TASKS = "tasks"
+    MODE = "mode"
+    OUTPUT = "output"
 
 
 class KeyRow(Struct, frozen=True):
@@ -63,7 +65,13 @@ KEY_TABLE: tuple[KeyRow, ...] = (
         "the same, also with words in the line",
         ((KeyAction.NEXT, ("s-down",)), (KeyAction.PREVIOUS, ("s-up",))),
     ),
-    KeyRow("Esc", "leaves the marked member; then the viewed one, back to the lead", ((KeyAction.BACK, ("escape",)),)),
+    KeyRow(
+        "Esc",
+        "leaves the marked member, then the viewed one; at the lead it ends the lead's turn",
+        ((KeyAction.BACK, ("escape",)),),
+    ),
+    KeyRow("Shift-Tab", "the lead's next mode: default, acceptEdits, plan", ((KeyAction.MODE, ("s-tab",)),)),
+    KeyRow("Ctrl-O", "all output of the last call that was shown in part", ((KeyAction.OUTPUT, ("c-o",)),)),
     KeyRow("Ctrl-R", "searches the history; Enter or Esc takes the line that was found, another Enter sends it"),
     KeyRow("Ctrl-T", "shows and hides the task list", ((KeyAction.TASKS, ("c-t",)),)),
     KeyRow(

@@ -20,7 +20,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_done, is_searching, to_filter
+from prompt_toolkit.filters import Condition, has_completions, is_done, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
@@ -221,9 +221,13 @@ class LineEditor:
             }
         if self._callbacks.status_area is not None or self._callbacks.on_escape is not None:
             actions[KeyAction.BACK] = self._on_escape
+        for action, call in ((KeyAction.MODE, self._callbacks.on_mode), (KeyAction.OUTPUT, self._callbacks.on_output)):
+            if call is not None:
+                actions[action] = lambda _, call=call: call()
         for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := actions.get(action)) is not None:
-                keys.add(*names, filter=~is_searching)(_key_handler(do))  # during a search the library's bindings apply
+                free = ~is_searching & ~has_completions if action is KeyAction.MODE else ~is_searching
+                keys.add(*names, filter=free)(_key_handler(do))  # during a search the library's bindings apply
         return keys
 
     def _send(self, typed: Buffer) -> None:

@@ -302,6 +302,11 @@ def last_lines(event: ToolCalled, room: int) -> list[str]:
     return [*([f"… {more}: /log {event.call}"] if before > 0 else []), *shown]
 
 
+def hides_output(event: ToolCalled) -> bool:
+    """Return True when the terminal shows only the last lines of a call's output."""
+    return any(line.startswith("… ") for line in last_lines(event, 80)[:1])
+
+
 def shell_lines(text: str) -> list[str]:
     """Return the person's own command and its whole output as lines."""
     command, _, output = clean(text).partition("\n")

@@ -27,7 +27,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, background_lines, unknown_command_lines
+from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
 from teamwright.ui.terminal.editor import Editor, ReadCancelled
@@ -49,6 +49,7 @@ from teamwright.ui.terminal.line_parser import (
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
+from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.ui.terminal.text_output import TextOutput, block_renderer
 from teamwright.views.live_status import SessionStatusSource
 
@@ -68,8 +69,8 @@ class SessionScreen:
         self._turn: asyncio.Task[bool] | None = None
         self._leaving = False
         self._ended_by_user = False
-        self._background_tasks: set[asyncio.Task[None]] = set()
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
+        self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         self.line_input = LineInput(self.narrator, self.show)
         colors, markdown = self.narrator.paint.on, self.session.shows_markdown
         self.texts = TextOutput(self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors))
@@ -147,8 +148,11 @@ class SessionScreen:
         return act
 
     def on_escape(self) -> None:
-        """Handle Esc on an empty line."""
-        self.view.return_to_lead()
+        """Handle Esc on an empty line: return from the viewed member, else interrupt the lead's turn."""
+        if self.view.viewed_member:
+            self.view.return_to_lead()
+        elif self.is_lead_working and not self._leaving:
+            self.on_interrupt(False)
 
     def _view_member(self, name: str) -> None:
         """View a member, or return to the lead."""
@@ -157,15 +161,6 @@ class SessionScreen:
             self.view.open(name)
         except TeamwrightError as problem:
             self._show_error(problem)
-
-    def on_background(self) -> None:
-        """Handle Ctrl-B on an empty line: move work to the background that agents wait for."""
-        task = asyncio.create_task(self._move_to_background(), name="to the background")
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_tasks.discard)
-
-    async def _move_to_background(self) -> None:
-        self._show_folded(await background_lines(self.session))
 
     def complete(self, before: str) -> list[Candidate]:
         """Return the completions of Tab."""
@@ -195,6 +190,7 @@ class SessionScreen:
         self.running_calls.note(event)
         self.panel.note(event)
         self.line_input.note(event)
+        self.shortcuts.note(event)
         self.texts.print(self.narrator.lines(event), is_urgent=event.member == "user")
         self.view.handle_after(event)
         self.editor.refresh()

@@ -1,0 +1,47 @@
+"""Keys that similar programs have: Esc, Shift-Tab, Ctrl-O."""
+
+import pytest
+
+from teamwright.testing.replies import Answer, Stall
+from tests.ui.terminal_driver import ESC
+from tests.ui.test_terminal_session import at_terminal, told
+
+SHIFT_TAB, CTRL_O = "\x1b[Z", "\x0f"
+
+
+@pytest.mark.finding("U9")
+def test_esc_ends_the_turn_of_the_lead_and_its_next_line_continues(repo, tmp_path):
+    def play(body: dict):
+        return Stall(4, Answer("Half of this sentence arrives.")) if "hang" in told(body) else "Again here."
+
+    with at_terminal(play, repo, HOME=str(tmp_path / "home")) as (person, _):
+        person.says("hang")
+        person.sees("Half of this")
+        person.types(ESC)
+        person.sees("the lead's turn was ended")
+        person.says("once more")
+        person.sees("Again here.")
+
+
+@pytest.mark.finding("U9")
+def test_shift_tab_sets_the_next_mode(repo, tmp_path):
+    with at_terminal(lambda _body: "Read.", repo, HOME=str(tmp_path / "home")) as (person, server):
+        for mode in ("acceptEdits", "plan", "default"):
+            person.types(SHIFT_TAB)
+            person.until(lambda rows, mode=mode: any(f"· {mode} ·" in row for row in rows[-6:]))
+        assert server.bodies == []
+
+
+@pytest.mark.finding("U3", "U9")
+def test_ctrl_o_shows_all_output_of_the_last_call(repo, tmp_path):
+    def play(body: dict):
+        done = "tool_result" in str(body["messages"][-1])
+        return "Counted." if done else Answer(tools=[("Bash", {"command": "seq 101 120", "description": "counts"})])
+
+    with at_terminal(play, repo, "--permission-mode", "bypassPermissions", HOME=str(tmp_path / "home")) as (person, _):
+        person.types(CTRL_O)
+        person.sees("no call was shown in part")
+        person.says("count")
+        person.sees("… 17 more lines: /log c1", "Counted.")
+        person.types(CTRL_O)
+        person.sees("c1 lead Bash", "101", "105", "120")

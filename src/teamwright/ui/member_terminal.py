@@ -30,7 +30,7 @@ from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate
-from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_input import LineInput, PendingRequests
 from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
@@ -178,7 +178,7 @@ class MemberTerminal:
         self.running_calls = RunningCalls()
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
-        self.line_input = LineInput(self.narrator, self.show)
+        self.line_input = LineInput(self.narrator, self.show, PendingRequests(run_command=self._run_at_request))
         colors, markdown = self.narrator.paint.on, self.control.member.shows_markdown
         self.texts = TextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.panel = Panel(
@@ -317,6 +317,14 @@ class MemberTerminal:
                 self._show_folded(unknown_command_lines(called[0]))
         except TeamwrightError as problem:
             self._show_folded([clean(line) for line in problem.render().split("\n")])
+
+    async def _run_at_request(self, line: str) -> bool:
+        """Run a command that was typed at a request; the request waits."""
+        called = parse_command(line)
+        if called is None or called[0] == "/requests" or called[0] not in COMMAND_NAMES:
+            return False
+        await self._handle_line(line)
+        return True
 
     async def _words(self, line: str) -> None:
         """Send a line to the member, unless it is a bare command or a note, which is not for a model."""

@@ -182,6 +182,19 @@ def history_lines(messages: Sequence[Message], name: str, narrator: Narrator) ->
     return lines
 
 
+def last_exchange(messages: Sequence[Message]) -> tuple[str, str]:
+    """Return the last prompt of a person to the lead, and the last text of the lead after it."""
+    prompt = answer = ""
+    for message in messages:
+        texts = [str(block.get("text", "")) for block in _blocks([message], "text")]
+        if message["role"] == "user":
+            said = "\n".join(_REMINDER.sub("", _ENVELOPE.sub("", text)).strip() for text in texts).strip()
+            prompt, answer = (said, "") if said else (prompt, answer)
+        else:
+            answer = "\n".join(texts).strip() or answer
+    return prompt, answer
+
+
 def answer_lines(messages: Sequence[Message]) -> list[str]:
     """Return the lines of the member's answers."""
     texts = [str(block.get("text", "")) for block in _blocks(messages, "text")]

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from teamwright.config.person_check import agent_command
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
@@ -27,6 +28,7 @@ from teamwright.session.trust_question import TrustState, give_trust, trust_surv
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.display_text import clean, model_name, one_line
 from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks
 from teamwright.ui.terminal.editor_choice import make_editor
 from teamwright.ui.terminal.leave_choice import LeaveChoice
@@ -34,9 +36,13 @@ from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.paint import make_paint
 from teamwright.ui.terminal.session_screen import SessionScreen
 from teamwright.ui.terminal.session_switch import options_for, options_to_return
+from teamwright.views.conversation import ConversationReader
 from teamwright.views.cost_line import cost_line
 
 TERMINATED = 143
+MAX_PROMPT_LINES = 6
+"""The number of lines of the last prompt that a session shows when it continues."""
+
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -107,6 +113,7 @@ async def _run_session(
     host.editor = editor = _make_editor(session, host)
     with _handle_interrupt(editor.interrupt):
         host.show(_greeting(session))
+        _show_last_exchange(session, host)
         ending = await _run_screen(host, prompt, end_signals)
         result = await _end_session(session, host, ending)
     if end_signals:
@@ -144,6 +151,18 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
         text_rows=screen.texts.open_rows,
     )
     return make_editor(wiring)
+
+
+def _show_last_exchange(session: Session, screen: SessionScreen) -> None:
+    """Show the last prompt and answer of a session that continues."""
+    conversation = session.lead.agent.conversation
+    if not conversation.items:
+        return
+    prompt, answer = last_exchange(ConversationReader(conversation.path, live=True).recent(MAX_HISTORY_LINES))
+    if prompt:
+        screen.show([f"> {clean(line)}" for line in prompt.split("\n")[:MAX_PROMPT_LINES]])
+    screen.texts.add(LEAD, answer)
+    screen.texts.end(LEAD)
 
 
 def _greeting(session: Session) -> list[str]:

@@ -6,8 +6,9 @@ Depends on an editor and on requests; the caller interprets the lines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -27,6 +28,8 @@ from teamwright.ui.terminal.request_lines import (
 )
 
 ShowLines = Callable[[Sequence[str]], None]
+RunCommand: TypeAlias = Callable[[str], Awaitable[bool]]
+"""A function that runs a line when it is a slash command, and returns True then."""
 
 SETTLE_S = 1.0
 """Seconds after another terminal answered the shown request, in which a line may have been meant for that request."""
@@ -38,6 +41,11 @@ TOO_LATE_NOTE = "  it was answered already, or is no longer open"
 
 
 _YES_MEANINGS = {ReplyMeaning.ALLOW, ReplyMeaning.ALWAYS, ReplyMeaning.EDIT}
+
+
+async def _run_nothing(_line: str) -> bool:
+    """Run no command."""
+    return False
 
 
 class AfterReply(StrEnum):
@@ -55,6 +63,7 @@ class PendingRequests(Struct):
     current: RequestOpened | None = None
     postponed: list[RequestOpened] = field(default_factory=list[RequestOpened])
     clock: Callable[[], float] = time.monotonic
+    run_command: RunCommand = _run_nothing
     _removed_at: float = float("-inf")
     _appeared_at: float = float("-inf")
     _shown_whole: bool = True
@@ -113,6 +122,8 @@ class PendingRequests(Struct):
         """Read one line and apply it."""
         try:
             line = await editor.answer(prompt_label(request))
+            if line.startswith("/") and await self.run_command(line):
+                return AfterReply.SHOW
             if line.strip() and self.clock() - self._removed_at < SETTLE_S:
                 show(["  the request before this one has just gone: once more, please"])
                 return AfterReply.ASK
@@ -192,10 +203,10 @@ class LineInput:
 
     editor: Editor
 
-    def __init__(self, narrator: Narrator, show: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, narrator: Narrator, show: Callable[[Sequence[str]], None], requests: PendingRequests) -> None:
         self.narrator = narrator
         self.show = show
-        self.requests = PendingRequests()
+        self.requests = requests
         self._is_reading = False
         self._draft: LineDraft = NO_DRAFT
         self._was_interrupted = False  # by a request, just now

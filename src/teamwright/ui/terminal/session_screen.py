@@ -34,7 +34,7 @@ from teamwright.ui.terminal.editor import Editor, ReadCancelled
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
 from teamwright.ui.terminal.line_completion import Candidate, candidates
-from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_input import LineInput, PendingRequests
 from teamwright.ui.terminal.line_parser import (
     NOTE_LINES,
     CustomCommand,
@@ -71,13 +71,14 @@ class SessionScreen:
         self._ended_by_user = False
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
-        self.line_input = LineInput(self.narrator, self.show)
+        requests = PendingRequests(run_command=self._run_at_request)
+        self.line_input = LineInput(self.narrator, self.show, requests)
         colors, markdown = self.narrator.paint.on, self.session.shows_markdown
         self.texts = TextOutput(self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
-        viewed, paint = (lambda: self.view.name), self.narrator.paint
+        viewed, paint, redraw = (lambda: self.view.name), self.narrator.paint, (lambda: self.editor.refresh())
         source, masked = SessionStatusSource(self.session), self._mask
-        self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=self._refresh)
+        self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=redraw)
 
     @property
     def editor(self) -> Editor:
@@ -156,7 +157,7 @@ class SessionScreen:
 
     def _view_member(self, name: str) -> None:
         """View a member, or return to the lead."""
-        self.narrator.width = self._width()
+        self.narrator.width = window_size().columns
         try:
             self.view.open(name)
         except TeamwrightError as problem:
@@ -176,14 +177,14 @@ class SessionScreen:
 
     def _show_folded(self, lines: Sequence[str]) -> None:
         """Print lines without colours, broken between words in a narrow window."""
-        self.show(fold_lines(lines, self._width()))
+        self.show(fold_lines(lines, window_size().columns))
 
     def _mask(self, text: str) -> str:
         env = self.session.options.env
         return mask_secrets(text, os.environ if env is None else env)
 
     def _on_event(self, event: TeamEvent) -> None:
-        self.narrator.width = self._width()
+        self.narrator.width = window_size().columns
         if self.view.handle_before(event):
             self.editor.refresh()
             return
@@ -193,9 +194,6 @@ class SessionScreen:
         self.shortcuts.note(event)
         self.texts.print(self.narrator.lines(event), is_urgent=event.member == "user")
         self.view.handle_after(event)
-        self.editor.refresh()
-
-    def _refresh(self) -> None:
         self.editor.refresh()
 
     # ── the lead's turns ──────────────────────────────────────────────────────────────────────────────────────
@@ -297,6 +295,14 @@ class SessionScreen:
         except TeamwrightError as problem:
             self._show_error(problem)
 
+    async def _run_at_request(self, text: str) -> bool:
+        """Run a command that was typed at a request; the request waits. Raises EOFError for /quit."""
+        line = parse_line(text, ())
+        if not isinstance(line, TerminalCommand) or line.name == "/requests":
+            return False
+        await self._handle_line(text)
+        return True
+
     async def _command(self, line: TerminalCommand) -> None:
         """Run a command of the terminal. Raises EOFError for /quit, and for /resume after a session was chosen."""
         viewed = self.view.viewed_member
@@ -304,7 +310,7 @@ class SessionScreen:
             case TerminalCommand(name="/quit"):
                 raise EOFError
             case TerminalCommand(name="/resume"):
-                width = self._width()
+                width = window_size().columns
                 self.next_session = await choose_next_session(self.session, line.rest, self.editor, self.show, width)
                 if self.next_session is not None:
                     raise EOFError
@@ -379,6 +385,3 @@ class SessionScreen:
 
     def _show_error(self, problem: TeamwrightError) -> None:
         self._show_folded([clean(line) for line in problem.render().split("\n")])
-
-    def _width(self) -> int:
-        return window_size().columns

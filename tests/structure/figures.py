@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from tests.structure import lists, rules
+from tests.structure import lists, rules, shapes
 from tests.structure.source import length, modules
 from tests.support.waits import WAIT_S
 
@@ -47,6 +47,8 @@ def figures() -> list[tuple[str, str, str]]:
         ("imports of our own modules a module", f"{imports:.1f}", "4.5"),
         ("modules that a headless session loads", str(_loaded()), "220"),
         *((rule, str(len(left)), "0") for rule, left in found.items()),
+        ("shapes of a member", str(len(shapes.MEMBER)), "4"),
+        ("shapes of a pending request / of its answer", f"{len(shapes.REQUEST)} / {len(shapes.ANSWER)}", "3"),
         ("old words per 1,000 in docstrings and comments", str(words["all"]), "2"),
         ("function lines, p90 / p99", f"{_share(lengths, 0.9)} / {_share(lengths, 0.99)}", "20 / 32"),
         ("--help, CPU ms", f"{_cpu_ms(['--help']):.0f}", "22"),

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.structure import rules
+from tests.structure import rules, shapes
 from tests.structure.lists import require_no_more
 from tests.structure.source import length, modules
 
@@ -81,6 +81,22 @@ def test_value_types_are_structs():
     assert not [module.name for module in modules() if standard.search(module.text)], (
         "write: from msgspec import Struct"
     )
+
+
+def test_a_member_a_pending_request_and_an_answer_are_described_by_the_listed_classes():
+    assert shapes.member_shapes() == shapes.MEMBER.keys() | shapes.START.keys()
+    others = shapes.OTHER.keys()
+    assert shapes.request_shapes() - others == shapes.REQUEST.keys()
+    assert shapes.answer_shapes() - others == shapes.ANSWER.keys()
+    assert (len(shapes.MEMBER), len(shapes.REQUEST)) <= (4, 3)
+    assert others <= shapes.request_shapes() | shapes.answer_shapes(), "take it out of the list"
+
+
+def test_a_member_is_ended_in_one_module():
+    """`teams.shutdown` moves members to their ends by order; a member that ends by itself is another matter."""
+    ends = re.compile(r"LifecycleEvent\.(KILLED|SUSPENDED)\b")
+    places = [module.name for module in modules() if ends.search(module.text)]
+    assert places == ["teamwright.teams.lifecycle", "teamwright.teams.shutdown"]
 
 
 def test_no_check_is_silenced():

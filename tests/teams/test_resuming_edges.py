@@ -17,7 +17,7 @@ from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.shutdown import delete_team, finish_delete, kill
-from teamwright.teams.shutdown_requests import StopAnswer, answer_stop, ask_to_stop
+from teamwright.teams.shutdown_requests import answer_stop, ask_to_stop
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
@@ -48,10 +48,10 @@ async def test_an_objection_that_a_kill_cut_off_reaches_the_lead_once(tmp_path, 
         inner = team.session.team
         id = await ask_to_stop(inner, "ada", "enough", team.session.deadlines.timers)
         if told:
-            await answer_stop(inner, "ada", id, StopAnswer(False, "not yet"))
+            await answer_stop(inner, "ada", id, False, "not yet")
         else:
             inner.requests.answer(id, {"approve": False, "reason": "not yet", "by": "ada"})
-        assert not await answer_stop(inner, "ada", id, StopAnswer(False, "not yet", is_rerun=True))
+        assert not await answer_stop(inner, "ada", id, False, "not yet", is_rerun=True)
         objections = [text for text in texts_for_lead(home) if "shutdown_rejected" in text]
         assert len(objections) == 1 and id in objections[0]
         assert await inner.mailbox(LEAD).contains(keyed_id("objected", id))
@@ -65,7 +65,7 @@ async def test_a_call_that_asked_to_stop_does_not_ask_again_though_it_was_answer
         await team.spawn("ada", "Wait.")
         inner, timers = team.session.team, team.session.deadlines.timers
         id = await ask_to_stop(inner, "ada", "enough", timers, call="a call")
-        await answer_stop(inner, "ada", id, StopAnswer(False, "not yet"))
+        await answer_stop(inner, "ada", id, False, "not yet")
         assert await ask_to_stop(inner, "ada", "enough", timers, call="a call") == id
         assert await ask_to_stop(inner, "ada", "enough", timers, call="another") != id
         model.go.set()

@@ -136,26 +136,20 @@ def start_deadline(team: SessionTeam, target: StopTarget, request_id: str, deadl
     timer.add_done_callback(deadlines.discard)
 
 
-class StopAnswer(Struct, frozen=True):
-    """A member's answer to a request to stop. `is_rerun`: a kill interrupted the answer before."""
-
-    approve: bool
-    reason: str = ""
-    is_rerun: bool = False
-
-
-async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: StopAnswer) -> bool:
+async def answer_stop(
+    team: SessionTeam, name: str, request_id: str, approve: bool, reason: str, *, is_rerun: bool = False
+) -> bool:
     """Answer a member's own open request. Returns True when the member leaves.
 
+    `is_rerun`: a kill interrupted the answer before; the recorded answer counts.
     Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
     """
     mate = team.find_in_process(name)
     before = team.requests.get_answer(request_id)
-    if before is not None and answer.is_rerun and before.get("by") == name:
-        answer = replace(answer, approve=before.get("approve") is True, reason=str(before.get("reason", "")))
+    if before is not None and is_rerun and before.get("by") == name:
+        approve, reason = before.get("approve") is True, str(before.get("reason", ""))
     elif before is not None:
         mate = None
-    approve, reason = answer.approve, answer.reason
     if mate is None or not is_stop_request_open(team, name, request_id):
         raise TeamRefused(
             "team-refused",
@@ -172,7 +166,7 @@ async def answer_stop(team: SessionTeam, name: str, request_id: str, answer: Sto
         return True
     mate.note_objection()
     id = keyed_id("objected", request_id)
-    if not (answer.is_rerun and await team.mailbox(LEAD).contains(id)):
+    if not (is_rerun and await team.mailbox(LEAD).contains(id)):
         told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
         await send_protocol(team, name, LEAD, told, id=id)
     mate.turn_notes.wrote_lead = True

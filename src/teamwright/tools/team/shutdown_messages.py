@@ -6,7 +6,7 @@ from typing import Protocol
 
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.teams.shutdown_requests import StopAnswer, answer_stop
+from teamwright.teams.shutdown_requests import answer_stop
 from teamwright.tools.caller import Caller, json_result
 from teamwright.tools.team.structured_message import StructuredMessage
 
@@ -61,13 +61,12 @@ async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolC
             do=["Copy the request_id from the shutdown_request; approve is true or false."],
             note="nothing was answered",
         )
-    reason = message.reason or ""
-    answer = StopAnswer(message.approve, reason, ctx.is_rerun)
-    if await answer_stop(caller.team, caller.name, message.request_id, answer):
+    request_id, reason = message.request_id, message.reason or ""
+    if await answer_stop(caller.team, caller.name, request_id, message.approve, reason, is_rerun=ctx.is_rerun):
         result = json_result(
-            {"success": True, "message": "You agreed; you end now.", "request_id": message.request_id},
+            {"success": True, "message": "You agreed; you end now.", "request_id": request_id},
             "agreed to stop",
         )
         return ToolResult(result.content, brief=result.brief, facts=result.facts, ends_turn=True)
     text = "The lead received your reason. Continue your work."
-    return json_result({"success": True, "message": text, "request_id": message.request_id}, f"objected: {reason}")
+    return json_result({"success": True, "message": text, "request_id": request_id}, f"objected: {reason}")

@@ -19,6 +19,7 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, TaskCompleted
 from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
+from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_sessions import find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
@@ -210,7 +211,7 @@ async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_ma
     (home.archive / "release-tasksonly" / "tasks").mkdir(parents=True)
     old = find_team_view(home, "release", archived=True)
     assert (old.state, [task.subject for task in old.tasks]) == ("archived", ["left over"])
-    assert [mail.text for mail in mail_views(old, "tess")] == ["bye"]
+    assert [mail.text for mail in mail_views(find_inbox(old, "tess"))] == ["bye"]
     assert len(archived_teams(home)) == 1
     await make_team(home)
     assert find_team_view(home, "release", archived=True).state == "finished"
@@ -223,23 +224,23 @@ async def test_mail_is_shown_in_order_and_looking_changes_no_byte(home: Home):
     await write_to(home, directory, "tess", InboxEntry("ben", done.encode()))
     before = home.inbox(directory, "tess").read_bytes()
     view = team_view(home, directory)
-    mail = mail_views(view, "TESS")
+    mail = mail_views(find_inbox(view, "TESS"))
     assert [(one.sender, one.kind, one.read) for one in mail] == [("lead", "", False), ("ben", "task_completed", False)]
     assert (mail[0].id, mail[0].summary) == (id, "one")
     assert home.inbox(directory, "tess").read_bytes() == before
-    assert mail_views(view, "lead") == []
+    assert mail_views(find_inbox(view, "lead")) == []
 
 
 async def test_mail_of_nobody_names_the_members_and_of_a_damaged_inbox_says_so(home: Home):
     directory = await make_team(home)
     view = team_view(home, directory)
     with pytest.raises(UnknownMember) as caught:
-        mail_views(view, "tessa")
+        mail_views(find_inbox(view, "tessa"))
     assert "tess" in caught.value.do[0]
     home.inbox(directory, "tess").parent.mkdir(exist_ok=True)
     home.inbox(directory, "tess").write_bytes(b'[{"from": "x"')
     with pytest.raises(StorageError):
-        mail_views(view, "tess")
+        mail_views(find_inbox(view, "tess"))
     damaged = team_view(home, directory)
     assert damaged.members[1].unread == -1
     assert (damaged.unread, damaged.state) == (0, "open")

@@ -28,6 +28,7 @@ def exceptions() -> dict[str, list[str]]:
         "modules over 400 lines": rules.long_modules(),
         "stores named by path": rules.stores_named_by_path(),
         "assignments to objects of another package": rules.foreign_assignments(),
+        "names resolved outside session.lookup": rules.names_resolved_elsewhere(),
         "callbacks that are filled later": rules.late_callbacks(),
     }
 

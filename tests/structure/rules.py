@@ -170,6 +170,16 @@ def late_callbacks() -> list[str]:
     return sorted({f"{one.owner.name}.{one.attribute}" for one in assignments() if one.is_callback})
 
 
+def names_resolved_elsewhere() -> list[str]:
+    """Return each module outside `session.lookup` that decides that a name means no member."""
+    return sorted(
+        module.name
+        for module in modules()
+        if not module.name.startswith(("teamwright.session.lookup.", "teamwright.protocol."))
+        and re.search(r"raise unknown_\w*member\(|return unknown_\w*member\(|raise UnknownMember\(", module.text)
+    )
+
+
 def unused_public_names() -> list[str]:
     """Return each public function, method and constant that nothing in the source names but its definition.
 

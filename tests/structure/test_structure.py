@@ -92,6 +92,10 @@ def test_a_member_a_pending_request_and_an_answer_are_described_by_the_listed_cl
     assert others <= shapes.request_shapes() | shapes.answer_shapes(), "take it out of the list"
 
 
+def test_a_name_is_resolved_in_session_lookup():
+    require_no_more("names resolved outside session.lookup", rules.names_resolved_elsewhere())
+
+
 def test_a_member_is_ended_in_one_module():
     """`teams.shutdown` moves members to their ends by order; a member that ends by itself is another matter."""
     ends = re.compile(r"LifecycleEvent\.(KILLED|SUSPENDED)\b")

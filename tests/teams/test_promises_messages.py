@@ -10,6 +10,7 @@ from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
+from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.paths import find_home
 from teamwright.teams.mailbox.outgoing import SendCall, broadcast, send_text
@@ -297,7 +298,7 @@ async def test_what_peers_wrote_to_each_other_can_be_read_in_full_afterwards(tmp
         await send_text(team.session.team, "ada", "ben", words, "who does what")
         await until(team, lambda: all(e["read"] for e in mail(team, "ben")) and team.session.team.is_quiet())
         view = find_team_view(find_home(), "crew")
-        assert [(m.sender, m.text) for m in mail_views(view, "ben")][-1] == ("ada", words)
+        assert [(m.sender, m.text) for m in mail_views(find_inbox(view, "ben"))][-1] == ("ada", words)
 
 
 # ── protocol messages ────────────────────────────────────────────────────────────────────────────────────────────

@@ -26,15 +26,12 @@ from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
 from teamwright.permissions.updates import to_wire
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict
-from teamwright.protocol.errors import UnknownMember, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, parse_recipient
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
-from teamwright.protocol.unknown_names import MAX_LISTED, unknown_member
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest
 from teamwright.session.context import load_team_definition
-from teamwright.session.lookup.saved_teams import find_team_view
+from teamwright.session.lookup.saved_members import find_saved_member
 from teamwright.session.modes import load_mode, restore_mode
 from teamwright.storage.paths import Home
-from teamwright.teams.status.team_views import team_views
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)
 _ALIASES = {"Task": "Agent"}
@@ -226,7 +223,7 @@ def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
     if subject.member is None:
         lead, _, definition = _lead(subject, subject.cwd, "")
         return [_with_ownership(lead, definition)], Path(os.path.realpath(subject.cwd))
-    config, member = _found(subject)
+    config, member = find_saved_member(subject.home, subject.member or "")
     lead_entry = next((one for one in config.members if one.name == LEAD), None)
     here = Path(lead_entry.cwd) if lead_entry is not None and lead_entry.cwd else subject.cwd
     lead, settings, definition = _lead(subject, here, config.lead_session_id)
@@ -273,32 +270,6 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
             policy.change_mode(mode)
         mode_from = "--mode"
     return _Link(LEAD_ALIAS, policy, mode_from), settings, definition
-
-
-def _found(subject: CallerDescription) -> tuple[TeamConfig, RosterMember]:
-    """Return the team's roster and the member: `NAME@TEAM`, or a name that only one team has."""
-    name, _, team = (subject.member or "").partition("@")
-    views = [find_team_view(subject.home, team)] if team else team_views(subject.home)
-    found: list[tuple[TeamConfig, RosterMember]] = []
-    known: list[str] = []
-    for view in views:
-        config = parse_config((view.path / "config.json").read_bytes()) if not view.damaged else None
-        for member in config.members if config is not None else ():
-            known.append(f"{member.name}@{view.name}")
-            if config is not None and member.name.lower() == parse_recipient(name, None).lower():
-                found.append((config, member))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        where = f"team {views[0].name}" if team else "any team on disk"
-        raise unknown_member(subject.member or "", known[:MAX_LISTED], where, note="nothing was run")
-    raise UnknownMember(
-        "unknown-member",
-        f"{len(found)} teams have a member '{name[:60]}'",
-        looked_at=[("members", ", ".join(f"{member.name}@{config.name}" for config, member in found[:MAX_LISTED]))],
-        do=[f"--member {name[:60]}@TEAM"],
-        note="nothing was run",
-    )
 
 
 DEFAULT = "the default"

@@ -19,7 +19,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
 from teamwright.session.control.running_jobs import find_job, list_running, running_ids, stop_running
 from teamwright.session.control.running_jobs import move_to_background as here_to_background
-from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, unknown_live_member
+from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.prompt_input import read_prompt
 from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
@@ -104,8 +104,7 @@ def run_in_shell(session: Session, command: str) -> None:
 
 async def send_to_member(session: Session, name: str, text: str) -> Sent:
     """Send a message from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; then nothing is sent."""
-    if not session.team.exists:
-        raise unknown_live_member(session.team, name, "nothing was sent")
+    require_members(session.team, name, "nothing was sent")
     return await send_text(session.team, "user", name, text)
 
 

@@ -60,6 +60,12 @@ def find_live_agent(session: Session, name: str = "", note: str = "nothing was d
     )
 
 
+def require_members(team: SessionTeam, name: str, note: str) -> None:
+    """Raise UnknownMember when there is no team, which could have a member of that name."""
+    if not team.exists:
+        raise unknown_live_member(team, name, note)
+
+
 def unknown_live_member(team: SessionTeam, name: str, note: str, jobs: Iterable[str] = ()) -> UnknownMember:
     """Return the error for a name that no live member has."""
     members, ids = [LEAD, *(one.name for one in team.running_members)], list(jobs)

@@ -6,7 +6,6 @@ logs are shown by `views`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,6 @@ from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
-from teamwright.protocol.unknown_names import unknown_member
 from teamwright.storage.lease import LEASE, lease_held
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
@@ -295,18 +293,9 @@ def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | s
 # ── mail ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def mail_views(team: TeamView, name: str) -> list[MailView]:
-    """Return the mail of a member, the oldest first, without marking it as read.
-
-    Raises UnknownMember naming the nearest, StorageError (`damaged-file`).
-    """
-    wanted = LEAD_ALIAS if name.lower() == LEAD else name.lower()
-    member = next((one.name for one in team.members if one.name.lower() == wanted), None)
-    stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
-    path = team.path / "inboxes" / f"{stem}.json"
-    if member is None and not os.path.exists(path):
-        raise unknown_member(name, [one.name for one in team.members], f"team {team.name}", note="nothing was read")
-    return [_mail(entry) for entry in read_entries(path)]
+def mail_views(inbox: Path) -> list[MailView]:
+    """Return the mail in an inbox, the oldest first, without marking it as read. Raises StorageError."""
+    return [_mail(entry) for entry in read_entries(inbox)]
 
 
 def _mail(entry: InboxEntry) -> MailView:

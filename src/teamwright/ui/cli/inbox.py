@@ -8,6 +8,7 @@ import click
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import parse_agent_id
+from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.teams.status.team_views import MailView, mail_views
 from teamwright.ui.cli.output import WIDTH, format_iso, json_flag, say, say_json
@@ -26,7 +27,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
     if not name or not team:
         raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
     view = find_team_view(open_home(run_location(ctx), team), team, archived=True)
-    mail = [one for one in mail_views(view, name) if not (only_unread and one.read)]
+    mail = [one for one in mail_views(find_inbox(view, name)) if not (only_unread and one.read)]
     if as_json:
         say_json(mail)
         return 0

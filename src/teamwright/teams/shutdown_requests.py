@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import iso_time, now_ms

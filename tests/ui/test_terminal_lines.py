@@ -45,6 +45,16 @@ def test_a_tool_call_is_one_line_with_its_name_and_what_it_does():
     assert Narrator().lines(called()) == ["lead       Bash git status"]
 
 
+@pytest.mark.finding("U3")
+def test_a_command_that_took_a_second_or_more_shows_its_time_however_long_it_is():
+    slow = ToolCalled(
+        member="team-lead", call="c1", tool="Bash", summary="x" * 99, outcome="done", seconds=3.42, input={}
+    )
+    (line,) = Narrator().lines(slow)
+    assert line.endswith("x… ✓ 3.4 s") and cell_width(line) <= 80
+    assert Narrator().lines(called()) == ["lead       Bash git status"]
+
+
 def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_long():
     line, more = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
     assert more.split() == ["more"]

@@ -167,6 +167,9 @@ class Narrator(Struct):
     def _call_text(self, event: ToolCalled) -> str:
         summary = one_line(event.summary)
         head = event.tool if summary == event.tool else f"{event.tool} {summary}"
+        if event.outcome == "done" and event.tool == "Bash" and event.seconds >= SHOWN_SECONDS:
+            took = f" ✓ {event.seconds:.1f} s"
+            return cut(head, max(self.width, MIN_WIDTH) - NAME_WIDTH - 1 - cell_width(took)) + took
         if event.outcome == "done":
             return f"{head}{_diff_counts(event)}"
         word = "refused" if event.outcome == "denied" else event.outcome
@@ -280,6 +283,9 @@ def _diff_counts(event: ToolCalled) -> str:
     added, removed = event.facts.get("added"), event.facts.get("removed")
     return f" (+{added} -{removed})" if isinstance(added, int) and isinstance(removed, int) else ""
 
+
+SHOWN_SECONDS = 1.0
+"""The time of a command from which the line of its call shows the time."""
 
 LAST_LINES = 3
 """The number of output lines of an agent's command that are shown."""

@@ -41,6 +41,17 @@ def test_the_first_answer_counts_and_a_later_one_is_told_so(box):
     assert box.open_requests() == []
 
 
+def test_a_request_of_a_later_version_keeps_its_unknown_keys_until_it_is_retired(box):
+    path = box.open(ID, {"requester": "alice"})
+    later = json.loads(path.read_bytes()) | {"v": 9, "theirs": {"x": [1]}}
+    path.write_text(json.dumps(later))
+    assert box.get(ID) == later and box.open_requests() == [later]
+    box.answer(ID, {"approve": True, "why": "later"})
+    box.retire(ID)
+    body, answer = box.get_retired(ID)
+    assert body == later and answer["why"] == "later"
+
+
 @pytest.mark.promise("P4")
 def test_of_many_answers_at_once_one_counts(box):
     box.open(ID, {})

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from teamwright.protocol.task import Task, TaskStatus, open_blockers, parse_task
 
@@ -44,6 +45,13 @@ tasks = st.builds(
     metadata=st.none() | st.dictionaries(text, st.none() | st.integers() | text, max_size=3),
     extra=st.dictionaries(text.map("x-".__add__), st.integers(), max_size=2),
 )
+
+
+@pytest.mark.promise("B1")
+def test_a_change_of_a_task_keeps_the_keys_of_other_programs():
+    later = json.loads(FULL.encode()) | {"later": {"y": 2}}
+    changed = replace(parse_task(json.dumps(later).encode(), "3"), subject="new")
+    assert json.loads(changed.encode()) == later | {"subject": "new"}
 
 
 @pytest.mark.promise("B1")

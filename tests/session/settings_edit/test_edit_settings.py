@@ -47,6 +47,16 @@ def test_a_text_becomes_what_the_key_must_be(repository, key, text, value):
     assert (found.state, found.file) == ("used", str(repository.home.settings))
 
 
+def test_a_change_keeps_the_keys_that_are_unknown_here(repository):
+    repository.user({"theirs": {"x": [1]}, "members": {"later": True}, "shutdown_timeout_s": 2})
+    assert set_value(change(repository), "members.orphan_timeout_s", "9").changed
+    assert written(repository) == {
+        "theirs": {"x": [1]},
+        "members": {"later": True, "orphan_timeout_s": 9},
+        "shutdown_timeout_s": 2,
+    }
+
+
 @pytest.mark.parametrize("name", ["members.orphan_timeout_s", "members.grace_s"])
 def test_a_change_of_a_key_replaces_its_earlier_name(repository, name):
     repository.user({"members": {"grace_s": 7, "commands": {}}})

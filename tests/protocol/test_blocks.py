@@ -4,6 +4,7 @@ import json
 import math
 import sys
 
+import pydantic_core
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -32,9 +33,8 @@ def test_what_is_encoded_is_json_whatever_it_holds(value):
 @example({"id": "f81d4fae-7d1e-4cd0-a765-1e-5a0c91e-6bf6", "cost": [-2e-7, {"a": 3e30}]})
 @example([1e-05, 0.0001, 1e16, 1e15, -0.0, 2**70, '\x7f\x00\u2028/"\\', {"": ()}])
 def test_the_bytes_are_the_same_before_and_after_the_fast_serializer_is_loaded(value):
-    decode(b"null")  # loads it
     fast = encode(value)
-    loaded = sys.modules.pop("pydantic_core")
+    loaded = sys.modules.pop("pydantic_core", pydantic_core)
     try:
         plain = encode(value)
     finally:
@@ -45,6 +45,24 @@ def test_the_bytes_are_the_same_before_and_after_the_fast_serializer_is_loaded(v
 @pytest.mark.promise("F57")
 def test_numbers_that_json_does_not_have_are_null_and_half_a_letter_is_a_question_mark():
     assert encode({"a": math.nan, "b": [-math.inf], "c": "\ud800"}) == b'{"a":null,"b":[null],"c":"?"}'
+
+
+@given(ANYTHING)
+def test_what_is_encoded_is_decoded_as_the_standard_library_decodes_it(value):
+    line = encode(value)
+    assert decode(line) == json.loads(line)
+
+
+def test_a_line_that_is_nested_too_deeply_is_a_value_error():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode(b"[" * 100_000 + b"]" * 100_000)
+
+
+@pytest.mark.finding("B3")
+def test_a_line_is_decoded_without_the_validation_library(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pydantic_core", raising=False)
+    assert decode(b'{"a":1}') == {"a": 1}
+    assert "pydantic_core" not in sys.modules
 
 
 @pytest.mark.finding("B3")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from teamwright.protocol.errors import error_from_json, error_to_json
-from teamwright.protocol.messages import encode
+from teamwright.protocol.messages import decode, encode
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
@@ -107,7 +106,7 @@ class IpcConnection:
         """Receive until the connection ends; never raises but CancelledError."""
         try:
             while (line := await self._line()).endswith(b"\n"):  # else the other end died, perhaps during a write
-                self._dispatch(cast("dict[str, Any]", json.loads(line)), handler)
+                self._dispatch(cast("dict[str, Any]", decode(line)), handler)
         except ValueError:
             return  # invalid line
         finally:

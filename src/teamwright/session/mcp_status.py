@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -40,6 +40,10 @@ class ServerStatus(Struct, frozen=True):
     source: str = ""
 
 
+class _McpState(Struct, frozen=True):
+    servers: tuple[ServerStatus, ...]
+
+
 def write_state(directory: Path, servers: Sequence[ServerStatus]) -> None:
     """Save the state of the servers. Never raises, so that no call fails because of it."""
     body = {"v": VERSION, "servers": [asdict(server) for server in servers]}
@@ -49,10 +53,7 @@ def write_state(directory: Path, servers: Sequence[ServerStatus]) -> None:
 
 def read_state(directory: Path) -> tuple[ServerStatus, ...]:
     """Return the servers' last saved state; empty when it cannot be read."""
-    known = frozenset(ServerStatus.__struct_fields__)
     try:
-        rows: Any = json.loads(read_plain(directory / STATE, MOST_BYTES))["servers"]
-        said = [{k: v for k, v in cast("dict[str, Any]", row).items() if k in known} for row in rows]
-        return tuple(ServerStatus(**row) for row in said)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return msgspec.json.decode(read_plain(directory / STATE, MOST_BYTES), type=_McpState).servers
+    except (OSError, ValueError, RecursionError):
         return ()

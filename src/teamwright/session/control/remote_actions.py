@@ -7,14 +7,15 @@ action in `perform`. Depends on agents.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compact import compact_now
 from teamwright.agent.compaction.compaction_state import CompactResult
-from teamwright.agent.context_window import ContextPart, ContextView, agent_context
+from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
@@ -93,11 +94,6 @@ async def _allow(here: ActionContext, said: Arguments) -> Budget:
     return here.maker.purse.set_budget(here.agent.name, Budget.from_json(said["budget"]))
 
 
-def _view(said: Arguments) -> ContextView:
-    made: dict[str, Any] = {**said, "parts": tuple(ContextPart(**one) for one in said["parts"])}
-    return ContextView(**made)
-
-
 def _shortened_told(made: CompactResult) -> Arguments:
     failure = None if made.failure is None else {"slug": made.failure.slug, "what": made.failure.what}
     plain = {name: getattr(made, name) for name in ("done", "before", "after", "why", "summary", "limit")}
@@ -122,19 +118,15 @@ def _lines_told(lines: tuple[str, ...] | None) -> Arguments:
     return {"lines": lines}
 
 
-def _model_set(said: Arguments) -> ModelChange:
-    return ModelChange(**said)
-
-
 def _word(said: Arguments) -> str | None:
     return said["what"]
 
 
-CONTEXT = RemoteAction("context", _context, to_builtins, _view)
+CONTEXT = RemoteAction("context", _context, to_builtins, partial(convert, type=ContextView))
 """Return the content of the context window."""
 COMPACT = RemoteAction("compact", _compact, _shortened_told, _shortened)
 """Compact the conversation; `keep` says what the summary must contain."""
-MODEL = RemoteAction("model", _model, to_builtins, _model_set)
+MODEL = RemoteAction("model", _model, to_builtins, partial(convert, type=ModelChange))
 """Change the model to `model`, a name, from the next call on, for `by`."""
 RELOAD = RemoteAction("reload", _reload, _lines_told, _lines)
 """Reload the configuration of the process; return the agents that get a new prefix."""

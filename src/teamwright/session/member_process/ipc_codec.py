@@ -1,4 +1,4 @@
-"""JSON of permission questions, answers, grants and the session's policy, for the connection of processes.
+"""JSON of the session's policy, for the connection of processes.
 
 Depends on `permissions`.
 """
@@ -9,36 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question, Verdict
-
-
-def question_to_json(question: Question) -> dict[str, Any]:
-    """Return the question as an object."""
-    return to_builtins(question)
-
-
-def question_from_json(data: Mapping[str, Any]) -> Question:
-    """Parse a question."""
-    said: dict[str, Any] = {name: data[name] for name in Question.__struct_fields__ if name in data}
-    said["options"] = tuple(said.get("options", ()))
-    said["suggestions"] = _updates(said.get("suggestions", ()))
-    return Question(**said)
-
-
-def answer_to_json(answer: PermissionAnswer) -> dict[str, Any]:
-    """Return the answer as an object."""
-    return to_builtins(answer)
-
-
-def answer_from_json(data: Mapping[str, Any]) -> PermissionAnswer:
-    """Parse an answer."""
-    said: dict[str, Any] = {**data, "updates": _updates(data.get("updates", ()))}
-    return PermissionAnswer(**said)
+from teamwright.permissions.verdict import Mode, Verdict
 
 
 def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, Any]:
@@ -71,11 +46,3 @@ def apply_policy(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
     if (mode := Mode(data["mode"])) is not policy.mode:
         policy.change_mode(mode)
     return tuple(one for one in directories if one not in before)
-
-
-def _updates(given: object) -> tuple[PermissionUpdate, ...]:
-    made: list[PermissionUpdate] = []
-    for one in cast("list[dict[str, Any]]", given or ()):
-        said: dict[str, Any] = {**one, "rules": tuple(one["rules"]), "directories": tuple(one["directories"])}
-        made.append(PermissionUpdate(**said))
-    return tuple(made)

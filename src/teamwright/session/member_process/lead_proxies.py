@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from teamwright.approvals.request_queue import Answerer, first_answer
@@ -24,7 +24,6 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
-from teamwright.session.member_process.ipc_codec import answer_from_json, answer_to_json, question_to_json
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 
 
@@ -43,14 +42,14 @@ class RemoteApprover(Struct):
         if (found := await first_answer(self.answerers, question, self.emit)) is not None:
             return found
         try:
-            return answer_from_json(await self.line.call("ask", question=question_to_json(question)))
+            return convert(await self.line.call("ask", question=to_builtins(question)), PermissionAnswer)
         except ConnectionError:
             return PermissionAnswer(False, "policy", f"no approver can be asked: {LEAD_GONE}")
 
     async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
         """Send the grants of an approval to the lead's process, which applies them in all processes."""
         try:
-            await self.line.call("grant", owner=owner, answer=answer_to_json(answer))
+            await self.line.call("grant", owner=owner, answer=to_builtins(answer))
         except ConnectionError:
             return
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 
 from teamwright.agent.permission_gate import Denial, KeepGrant
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.scope import Estimate, Scope
 from teamwright.models.model import BudgetRefusal
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import Approver
+from teamwright.permissions.verdict import Approver, PermissionAnswer, Question
 from teamwright.processes.ipc import IpcBody
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
@@ -24,10 +24,7 @@ from teamwright.protocol.events import FAILED_ATTEMPTS, ModelCallEnded, Subagent
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.components import call_counter_path
 from teamwright.session.member_process.ipc_codec import (
-    answer_from_json,
-    answer_to_json,
     policy_to_json,
-    question_from_json,
 )
 from teamwright.session.modes import set_of_member
 from teamwright.teams.lifecycle import USER_CAUSE
@@ -97,7 +94,7 @@ class MemberServices(Struct):
         """Implement `HubRequests.handle_call`."""
         match what:
             case "ask":
-                return answer_to_json(await self.asker.ask(question_from_json(arguments["question"])))
+                return to_builtins(await self.asker.ask(convert(arguments["question"], Question)))
             case "reserve":
                 return await self._reserve(name, arguments)
             case "admit":
@@ -105,7 +102,9 @@ class MemberServices(Struct):
             case "start":
                 return self._start()
             case "grant":
-                await self.grant(str(arguments["owner"]), self.maker.policy, answer_from_json(arguments["answer"]))
+                await self.grant(
+                    str(arguments["owner"]), self.maker.policy, convert(arguments["answer"], PermissionAnswer)
+                )
                 return {}
             case "mode" | "stop":
                 return await self._for_person(name, what, arguments)

@@ -94,6 +94,14 @@ git -C src archive -o x.tar HEAD
 cd src && git init
 cd src && git clone https://example.org/x.git
 git submodule add https://example.org/x src/q
+git --git-dir=src/x init
+git --git-dir src/x init
+git init --separate-git-dir src/x sub/n
+git clone --separate-git-dir=src/x . n
+git fast-export --export-marks=src/x HEAD
+git read-tree --index-output=src/x HEAD
+git pack-objects src/p
+git interpret-trailers --trailer a:b --in-place src/main.py
 gzip -r .
 gzip -rk .
 gunzip --recursive .
@@ -134,6 +142,8 @@ git -C sub clone https://example.org/x.git
 git -C sub format-patch -1
 git submodule update --init src
 git bundle verify src/x
+git --git-dir=src/x log
+git fast-export HEAD
 git worktree list
 gzip -r sub
 """

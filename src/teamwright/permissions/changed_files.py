@@ -82,13 +82,18 @@ _TARGET_OPTIONS = {
 _GIT_WRITES = {
     "config": ("-f", "--file"),
     "checkout-index": ("--prefix",),
+    "init": ("--separate-git-dir",),
+    "clone": ("--separate-git-dir",),
+    "fast-export": ("--export-marks",),
+    "fast-import": ("--export-marks", "--export-pack-edges"),
+    "read-tree": ("--index-output",),
     "format-patch": ("-o", "--output-directory"),
     "bugreport": ("-o", "--output-directory"),
 }
 """Options of single git commands whose value is where they write."""
 
 _GIT_TARGETS = {
-    **{"clone": 1, "init": 0, "bundle create": 1, "submodule add": 1},
+    **{"clone": 1, "init": 0, "bundle create": 1, "submodule add": 1, "pack-objects": 0, "interpret-trailers": 0},
     **{"worktree add": 1, "worktree move": 1, "worktree remove": 1},
 }
 """Commands of git that write their operands, and how many words come before these."""
@@ -347,7 +352,8 @@ def _written_by_git(command: ShellCommand) -> Iterator[Operand]:
         yield Operand((_GIT_WRITES_HERE[name],), is_certain=True)
     elif not named and name == "clone" and given and (url := words[given[0]]):
         yield Operand((os.path.basename(url.rstrip("/")).removesuffix(".git"),), is_certain=True)
-    yield from _named_by("--work-tree", command)
+    for option in ("--work-tree", *(("--git-dir",) if name == "init" else ())):
+        yield from _named_by(option, command)
 
 
 def _copies(name: str, command: ShellCommand) -> Iterator[Operand]:

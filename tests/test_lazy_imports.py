@@ -107,6 +107,7 @@ def test_a_text_only_turn_loads_no_tool_and_no_validation(tmp_path):
     script.write_text('[[agent.lead.turn]]\nsay = "Done."\n')
     modules = loaded_by(tmp_path, "-p", "Say it.", "--model", f"scripted:{script}")
     assert strangers(modules) == {"click"} | VALUES
+    assert "dataclasses" not in modules
     assert not {f"teamwright.tools.{module}" for module in tools.MODULES.values()} & modules
 
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec.json
 from msgspec import Struct, field
 
 from teamwright.protocol.clock import iso_time
@@ -223,7 +224,7 @@ def set_aside_lost_lines(path: Path) -> LostLines | None:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        body = json.loads(line)
+        body = _parse(line)
         if line.startswith(_COMPACT):
             CompactBoundary.parse(line)
         message = body.get("message")
@@ -232,6 +233,13 @@ def _is_whole(line: bytes) -> bool:
         return isinstance(body["type"], str) and body["type"] not in {"user", "assistant"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError):
         return False
+
+
+def _parse(line: bytes) -> Any:
+    """Return the value of a line, also of one that only the slower parser accepts. Raises ValueError."""
+    with suppress(ValueError):
+        return msgspec.json.decode(line)
+    return json.loads(line)
 
 
 def _apply_boundary(made: History, boundary: CompactBoundary) -> None:

@@ -43,7 +43,7 @@ def path(place):
 @pytest.fixture
 def inbox(place):
     """Bob's inbox in the running loop: call it."""
-    return lambda **options: inbox_for(*place, **options)
+    return lambda: inbox_for(*place)
 
 
 @pytest.fixture

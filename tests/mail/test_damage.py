@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.mail.inbox import count_entries, read_entries
+from teamwright.mail.inbox import Inbox, count_entries, read_entries
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.json_array import salvage_entries
@@ -37,10 +37,12 @@ def damaged(request, path):
 
 
 @pytest.mark.promise("F04", "C3")
-async def test_the_owner_sets_damaged_bytes_aside_saves_every_whole_entry_and_tells(damaged, inbox, path):
+async def test_the_owner_sets_damaged_bytes_aside_saves_every_whole_entry_and_tells(damaged, tmp_path, path):
     content, saved = damaged
     told = []
-    entries = await inbox(on_damage=lambda *facts: told.append(facts)).unread()
+    archive = tmp_path / "archive.jsonl"
+    inbox = Inbox(path, tmp_path / "guard", archive, on_damage=lambda *facts: told.append(facts))
+    entries = await inbox.unread()
     assert [entry.text for entry in entries] == saved
     (where, copy, count) = told[0]
     assert (where, count, len(told)) == (path, len(saved), 1)

@@ -176,8 +176,7 @@ async def make_team(home: Home, cwd: Path, *, lease: str = "/nowhere/lease", nam
 
 
 def write_log(path: Path, *events, closed: bool = True) -> None:
-    log = EventLog(path)
-    log.state = TeamStatus()
+    log = EventLog(path, TeamStatus())
     for event in events:
         log.emit(event)
     log.close() if closed else log.flush()
@@ -320,8 +319,7 @@ async def test_without_a_name_live_teams_of_the_directory_come_first_then_its_ne
 
 def test_reading_the_state_of_a_long_log_reads_its_end_alone(home, tmp_path):
     path = tmp_path / "events.jsonl"
-    log = EventLog(path)
-    log.state = TeamStatus()
+    log = EventLog(path, TeamStatus())
     for n in range(3_000):
         log.emit(Notice(member="system", text=f"{n}"))
     log.flush()

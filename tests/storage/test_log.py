@@ -254,8 +254,7 @@ class Counting:
 
 
 def counted(path, count=0):
-    log = EventLog(path)
-    log.state = Counting(count)
+    log = EventLog(path, Counting(count))
     return log
 
 
@@ -315,8 +314,7 @@ class Broken(Counting):
 
 
 async def test_a_state_that_fails_stops_neither_the_log_nor_its_surfaces(path):
-    log = EventLog(path)
-    log.state = Broken()
+    log = EventLog(path, Broken())
     seen = []
     log.subscribe(lambda n, event: seen.append(n))
     log.emit(note("one"))

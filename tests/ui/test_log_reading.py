@@ -31,8 +31,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     transcript = home.transcript(tmp_path, SESSION)
     transcript.parent.mkdir(parents=True)
     transcript.write_text(json.dumps({"type": "header", "v": 1, "cwd": str(tmp_path), "session": SESSION}) + "\n")
-    log = EventLog(home.session(tmp_path, SESSION) / "events.jsonl")
-    log.state = TeamStatus()
+    log = EventLog(home.session(tmp_path, SESSION) / "events.jsonl", TeamStatus())
     for number in range(1, EVENTS + 1):
         if number % 100:
             log.emit(Notice(member="ada" if number % 2 else "bob", text=f"event {number} " + "x" * 100, at=number))

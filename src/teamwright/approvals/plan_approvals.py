@@ -62,8 +62,11 @@ class PlanApprovals(Struct):
     _watched: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
     _asks_for: dict[str, str] = field(default_factory=dict[str, str])
 
-    def configure(self, settings: Settings, timeout_s: float | None) -> None:
-        """Set the approver from the settings, and how long a plan waits for the lead. Raises UsageError."""
+    def configure(self, settings: Settings, timeout_s: float | None, *, led_externally: bool = False) -> None:
+        """Set the approver from the settings, and how long a plan waits for the lead. Raises UsageError.
+
+        `led_externally`: the lead of an external team approves plans, not the approver in the settings.
+        """
         self.who, self.timeout_s = settings.plan_approval, timeout_s
         self.origin = settings.origins.get("plan_approval", "")
         if self.who not in APPROVERS:
@@ -73,6 +76,8 @@ class PlanApprovals(Struct):
                 looked_at=[("from", self.origin or "plan_approval"), ("approvers", ", ".join(APPROVERS))],
                 note="nothing was started",
             )
+        if led_externally:
+            self.who = LEAD_ALIAS
 
     def join_team(self, team: SessionTeam) -> None:
         """Submit the plans of this process's members to this team, which another process leads."""

@@ -31,7 +31,7 @@ CUT_OFF = "the process that asked ended before anybody answered"
 
 
 class RequestFiles(Struct):
-    """The request files of the session in this directory. `look` is called when an answer may have arrived.
+    """The request files of the session in this directory, or in that of its team.
 
     `watch` calls back when a directory changes, for answers without a doorbell.
     """
@@ -39,7 +39,6 @@ class RequestFiles(Struct):
     directory: Path
     session: str
     team: SessionTeam | None = None
-    look: Callable[[], None] | None = None
     watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
     _hung: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _life: LeadProcess | None = None
@@ -59,12 +58,16 @@ class RequestFiles(Struct):
         *,
         target: str,
         timeout_s: float | None,
+        look: Callable[[], None],
     ) -> RequestStore:
-        """Write the request. Return the store that contains it. Raises StorageError."""
+        """Write the request. Return the store that contains it. Raises StorageError.
+
+        `look` is called when an answer may have arrived.
+        """
         team = self.team if self.team is not None and self.team.exists else None
         box = team.requests if team is not None else self._own_box
         if team is None:
-            self._open_doorbell()
+            self._open_doorbell(look)
         owner = team.find(question.owner) if team is not None else None
         body = request_body(question, suggestions, self.lead_process, owner.incarnation if owner is not None else None)
         opened = now_ms()
@@ -145,11 +148,15 @@ class RequestFiles(Struct):
         if self.team is not None and self.team.exists:
             yield self.team.requests
 
-    def _open_doorbell(self) -> None:
+    def use_team(self, team: SessionTeam) -> None:
+        """Write the requests to the files of this team from now on, once it exists."""
+        self.team = team
+
+    def _open_doorbell(self, look: Callable[[], None]) -> None:
         """Open the session's own doorbell; a team has one already."""
-        if self._hung or self.look is None:
+        if self._hung:
             return
         box = self._own_box.directory
-        self._hung.append(listen(doorbell_of(box), self.look))
+        self._hung.append(listen(doorbell_of(box), look))
         if self.watch is not None:
-            self._hung.append(self.watch(box, self.look))
+            self._hung.append(self.watch(box, look))

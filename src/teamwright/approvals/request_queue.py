@@ -96,16 +96,17 @@ class RequestQueue(Struct):
     _open: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
-    def __post_init__(self) -> None:
-        self.files.look = self.check_answers
-
     def set_team(self, team: SessionTeam, *, always: bool) -> None:
         """Set the team whose requests are in the queue. `always`: its lead answers for every member."""
-        self.files.team = team
-        self.lead = LeadApprover(team, always)
+        self.join_team(team, LeadApprover(team, always))
         team.external.on_permission_request = self.strangers = ExternalRequests(self, team)
         team.external.on_joined.append(self.strangers.resume_requests)
         team.external.on_left.append(self.strangers.drop_requests)
+
+    def join_team(self, team: SessionTeam, lead: LeadApprover) -> None:
+        """Write requests to the files of this team, whose lead may answer them."""
+        self.files.use_team(team)
+        self.lead = lead
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,7 +141,9 @@ class RequestQueue(Struct):
         waiting = _PendingRequest(id, question, asyncio.get_running_loop().create_future())
         suggestions = _encode_suggestions(question)
         try:
-            waiting.box = self.files.open(id, question, suggestions, target=target, timeout_s=self.timeout_s)
+            waiting.box = self.files.open(
+                id, question, suggestions, target=target, timeout_s=self.timeout_s, look=self.check_answers
+            )
         except StorageError as problem:
             text = f"{id} can be answered here only: {problem.what}"
             self.emit(Notice(member=question.member, text=text, level="warning"))

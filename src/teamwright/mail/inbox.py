@@ -129,11 +129,6 @@ class Inbox:
         self._has_more = False  # than `unread` returned
         self._events: InboxEvents | None = None
 
-    def set_damage_listener(self, on_damage: OnDamage) -> None:
-        """Set the callback after a repair: it receives the inbox, the copy of its damaged bytes, and the number of
-        saved entries."""
-        self._file.on_damage = on_damage
-
     def entries(self) -> list[InboxEntry]:
         """See FollowedMailbox."""
         return read_entries(self.path)
@@ -267,12 +262,9 @@ def _stored_entry(outgoing: OutgoingEntry) -> InboxEntry:
 _INBOXES: LoopCache[Inbox] = LoopCache(256)
 
 
-def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> Inbox:
+def inbox_for(path: Path, guard: Path, archive: Path) -> Inbox:
     """Return the one inbox of this path in the running loop. Raises RuntimeError when no loop runs."""
-    found = _INBOXES.get(str(path), lambda: Inbox(path, guard, archive))
-    if on_damage is not None:
-        found.set_damage_listener(on_damage)
-    return found
+    return _INBOXES.get(str(path), lambda: Inbox(path, guard, archive))
 
 
 def read_entries(path: Path, *, only_first: bool = False) -> list[InboxEntry]:

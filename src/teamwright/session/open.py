@@ -200,9 +200,10 @@ def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) 
 
 def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
     """Open the session's log with an event of this process; return it with the states of all members."""
-    log = EventLog(ground.directory / "events.jsonl")
+    path = ground.directory / "events.jsonl"
+    standing = TeamStatus.from_log(read_recent(path))
+    log = EventLog(path, standing)
     stack.callback(log.close)
-    standing = log.state = TeamStatus.from_log(read_recent(log.path))
     log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
     return log, standing
 

@@ -52,12 +52,15 @@ class SnapshotState(Protocol):
 
 
 class EventLog:
-    """The one writer of a session's log. Opening it continues the numbering. Raises StorageError."""
+    """The one writer of a session's log. Opening it continues the numbering. Raises StorageError.
 
-    def __init__(self, path: Path) -> None:
+    `state` is the state of the events so far. It receives each logged event before any subscriber does; without a state
+    no snapshots are written.
+    """
+
+    def __init__(self, path: Path, state: SnapshotState | None = None) -> None:
         self.path = path
-        self.state: SnapshotState | None = None
-        """Receives each logged event before any subscriber does; without a state no snapshots are written."""
+        self.state = state
         self.lost_lines = set_aside_lost_events(path)
         """Damaged lines that were set aside when the log was opened."""
         self._journal: Journal | None = Journal.open(path)

@@ -27,15 +27,14 @@ class ExternalChanges:
         self._files = files
         self._on_outside = on_outside
         index = files.index
-        index.on_change = None
         index.list_all()  # existing tasks are not reported
-        index.on_change = self._report
+        self._unwatch = index.watch(self._report)
         self._damaged = set(index.damaged_numbers())
         """Numbers of existing tasks that were damaged from the beginning: once repaired, they are no new tasks."""
 
     def close(self) -> None:
         """Stop reporting changes."""
-        self._files.index.on_change = None
+        self._unwatch()
 
     def _report(self, before: Task | None, after: Task | None) -> None:
         if before is None and after is not None and after.number in self._damaged:

@@ -55,7 +55,7 @@ class TaskIndex:
         self._listed_at = 0.0
         self._listing_took = 0.0
         self._done_at = 0
-        self.on_change: OnExternalChange | None = None
+        self._watchers: tuple[OnExternalChange, ...] = ()
         self.highest = 0
         self.arrivals = 0
         """The number of times that a task became ready."""
@@ -160,12 +160,22 @@ class TaskIndex:
         self._report_external_change(last, None)
 
     def _report_external_change(self, before: TaskFile | None, after: TaskFile | None) -> None:
-        if self.on_change is None or (before is None and after is None):
+        if not self._watchers or (before is None and after is None):
             return
         one, other = before and before.task, after and after.task
         # A difference that JSON cannot express (a tuple, a list) is no change.
         if one != other and (one is None or other is None or one.encode() != other.encode()):
-            self.on_change(one, other)
+            for watcher in self._watchers:
+                watcher(one, other)
+
+    def watch(self, watcher: OnExternalChange) -> Callable[[], None]:
+        """Report changes by other processes to `watcher` from now on. Return the function that ends this."""
+        self._watchers = (*self._watchers, watcher)
+
+        def end() -> None:
+            self._watchers = tuple(one for one in self._watchers if one is not watcher)
+
+        return end
 
     def numbers(self) -> set[int]:
         """Return the numbers of all files that existed at the last check, valid or damaged."""

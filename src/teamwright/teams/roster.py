@@ -94,16 +94,25 @@ _MTIME_SLACK_NS = 12_000_000
 
 
 class Roster:
-    """The members of the team in one directory. `fsync`: writes survive power loss."""
+    """The members of the team in one directory. `fsync`: writes survive power loss.
 
-    def __init__(self, home: Home, directory: str, *, fsync: bool = False) -> None:
+    `on_restored` is given in the lead's process, which restores a file that stays damaged. It receives the path, the
+    copy of the damaged bytes, and the source of the restored ones.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        directory: str,
+        *,
+        fsync: bool = False,
+        on_restored: Callable[[Path, Path, str], None] | None = None,
+    ) -> None:
         self.home = home
         self.directory = directory
         self.path = home.config(directory)
         self._fsync = fsync
-        self.on_restored: Callable[[Path, str], None] | None = None
-        """Set in the lead's process, which restores a file that stays damaged; receives the copy of the damaged bytes,
-        and the source of the restored ones."""
+        self._on_restored = on_restored
         self._cached: _CachedRoster | None = None
         self._encoder = IndentedJson()
 
@@ -244,21 +253,21 @@ class Roster:
 
     def _patience_s(self) -> float:
         """Return the seconds for which a damaged file is read again."""
-        if self.on_restored is not None:
+        if self._on_restored is not None:
             return _RESTORED_AFTER_S
         file = self._team_file()
         return _LEAD_PATIENCE_S if file is not None and is_lead_alive(file.lead) else BRIEF_PATIENCE_S
 
     async def _restore(self) -> None:
         """Restore the file in the lead's process: from memory, or from the team's other files."""
-        if self.on_restored is None:
+        if self._on_restored is None:
             return
         source, config = "memory", self._cached.config if self._cached is not None else None
         if config is None and (file := self._team_file()) is not None:
             source, config = "team.json and the transcripts", rebuilt_roster(self.home, self.directory, file)
         copy = await self.restore(config) if config is not None else None
         if copy is not None:
-            self.on_restored(copy, source)
+            self._on_restored(self.path, copy, source)
 
     def _team_file(self) -> TeamFile | None:
         with suppress(StorageError):

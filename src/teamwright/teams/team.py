@@ -25,7 +25,7 @@ from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import task_info
-from teamwright.teams.external.participants import ExternalParticipants
+from teamwright.teams.external.participants import ExternalParticipants, restored_roster_notice
 from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team_ports import TeamLead, TeamPorts
@@ -158,7 +158,8 @@ class SessionTeam(Struct):
 
         self.require_team()
         if self._roster is None:
-            self._roster = Roster(self.home, self.directory)
+            on_restored = self.note_restored_roster if self.lead is not None else None
+            self._roster = Roster(self.home, self.directory, on_restored=on_restored)
         return self._roster
 
     @property
@@ -331,6 +332,10 @@ class SessionTeam(Struct):
                 self.lead.add_late_answer(text)
         elif (member := self.find(owner)) is not None:
             member.deliver_late_answer(text)
+
+    def note_restored_roster(self, path: Path, copy: Path, source: str) -> None:
+        """Emit a notice that the roster at this path was restored; `copy` has the damaged bytes."""
+        self.emit(restored_roster_notice(path, copy, source))
 
     def watch_inbox(self, name: str, incoming: IncomingMail) -> Callable[[], None]:
         """Watch this inbox for other writers: our processes ring the doorbell, the watcher reports other programs.

@@ -182,10 +182,14 @@ class MemberTerminal:
         colors, markdown = self.narrator.paint.on, self.control.member.shows_markdown
         self.texts = TextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.panel = Panel(
-            MemberScreen(self.control), self.running_calls, self.narrator.paint, lambda: LEAD, None, _mask
+            MemberScreen(self.control),
+            self.running_calls,
+            self.narrator.paint,
+            lambda: LEAD,
+            None,
+            _mask,
+            changed=lambda: self.editor.refresh(),
         )
-        self.panel.changed = lambda: self.editor.refresh()
-        self.control.tasks_changed = self.panel.tasks_changed
 
     @property
     def editor(self) -> Editor:

@@ -32,15 +32,11 @@ USER = "user"
 
 
 class OwnTerminalControl(Struct):
-    """The control of one member. `opened` and `closed` are called for its requests, which `follow` watches.
-
-    `tasks_changed` is called when the team's task list changed.
-    """
+    """The control of one member. `opened` and `closed` are called for its requests, which `follow` watches."""
 
     member: RunningMember
     opened: Callable[[RequestOpened], None]
     closed: Callable[[RequestClosed], None]
-    tasks_changed: Callable[[], None] = lambda: None
     _known: dict[str, PendingRequest] = field(default_factory=dict[str, PendingRequest])
     _running: set[asyncio.Task[object]] = field(default_factory=set["asyncio.Task[object]"])
 
@@ -147,11 +143,14 @@ class OwnTerminalControl(Struct):
 
     # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def follow(self) -> Callable[[], None]:
-        """Watch the member's requests and the tasks, which are files of the team. Return the function that stops it."""
+    def follow(self, tasks_changed: Callable[[], None]) -> Callable[[], None]:
+        """Watch the member's requests and the tasks, which are files of the team. Return the function that stops it.
+
+        `tasks_changed` is called when the team's task list changed.
+        """
         team, watcher = self.member.team, self.member.watcher
         asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
-        changed = team.tasks.store.watch(watcher, lambda _: self.tasks_changed())
+        changed = team.tasks.store.watch(watcher, lambda _: tasks_changed())
         self._look(None)
 
         def stop() -> None:

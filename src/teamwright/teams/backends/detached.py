@@ -37,21 +37,27 @@ _LAST_LINES, _LAST_BYTES = 12, 8_192
 
 
 class _Child:
-    """A child process of this one: its descendants, and its exit status once it has ended."""
+    """A child process of this one: its descendants, and its exit status once it has ended.
 
-    def __init__(self, pid: int, start: str) -> None:
+    `on_early_end` is called when the process ends before its program has begun.
+    """
+
+    def __init__(self, pid: int, start: str, on_early_end: Callable[[str], None]) -> None:
         self.start = start
         self.family = ProcessTree(pid)
         self.exit_text = ""
-        self.on_early_end: Callable[[str], None] | None = None
-        """Called when the process ends before its program has begun."""
+        self._on_early_end: Callable[[str], None] | None = on_early_end
         self.reaped = asyncio.Event()
         self._pid = pid
 
+    def note_handover(self) -> None:
+        """Note that its program has begun: no part of the handover is kept while it runs."""
+        self._on_early_end = None
+
     def reap(self, watch: WatchedProcess) -> None:
         """Reap the ended process, after its descendants were recorded while its pid is still valid."""
-        if self.on_early_end is not None:
-            self.on_early_end("it ended at once")
+        if self._on_early_end is not None:
+            self._on_early_end("it ended at once")
         self.family.release()
         watch.close()
         with contextlib.suppress(ChildProcessError):
@@ -143,9 +149,8 @@ class DetachedBackend:
             setsigmask=[],
         )
         start = process_start(pid)
-        life, child = WatchedProcess.open(pid), _Child(pid, start)
+        life, child = WatchedProcess.open(pid), _Child(pid, start, handover.fail)
         self._children[pid] = child
-        child.on_early_end = handover.fail
         if life is None:
             os.waitpid(pid, 0)
             child.reaped.set()
@@ -159,7 +164,7 @@ class DetachedBackend:
         try:
             pid, _ = await handover.deliver(self._start_s)
         finally:
-            child.on_early_end = None  # no part of the handover is kept while the process runs
+            child.note_handover()
         if pid not in {0, process_identity(location)[0]}:
             raise LaunchFailed(f"process {pid} took what was meant for {location.id}")
 

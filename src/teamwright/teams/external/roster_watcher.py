@@ -19,10 +19,9 @@ from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.states import MemberState
-from teamwright.teams.external.participants import UNKNOWN_PROGRAM, restored_roster_notice
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.roster import Roster
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.team import SessionTeam
@@ -55,13 +54,10 @@ class RosterWatcher:
         self._recorded: frozenset[str] | None = None
         """Names of the external members in team.json; None before the first check."""
         self._retry_timer: asyncio.TimerHandle | None = None
-        self._roster: Roster | None = None
 
     def begin(self) -> None:
         """Begin to follow a roster; its members at the first check are known."""
         self.end()
-        self._roster = self._team.roster
-        self._roster.on_restored = self._tell_restored
         self.note_change()
 
     def end(self) -> None:
@@ -69,9 +65,6 @@ class RosterWatcher:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
-        if self._roster is not None:
-            self._roster.on_restored = None
-            self._roster = None
         self._known = self._recorded = None
         self._dirty = self._repairs_suspended = False
         self._repairs.clear()
@@ -332,10 +325,6 @@ class RosterWatcher:
         path = self._team.home.config(self._team.directory)
         text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
         self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
-
-    def _tell_restored(self, copy: Path, source: str) -> None:
-        self._team.emit(restored_roster_notice(self._team.home.config(self._team.directory), copy, source))
-        self.note_change()
 
     def _retry_after(self, seconds: float) -> None:
         if self._retry_timer is None:

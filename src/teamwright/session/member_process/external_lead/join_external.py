@@ -25,7 +25,7 @@ from teamwright.models.model_names import resolve_model
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import Notice, SessionOpened
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.session.context import SessionContext, load_member_context
@@ -146,8 +146,7 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     )
     maker = make_agent_factory(ground, models, purse, log, kit, numbers)
     require_person_for_mode(ground.home, maker.policy.mode)
-    maker.plans.configure(ground.settings, ask_timeout(ground))
-    maker.plans.who = LEAD_ALIAS  # the lead of the external team approves plans, not the approver in the settings
+    maker.plans.configure(ground.settings, ask_timeout(ground), led_externally=True)
     make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
     warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
     await jobs.wait_for_orphan_cleanup()
@@ -301,8 +300,7 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
         maker.policy.change_mode(Mode(record.mode))
     maker.grant, maker.policies.lead_answers = grants, True
-    requests.files.team = team
-    requests.lead = MailApprover(team, requests=requests)
+    requests.join_team(team, MailApprover(team, requests=requests))
     mailed = MailedRequests(requests, team, guest.name)
     since = record.entry.joined_at if record.found else 0
     reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)

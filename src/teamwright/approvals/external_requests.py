@@ -21,7 +21,13 @@ from teamwright.permissions.verdict import Approver, PermissionAnswer, Permissio
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.mail import PermissionRequest, PermissionResponse, ProtocolMessage, parse_protocol
+from teamwright.protocol.mail import (
+    PermissionRequest,
+    PermissionResponse,
+    PlanApprovalRequest,
+    ProtocolMessage,
+    parse_protocol,
+)
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.external.participants import ExternalMemberListener
 from teamwright.teams.mailbox.outgoing import send_protocol
@@ -43,15 +49,17 @@ class ExternalRequests(Struct):
         default_factory=dict[tuple[str, str], "asyncio.Task[None]"]
     )
 
-    def __call__(self, member: str, request: PermissionRequest) -> None:
+    def note_request(self, member: str, request: PermissionRequest | PlanApprovalRequest, /) -> None:
         """Ask the person for an external member. A repeated request changes nothing."""
+        if isinstance(request, PlanApprovalRequest):
+            return
         key = (member.lower(), str(request.request_id))
         if key in self._open or not self._noted(member, request):
             return
         mine = sum(1 for who, _ in self._open if who == member.lower())
         self._begin(key, self._deny(member, request) if mine >= MOST_OPEN else self._ask(member, request))
 
-    def resume_requests(self, member: str) -> None:
+    def note_joined(self, member: str, /) -> None:
         """Ask again for requests from before this process led the team, and send answers that were not delivered."""
         team, life = self.team, bound_incarnation(self.team, member)
         if not team.exists:
@@ -64,7 +72,7 @@ class ExternalRequests(Struct):
                 if asked is not None and key is not None and key not in self._open:
                     self._begin(key, self._ask(member, asked) if answer is None else self._send(member, asked, answer))
 
-    def drop_requests(self, member: str) -> None:
+    def note_left(self, member: str, /) -> None:
         """Stop asking for this member, because it has ended."""
         for (who, _), task in list(self._open.items()):
             if who == member.lower():

@@ -27,7 +27,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import PlanApprovalRequest
+from teamwright.protocol.mail import PermissionRequest, PlanApprovalRequest
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
 
@@ -86,9 +86,7 @@ class PlanApprovals(Struct):
     def lead_team(self, team: SessionTeam) -> None:
         """Watch the plans of this team's members from now on."""
         self.team = team
-        team.external.on_plan = self.submit_external
-        team.external.on_joined.append(self._resume_external)
-        team.external.on_left.append(self._drop_external)
+        team.external.report_requests(self)
 
     def make_plan_mode(
         self, policy: Policy, plans: Path, record: Path | None, *, name: str = "", gate: Policy | None = None
@@ -170,11 +168,11 @@ class PlanApprovals(Struct):
         self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
         return PlanOutcome(True, "The user's setting")
 
-    def submit_external(self, member: str, message: PlanApprovalRequest) -> None:
+    def note_request(self, member: str, message: PermissionRequest | PlanApprovalRequest, /) -> None:
         """Handle a plan that an external member sent by mail; a repeated plan changes nothing."""
         from teamwright.teams.external.external_plans import open_external_plan
 
-        if self.team is None:
+        if self.team is None or isinstance(message, PermissionRequest):
             return
         target = _TARGETS[self.who]
         request = open_external_plan(self.team, member, message, target, self.timeout_s if target == LEAD else None)
@@ -185,7 +183,7 @@ class PlanApprovals(Struct):
             self.emit(Notice(member=member, text=f"the plan of {member} was approved without a look: {why}"))
         self.watch(request)
 
-    def _resume_external(self, member: str) -> None:
+    def note_joined(self, member: str, /) -> None:
         """Resume waiting for the plan that an external member sent before this process led the team."""
         from teamwright.teams.external.external_plans import bound_incarnation
 
@@ -197,7 +195,7 @@ class PlanApprovals(Struct):
                 followed.note_plan(PendingPlan(str(request["id"]), str(request.get("target") or "")))
             self.watch(request)
 
-    def _drop_external(self, member: str) -> None:
+    def note_left(self, member: str, /) -> None:
         """Stop asking about the plan of an external member that has ended."""
         for id, task in list(self._watched.items()):
             if self._asks_for.get(id) == member.lower():

@@ -99,9 +99,8 @@ class RequestQueue(Struct):
     def set_team(self, team: SessionTeam, *, always: bool) -> None:
         """Set the team whose requests are in the queue. `always`: its lead answers for every member."""
         self.join_team(team, LeadApprover(team, always))
-        team.external.on_permission_request = self.strangers = ExternalRequests(self, team)
-        team.external.on_joined.append(self.strangers.resume_requests)
-        team.external.on_left.append(self.strangers.drop_requests)
+        self.strangers = ExternalRequests(self, team)
+        team.external.report_requests(self.strangers)
 
     def join_team(self, team: SessionTeam, lead: LeadApprover) -> None:
         """Write requests to the files of this team, whose lead may answer them."""

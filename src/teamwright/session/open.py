@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -78,10 +78,13 @@ from teamwright.tools.files.edit_journal import record_prompt
 
 
 @asynccontextmanager
-async def open_session(options: Options) -> AsyncGenerator[Session, None]:
-    """Open a session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
+async def open_session(options: Options, end: Callable[[], None] | None = None) -> AsyncGenerator[Session, None]:
+    """Open a session for the block. `end` ends the process as SIGTERM would, where a user interface owns it.
+
+    Raises CannotStart, UsageError, StorageError; then nothing is left behind.
+    """
     async with AsyncExitStack() as stack:
-        session = await _open(options, stack)
+        session = await _open(options, stack, end)
         try:
             yield session
         finally:
@@ -102,7 +105,7 @@ async def _close(session: Session) -> None:
         raise asyncio.CancelledError
 
 
-async def _open(options: Options, stack: AsyncExitStack) -> Session:
+async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
     ground = load_context(options)
     make_private(ground.directory)
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
@@ -134,7 +137,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     log.subscribe(files.note_event, live=False)
     deadlines.set_team(team)
     requests.set_team(team, always=ground.settings.lead_answers)
-    outside = StopListener(team, log.emit, watcher, deadlines.request_stop, on_ring=requests.check_answers)
+    outside = StopListener(team, log.emit, watcher, deadlines.request_stop, end, on_ring=requests.check_answers)
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs, maker.purse.marks)

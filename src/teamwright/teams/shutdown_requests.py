@@ -227,6 +227,6 @@ async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: s
     if mate is not None:
         team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
         await kill(team, mate, late)
-    elif target.name.lower() in team.external.external_names and team.external.on_ended is not None:
+    elif target.name.lower() in team.external.external_names:
         team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
-        team.external.on_ended(target.name, f"it {late}; whether its program still runs is not known")
+        team.external.note_ended(target.name, f"it {late}; whether its program still runs is not known")

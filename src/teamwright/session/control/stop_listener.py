@@ -50,7 +50,7 @@ class _EndingTeam(Struct):
 class StopListener(Struct):
     """The handler of stop requests. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
 
-    `end` is set by user interfaces that own the process. `gentle`: the user asked for a shutdown with requests to
+    Only user interfaces that own the process have an `end`. `gentle`: the user asked for a shutdown with requests to
     members, not for an immediate one.
     """
 

@@ -129,10 +129,8 @@ class MailWatcher:
         if sender.lower() not in outside.external_names:
             return
         match message:
-            case PermissionRequest() if outside.on_permission_request is not None:
-                outside.on_permission_request(sender, message)
-            case PlanApprovalRequest() if outside.on_plan is not None:
-                outside.on_plan(sender, message)
+            case PermissionRequest() | PlanApprovalRequest():
+                outside.note_request(sender, message)
             case ShutdownApproved():
                 apply_mailed_answer(self._team, sender, message)
                 self._on_agreed(sender)

@@ -65,6 +65,38 @@ class ExternalMemberListener(Protocol):
         ...
 
 
+class ExternalRequestObserver(Protocol):
+    """An approver of requests of external members."""
+
+    def note_joined(self, name: str, /) -> None:
+        """Note that an external member is known: its earlier requests are read."""
+        ...
+
+    def note_left(self, name: str, /) -> None:
+        """Note that an external member has ended."""
+        ...
+
+    def note_request(self, name: str, request: PermissionRequest | PlanApprovalRequest, /) -> None:
+        """Note that an external member asks its lead for a permission, or submits a plan."""
+        ...
+
+
+class ExternalMemberObserver(Protocol):
+    """A watcher of the files that external members share with the team."""
+
+    def note_joined(self, name: str, /) -> None:
+        """Note that an external member is known."""
+        ...
+
+    def note_ended(self, name: str, why: str, /) -> None:
+        """Note why a member that this process did not start counts as ended."""
+        ...
+
+    def note_files_changed(self) -> None:
+        """Note that the team's files were created or removed."""
+        ...
+
+
 MAX_REPORTED_STATES = 8
 """States of one task that are remembered as reported by member processes."""
 
@@ -97,18 +129,21 @@ class ExternalParticipants(Struct):
     task_list_removed: bool = False
     led_externally: bool = False
     """True when another program leads the team: its lead does not mark drafts of tasks."""
-    on_permission_request: Callable[[str, PermissionRequest], None] | None = None
-    """Called when an external member asks its lead for a permission."""
-    on_plan: Callable[[str, PlanApprovalRequest], None] | None = None
-    """Called when an external member submits a plan."""
-    on_ended: Callable[[str, str], None] | None = None
-    """Called with an external member that this process did not start, and the reason why it counts as ended."""
-    on_files_changed: Callable[[], None] | None = None
-    """Called when the team's files were created or removed."""
-    on_joined: list[Callable[[str], None]] = field(default_factory=list["Callable[[str], None]"])
-    """Called when an external member becomes known: its earlier requests are read."""
-    on_left: list[Callable[[str], None]] = field(default_factory=list["Callable[[str], None]"])
-    """Called when an external member has ended."""
+    _approvers: tuple[ExternalRequestObserver, ...] = ()
+    _watchers: tuple[ExternalMemberObserver, ...] = ()
+
+    def report_requests(self, approver: ExternalRequestObserver) -> None:
+        """Report the requests of external members to this approver, as long as the team exists."""
+        self._approvers = (*self._approvers, approver)
+
+    def report_members(self, watcher: ExternalMemberObserver) -> Callable[[], None]:
+        """Report external members to this watcher. Return the function that ends this."""
+        self._watchers = (*self._watchers, watcher)
+
+        def end() -> None:
+            self._watchers = tuple(one for one in self._watchers if one is not watcher)
+
+        return end
 
     @property
     def settle_ms(self) -> int:
@@ -120,16 +155,26 @@ class ExternalParticipants(Struct):
         self.external_names.add(name.lower())
         if listener is not None:
             self.listeners[name.lower()] = listener
-        for told in self.on_joined:
-            told(name)
+        for observer in (*self._approvers, *self._watchers):
+            observer.note_joined(name)
 
     def remove_member(self, name: str) -> None:
         """Remove an external member; harmless for an unknown one."""
         self.listeners.pop(name.lower(), None)
         if name.lower() in self.external_names:
             self.external_names.discard(name.lower())
-            for told in self.on_left:
-                told(name)
+            for approver in self._approvers:
+                approver.note_left(name)
+
+    def note_request(self, name: str, request: PermissionRequest | PlanApprovalRequest) -> None:
+        """Report that an external member asks its lead for a permission, or submits a plan."""
+        for approver in self._approvers:
+            approver.note_request(name, request)
+
+    def note_ended(self, name: str, why: str) -> None:
+        """Report why an external member that this process did not start counts as ended."""
+        for watcher in self._watchers:
+            watcher.note_ended(name, why)
 
     def note_reported_task(self, task: TaskInfo) -> None:
         """Record the state of a task that a member's process reported."""
@@ -147,5 +192,5 @@ class ExternalParticipants(Struct):
         self.process_names.clear()
         self.reported_tasks.clear()
         self.files_removed = self.task_list_removed = False
-        if self.on_files_changed is not None:
-            self.on_files_changed()
+        for watcher in self._watchers:
+            watcher.note_files_changed()

@@ -42,21 +42,19 @@ class TeamWatcher:
         self._changed = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._unfollow: list[Callable[[], None]] = []
+        self._unfollow_members: Callable[[], None] = lambda: None
         self._complaint = ""
         self._files: _TeamFiles | None = None
 
     async def __aenter__(self) -> TeamWatcher:
-        self._team.external.on_files_changed = self._begin
-        self._team.external.on_ended = self._note_ended
-        self._team.external.on_joined.append(self._handle_waiting_mail)
-        self._begin()
+        self._unfollow_members = self._team.external.report_members(self)
+        self.note_files_changed()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._team.external.on_files_changed = self._team.external.on_ended = None
-        self._team.external.on_joined.remove(self._handle_waiting_mail)
+        self._unfollow_members()
         self._end()
         if self._worker is not None:
             self._worker.cancel()
@@ -85,10 +83,12 @@ class TeamWatcher:
             self._files = _TeamFiles(TaskWatcher(team, wake), roster, mail)
         return self._files
 
-    def _note_ended(self, name: str, why: str) -> None:
+    def note_ended(self, name: str, why: str, /) -> None:
+        """Implement `ExternalMemberObserver.note_ended`."""
         self._watchers().roster.note_ended(name, why)
 
-    def _handle_waiting_mail(self, name: str) -> None:
+    def note_joined(self, name: str, /) -> None:
+        """Implement `ExternalMemberObserver.note_joined`: read the mail that waits for its reader."""
         self._watchers().mail.handle_waiting_mail(name)
 
     def follow(self, name: str, ring: Callable[[], None]) -> Callable[[], None]:
@@ -111,8 +111,8 @@ class TeamWatcher:
 
         return close
 
-    def _begin(self) -> None:
-        """Begin with these files of the team: their present content is known."""
+    def note_files_changed(self) -> None:
+        """Implement `ExternalMemberObserver.note_files_changed`: begin with files whose present content is known."""
         self._end()
         team = self._team
         if not (team.exists or team.external.shared_list):

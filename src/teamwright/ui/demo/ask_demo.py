@@ -118,9 +118,9 @@ async def run_ask_demo(
     answers_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
     asked = AskDemo(options.home, answers_itself, screen)
     try:
-        async with open_session(_options(options, repository, pace_ms)) as session:
+        end = partial(os.kill, os.getpid(), signal.SIGTERM)
+        async with open_session(_options(options, repository, pace_ms), end) as session:
             freeze_loaded()
-            session.outside.end = partial(os.kill, os.getpid(), signal.SIGTERM)
 
             def note(_number: int, event: TeamEvent) -> None:
                 calls.add_event(event)

@@ -7,9 +7,10 @@ window, the lines come without the panel.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO, cast
 
 from msgspec import Struct, field
@@ -225,7 +226,7 @@ class DemoScreen(Struct):
 
     out: TextIO
     panel: bool
-    on_failure: Callable[[], object] | None = None
+    write_failed: asyncio.Event = field(default_factory=asyncio.Event)
     failed: OSError | None = None
     team_panel: TeamPanel = field(default_factory=TeamPanel)
     started: float = field(default_factory=time.monotonic)
@@ -293,5 +294,4 @@ class DemoScreen(Struct):
             self.out.flush()
         except OSError as problem:
             self.failed, self.panel, self._drawn = problem, False, 0
-            if self.on_failure is not None:
-                self.on_failure()
+            self.write_failed.set()

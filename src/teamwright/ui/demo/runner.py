@@ -121,7 +121,7 @@ def _confirm_cost(model: str) -> None:
 async def _run_with_signals(work: Coroutine[Any, Any, int], screen: DemoScreen) -> int:
     """Run until the end. Raises TeamwrightError for a signal, and OSError when the output stream fails."""
     task = asyncio.ensure_future(work)
-    screen.on_failure = task.cancel
+    watching = asyncio.create_task(_cancel_after_failure(screen, task))
     caught: list[int] = []
     with _handle_signals(lambda number: (caught.append(number), len(caught) == 1 and task.cancel())):
         try:
@@ -132,10 +132,17 @@ async def _run_with_signals(work: Coroutine[Any, Any, int], screen: DemoScreen) 
             if not caught:
                 raise
         finally:
+            watching.cancel()
             screen.close()
     slug = _SIGNAL_SLUGS[signal.Signals(caught[0])]
     what = f"{slug}: every member has ended, nothing is left running"
     raise TeamwrightError(slug, what, do=["teamwright demo"])
+
+
+async def _cancel_after_failure(screen: DemoScreen, task: asyncio.Future[int]) -> None:
+    """Cancel the task once the output stream failed."""
+    await screen.write_failed.wait()
+    task.cancel()
 
 
 def _refuse_contradictions(options: DemoOptions) -> None:
@@ -253,9 +260,9 @@ async def _run_session(
     wish: DemoOptions, repository: Repository, screen: DemoScreen, calls: CallCollector, pace_ms: int
 ) -> Result:
     options = demo_options(repository, home=wish.home, pace_ms=pace_ms, model=wish.model)
-    async with open_session(replace(options, backend=wish.backend)) as session:
+    end = partial(os.kill, os.getpid(), signal.SIGTERM)
+    async with open_session(replace(options, backend=wish.backend), end) as session:
         freeze_loaded()
-        session.outside.end = partial(os.kill, os.getpid(), signal.SIGTERM)
 
         told = set[str]()
 

@@ -11,8 +11,9 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
@@ -50,12 +51,13 @@ async def _run_headless(invocation: Invocation) -> int:
     if invocation.report is not None:
         require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
-    outlet = RunOutput(
-        invocation.output_format,
-        verbose or (sys.stderr.isatty() and invocation.output_format == "text"),
-        calls=CallCollector(receipts=invocation.report is not None),
-    )
     with _catch_end_signals() as ending:
+        outlet = RunOutput(
+            invocation.output_format,
+            verbose or (sys.stderr.isatty() and invocation.output_format == "text"),
+            calls=CallCollector(receipts=invocation.report is not None),
+            on_write_error=partial(ending.end, signal.SIGPIPE),
+        )
         try:
             result, code = await _open_and_run(invocation, outlet, ending)
         except asyncio.CancelledError:  # before the run started, or after it ended
@@ -72,7 +74,8 @@ async def _run_headless(invocation: Invocation) -> int:
 
 
 async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _SignalState) -> tuple[Result, int | None]:
-    async with open_session(replace(invocation.options, headless=True)) as session:
+    end = partial(ending.end, signal.SIGTERM)
+    async with open_session(replace(invocation.options, headless=True), end) as session:
         freeze_loaded()
         streams = outlet.format == "stream-json"
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
@@ -86,13 +89,13 @@ class _SignalState(Struct):
     """The signals received, and the task that the first signal cancels: the opening of the session, then the run."""
 
     task: asyncio.Future[Any]
-    skip_grace: Callable[[], object] = lambda: None
+    session: Session | None = None
     caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
 
     def end(self, number: signal.Signals) -> None:
         """Cancel the task after a signal; a second signal shortens the shutdown of members."""
-        if self.caught:
-            self.skip_grace()
+        if self.caught and self.session is not None:
+            self.session.outside.hurry()
         self.caught.append(number)
         self.task.cancel()
 
@@ -102,9 +105,7 @@ async def _run(
 ) -> tuple[Result, int | None]:
     """Run the prompts and end the members; a signal or a closed stdout cancels the run and saves it."""
     task = ending.task = asyncio.ensure_future(_run_until_done(invocation, session, outlet))
-    ending.skip_grace = session.outside.hurry
-    session.outside.end = lambda: ending.end(signal.SIGTERM)
-    outlet.on_write_error = lambda: ending.end(signal.SIGPIPE)
+    ending.session = session
     _write_opening(invocation, session, outlet)  # a reader that closes stdout ends the run here
     try:
         return await task, None

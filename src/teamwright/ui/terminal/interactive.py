@@ -97,9 +97,8 @@ async def _open_session(
     signals: tuple[list[int], Callable[[], None]],
 ) -> tuple[Result, LeftSession]:
     terminated, terminate = signals
-    async with open_session(options) as session:
+    async with open_session(options, terminate) as session:
         freeze_loaded()
-        session.outside.end = terminate
         if opened_sessions is not None:
             opened_sessions.append(session)
         return await _run_session(session, prompt, terminated)

@@ -40,8 +40,8 @@ class SpawnLimits(Struct):
     started: int = 0
     admit_elsewhere: Callable[[], Awaitable[None]] | None = None
     """Count a sub-agent in the process that counts all of the run, when that is another one. Raises LimitExceeded."""
-    running_elsewhere: Callable[[], int] = lambda: 0
-    """The number of sub-agents of the run in other processes."""
+    elsewhere: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    """The ids of running sub-agents in other processes, by the member in whose process they run."""
     _recent_starts: deque[float] = field(default_factory=deque[float])
 
     def admit(self, *, depth: int, live_members: int | None = None) -> None:
@@ -77,9 +77,18 @@ class SpawnLimits(Struct):
 
     def check_subagents(self, running: int) -> None:
         """Raise LimitExceeded when no further sub-agent may run besides `running` and those of other processes."""
-        running += self.running_elsewhere()
+        running += sum(map(len, self.elsewhere.values()))
         if running >= self.settings.agents:
             raise _limit_error("agents", f"{running} sub-agents are running already", "limits.agents")
+
+    def note_elsewhere(self, member: str, agent: str, *, is_running: bool) -> None:
+        """Note that a sub-agent in the process of this member runs, or has ended."""
+        running = self.elsewhere.setdefault(member, set())
+        (running.add if is_running else running.discard)(agent)
+
+    def forget_elsewhere(self, member: str) -> None:
+        """Forget the sub-agents in the process of this member, which has ended."""
+        self.elsewhere.pop(member, None)
 
     def undo(self) -> None:
         """Take back the start that was admitted last, because it failed."""

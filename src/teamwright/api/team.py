@@ -274,6 +274,7 @@ class Team:
             holds = await ALLOW.perform_at(mate, budget=budget.as_json())
         else:
             holds = self.session.maker.purse.set_budget(mate.name, budget)
+            mate.note_raised_budget()
         await save_budget(team.state, name, holds)
         return holds
 

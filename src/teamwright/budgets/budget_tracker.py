@@ -70,7 +70,6 @@ class BudgetTracker:
         """The marks at which the user is asked; None where no user is at a terminal."""
         self.books = UsageTotals()
         self.context: dict[str, int] = {}
-        self.on_raised: Callable[[str], None] = _no_waiter
         self._agents: dict[str, Scope] = {}
         self._tasks: dict[str, Scope] = {}
         self._at_work: dict[str, list[str]] = {}
@@ -162,7 +161,6 @@ class BudgetTracker:
             raise UsageError("usage", f"there is no member {agent[:60]!r} to give a budget to", note="nothing changed")
         scope.budget, scope.hit = budget.with_defaults(scope.budget), ""
         self.released()
-        self.on_raised(agent)
         return scope.budget
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,33 +224,38 @@ class BudgetTracker:
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_event(self, event: TeamEvent) -> None:
-        """Update tasks, context sizes and the current team from an event."""
+    def add_event(self, event: TeamEvent) -> str:
+        """Update tasks, context sizes and the current team from an event.
+
+        Return the member that works on a task whose caps changed; empty without one.
+        """
         if isinstance(event, TaskChanged):
-            self.take_task(event.task)
+            return self.take_task(event.task)
         elif isinstance(event, Compacted) and event.state == "done":
             self.context[event.member] = event.after
         elif isinstance(event, TeamChanged):
             self.books.add_event(event)
             self._at_work.clear()
             self._tasks.clear()
+        return ""
 
     def take_tasks(self, tasks: Iterable[TaskInfo]) -> None:
         """Take over the task list at a resume."""
         for task in tasks:
             self.take_task(task)
 
-    def take_task(self, task: TaskInfo) -> None:
-        """Take over a task's present owner and caps."""
+    def take_task(self, task: TaskInfo) -> str:
+        """Take over a task's present owner and caps. Return the owner when the caps changed, else an empty text."""
         owner = (task.owner or "").partition("@")[0].lower() if task.status == "in_progress" else ""
         for name, held in self._at_work.items():
             if task.id in held and name != owner:
                 held.remove(task.id)
         if owner and task.id not in (mine := self._at_work.setdefault(owner, [])):
             mine.append(task.id)
-        self._cap(task, owner)
+        return owner if self._cap(task) else ""
 
-    def _cap(self, task: TaskInfo, owner: str) -> None:
+    def _cap(self, task: TaskInfo) -> bool:
+        """Take over a task's caps. Return True when they differ from its former ones."""
         scope, caps = self._tasks.get(task.id), _caps_of(task)
         if scope is None:
             if caps:
@@ -263,8 +266,8 @@ class BudgetTracker:
         elif scope.budget != caps:
             scope.budget, scope.hit = caps, ""
             self.released()
-            if owner:
-                self.on_raised(owner)
+            return True
+        return False
 
     def _before(self) -> UsageTotals:
         if not isinstance(self._earlier, UsageTotals):
@@ -277,7 +280,3 @@ def _caps_of(task: TaskInfo) -> Budget:
     with suppress(UsageError):
         return Budget.from_json(task.budget) if task.budget else NO_CAPS
     return NO_CAPS
-
-
-def _no_waiter(_agent: str) -> None:
-    """Do nothing, while no agent waits for a larger budget."""

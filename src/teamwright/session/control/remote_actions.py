@@ -91,7 +91,10 @@ async def _stop(here: ActionContext, said: Arguments) -> str | None:
 
 
 async def _allow(here: ActionContext, said: Arguments) -> Budget:
-    return here.maker.purse.set_budget(here.agent.name, Budget.from_json(said["budget"]))
+    holds = here.maker.purse.set_budget(here.agent.name, Budget.from_json(said["budget"]))
+    if (mate := here.team.find(here.agent.name)) is not None:
+        mate.note_raised_budget()
+    return holds
 
 
 def _shortened_told(made: CompactResult) -> Arguments:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_totals import UsageTotals, usage_events
-from teamwright.protocol.events import TaskInfo
+from teamwright.protocol.events import TaskInfo, TeamEvent
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.team import SessionTeam
 
@@ -21,14 +21,20 @@ def totals_until(path: Path, last: int) -> UsageTotals:
 
 def connect_budget(purse: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
     """Connect the budget tracker to the log, and wake members whose caps were raised."""
-    log.subscribe(lambda _number, event: purse.add_event(event), live=False)
+    log.subscribe(lambda _number, event: track_event(purse, team, event), live=False)
 
-    def raised(name: str) -> None:
-        mate = team.find(name)
-        if mate is not None:
-            mate.note_raised_budget()
 
-    purse.on_raised = raised
+def track_event(purse: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:
+    """Update the budget tracker from an event, and wake the member whose caps it raised."""
+    if owner := purse.add_event(event):
+        note_raised_budget(team, owner)
+
+
+def note_raised_budget(team: SessionTeam, name: str) -> None:
+    """Let a member that paused at a cap continue."""
+    mate = team.find(name)
+    if mate is not None:
+        mate.note_raised_budget()
 
 
 async def take_tasks(purse: BudgetTracker, team: SessionTeam) -> None:

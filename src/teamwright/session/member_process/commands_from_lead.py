@@ -23,6 +23,7 @@ from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskCha
 from teamwright.protocol.states import MemberState
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import track_event
 from teamwright.session.member_process.ipc_codec import apply_policy, rules_from_json
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_end import MemberLifetime
@@ -192,7 +193,7 @@ class LedMember(MemberLifetime):
         if event is None:
             return
         self.team.status.apply(self.team.status.event_number, event)
-        self.maker.purse.add_event(event)
+        track_event(self.maker.purse, self.team, event)
         if isinstance(event, TaskChanged):
             self.tasks_changed()
 

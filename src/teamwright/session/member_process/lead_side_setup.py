@@ -73,7 +73,6 @@ class MemberProcesses(Struct):
         services = MemberServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
         watched, path = log.has_listeners, ground.directory / WIRE
         hub = self._hub = ProcessHub(team, path, services, is_watched=watched, translate=services.translate)
-        maker.limits.running_elsewhere = services.agents_beside
         log.on_listeners_change = hub.set_watched
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())

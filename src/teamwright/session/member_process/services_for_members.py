@@ -44,8 +44,6 @@ class MemberServices(Struct):
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that member processes load from settings."""
     _holds: dict[tuple[str, int], Reservation] = field(default_factory=dict[tuple[str, int], Reservation])
-    _agents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
-    """The ids of running sub-agents, by the member in whose process they run."""
     _next: int = field(default_factory=now_ms)
     """The number of the newest reservation, above those of an earlier lead process."""
 
@@ -68,7 +66,7 @@ class MemberServices(Struct):
         """Release the reservations of a member's process that has ended."""
         for key in [key for key in self._holds if key[0] == name]:
             self._holds.pop(key).settle(None)
-        self._agents.pop(name, None)
+        self.maker.limits.forget_elsewhere(name)
 
     def process_ended(self, name: str, directory: Path) -> None:
         """Implement `HubRequests.process_ended`, and fire the stop hooks of agents that were killed."""
@@ -139,10 +137,6 @@ class MemberServices(Struct):
         maker.limits.admit(depth=0)
         return {}
 
-    def agents_beside(self) -> int:
-        """Return the number of sub-agents that run in member processes."""
-        return sum(map(len, self._agents.values()))
-
     def _scopes(self, name: str) -> list[Scope]:
         task = self._purse.task_scope(self._purse.task_of(name))
         return [self._purse.run] if task is None else [self._purse.run, task]
@@ -156,8 +150,7 @@ class MemberServices(Struct):
                 purse.add_usage(event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed)
                 purse.count_tool_calls(event.member, event.tools)
             case SubagentChanged():
-                running = self._agents.setdefault(name, set())
-                (running.add if event.state in _RUNS else running.discard)(event.agent)
+                self.maker.limits.note_elsewhere(name, event.agent, is_running=event.state in _RUNS)
             case ToolCalled():
                 self.maker.numbers.record(event.use, event.call)
             case _:

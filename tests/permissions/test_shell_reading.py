@@ -53,6 +53,16 @@ time { touch X; }
 case a in @(a|b)) ls;; esac
 echo $~x
 echo $=x
+echo "$\⏎(touch X)"
+echo "a$\⏎\⏎(touch X)"
+echo $"$\⏎(touch X)"
+[[ "$\⏎(touch X)" ]]
+cat <<< "$\⏎(touch X)"
+cat <<E⏎$\⏎(touch X)⏎E
+x="$\⏎(touch X)"; ls
+echo "$\⏎GH_TOKEN"
+x=1; echo "$x\⏎y"
+echo "${x:-$\⏎(touch X)}"
 """.strip().splitlines()
 ]
 

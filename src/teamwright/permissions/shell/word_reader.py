@@ -151,7 +151,16 @@ class WordReader:
                 return parts
 
     def _filled_in(self, quoted: bool) -> WordPart:
-        """Parse an expansion that begins with a dollar sign."""
+        """Parse an expansion that begins with a dollar sign.
+
+        Shells remove a backslash before a newline first, so what follows may belong to it.
+        """
+        found, scanner = self._expanded(quoted), self.scanner
+        if scanner.text.startswith("\\\n", scanner.at) and scanner.text[scanner.at - 1] not in ")}":
+            raise UnreadableLine("it has a line end in an expansion")
+        return found
+
+    def _expanded(self, quoted: bool) -> WordPart:
         scanner = self.scanner
         if scanner.is_next("$(("):
             return self.calculation("$((", quoted)

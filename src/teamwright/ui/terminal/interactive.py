@@ -166,11 +166,13 @@ def _show_last_exchange(session: Session, screen: SessionScreen) -> None:
 
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
-    lines = [f"teamwright · {model_name(model)} · {clean(str(session.maker.cwd))} · /help"]
+    # The path comes last: it is the longest part, and a terminal breaks a line anywhere.
+    lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.maker.cwd))}"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:
-        lines.append(f"  session {session.id[:8]} continues; it has {len(conversation.items)} messages")
+        count = len(conversation.items)
+        lines.append(f"  session {session.id[:8]} continues; it has {count} message{'s' if count > 1 else ''}")
     if back := str(session.resumed):
         lines.append(f"  resumed: {clean(back)}")
     if conversation.owes_answer or conversation.interrupted:

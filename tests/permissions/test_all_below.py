@@ -143,6 +143,9 @@ git -C sub format-patch -1
 git submodule update --init src
 git bundle verify src/x
 git --git-dir=src/x log
+git -C
+git -C sub -C
+git -c
 git fast-export HEAD
 git worktree list
 gzip -r sub

@@ -165,7 +165,7 @@ def _where_git_works(command: ShellCommand) -> ShellCommand:
     words = command.words
     if not words or os.path.basename(words[0] or "") != "git":
         return command
-    for at in range(1, _git_subcommand(words)):
+    for at in range(1, min(_git_subcommand(words), len(words))):
         if words[at - 1] == "-C":
             named = words[at]
             path = None if named is None else os.path.expanduser(named)

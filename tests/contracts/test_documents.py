@@ -6,13 +6,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import StorageError, TeamRefused
+from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.document import Document
+from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease, TeamFile, TeamStateFile
-from teamwright.testing.memory_document import MemoryCell, MemoryDocument
+from teamwright.testing.memory_document import MemoryCell, MemoryDocument, MemoryRoster
 from tests.support.waits import WAIT_S
 
 FIRST = TeamFile.new(LeadLease("session", 0))
@@ -89,3 +92,25 @@ async def test_a_follower_is_called_when_another_process_changes_it(open_documen
             await rung.wait()
         assert (await own.read()).log == "theirs"
         end()
+
+
+@pytest.mark.parametrize("kind", ["files", "memory"])
+async def test_a_roster_that_does_not_exist_is_an_error_and_a_change_does_not_create_it(tmp_path, kind):
+    cell = MemoryCell[TeamConfig]()
+    roster = Roster(RosterFile(Home.at(tmp_path), "demo") if kind == "files" else MemoryRoster(cell))
+    for call in (roster.read, lambda: roster.change(lambda config: config)):
+        with pytest.raises(TeamwrightError):
+            await call()
+    assert not roster.document.exists
+
+
+@pytest.mark.parametrize("kind", ["files", "memory"])
+async def test_members_that_join_a_roster_at_once_are_all_in_it(tmp_path, kind):
+    lead = RosterMember("team-lead@demo", "team-lead", model="m")
+    config = TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,))
+    file, cell = RosterFile(Home.at(tmp_path), "demo"), MemoryCell(config)
+    assert file.create(config)
+    rosters = [Roster(RosterFile(Home.at(tmp_path), "demo") if kind == "files" else MemoryRoster(cell)) for _ in "abc"]
+    joins = [roster.join(RosterMember("", f"m{n}")) for n, roster in enumerate(rosters * 3)]
+    assert len({member.agent_id for member in await asyncio.gather(*joins)}) == 9
+    assert [m.name for m in (await rosters[0].read()).teammates] == [f"m{n}" for n in range(9)]

@@ -27,6 +27,7 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease
 from teamwright.views.audit.audit import Audit, audit
 
@@ -63,7 +64,7 @@ class Audited:
         member = RosterMember(
             f"{name}@{self.name}", name, model="m", joined_at=1, **{"backend_type": "in-process", **more}
         )
-        await Roster(self.home, self.directory).join(member)
+        await Roster(RosterFile(self.home, self.directory)).join(member)
         self.born(name)
 
     def lives(self, name: str, number: int) -> None:

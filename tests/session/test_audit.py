@@ -25,6 +25,7 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import ScriptedModel
 from teamwright.views.audit.audit import audit
 from tests.session.audited import Audited
@@ -240,7 +241,7 @@ async def test_unread_words_to_somebody_who_is_gone_for_good_are_named_and_reque
     words = await crew.send("ann", "one")
     request = ShutdownRequest(request_id="shutdown-1@ann", sender=LEAD, timestamp="2026-01-01T00:00:00.000Z")
     await crew.send("ann", request.encode())
-    await Roster(crew.home, crew.directory).remove("ann")
+    await Roster(RosterFile(crew.home, crew.directory)).remove("ann")
     found = crew.audit()
     assert found.messages.stranded == (words.msg_id,)
     assert found.problems == [f"1 message was never read, and its reader is gone: {words.msg_id}"]
@@ -343,7 +344,7 @@ async def test_a_task_in_progress_whose_owner_is_not_on_the_roster_is_orphaned(c
     await crew.tasks.create("first", "", by=LEAD)
     await crew.tasks.update("1", by="ann", status="in_progress")
     assert crew.audit().clean
-    await Roster(crew.home, crew.directory).remove("ann")
+    await Roster(RosterFile(crew.home, crew.directory)).remove("ann")
     found = crew.audit()
     assert found.tasks.orphaned == ("1",)
     assert found.problems == ["task #1 is in progress, and its owner is not on the roster"]
@@ -700,7 +701,7 @@ async def test_the_audit_command_ends_with_1_and_names_the_problem_when_somethin
     clean = await asyncio.to_thread(audit_command, "crew", cwd=tmp_path)
     assert clean.returncode == 0, clean.stdout
     assert "1 open" in clean.stdout and "!" not in clean.stdout
-    await Roster(crew.home, crew.directory).remove("ann")
+    await Roster(RosterFile(crew.home, crew.directory)).remove("ann")
     wrong = await asyncio.to_thread(audit_command, "crew", "--json", cwd=tmp_path)
     rows = {row["row"]: row for row in json.loads(wrong.stdout)}
     assert wrong.returncode == 1

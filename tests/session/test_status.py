@@ -26,6 +26,7 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
@@ -166,7 +167,9 @@ async def make_team(home: Home, cwd: Path, *, lease: str = "/nowhere/lease", nam
     log = home.session(cwd, SESSION) / "events.jsonl"
     new = NewTeam(name, LeadLease(SESSION, os.getpid(), lease), str(cwd), "m", int(time.time() * 1000), log=str(log))
     made = await Teams(home).create(new)
-    await Roster(home, made.directory).join(RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process"))
+    await Roster(RosterFile(home, made.directory)).join(
+        RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process")
+    )
     tasks = TaskList(FileTaskStore(home.tasks(made.directory), home.guard))
     first = await tasks.create("find", "d", by=LEAD)
     await tasks.create("fix", "d", by=LEAD, blocked_by=[first.id])
@@ -335,7 +338,7 @@ async def test_a_member_that_is_being_started_is_shown_as_starting(home, tmp_pat
     lease = Lease.take(tmp_path / "lease", "a test")
     log = await make_team(home, tmp_path, lease=str(lease.path))
     starting = RosterMember("tom@release", "tom", model="m", backend_type="detached", joined_at=now_ms())
-    await Roster(home, "release").join(starting)
+    await Roster(RosterFile(home, "release")).join(starting)
     write_log(log, OPENED, LED, moved(LEAD, "working"), moved("tess", "working"), closed=False)
     [tom] = [one for one in StatusReader(home, "release").read().members if one.name == "tom"]
     assert (tom.state, tom.reason) == ("working", "starts")

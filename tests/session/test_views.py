@@ -29,6 +29,7 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import (
     archived_teams,
     mail_views,
@@ -56,7 +57,7 @@ async def make_team(home: Home, name: str = "release", *, lease: str = "/nowhere
     new = NewTeam(name, lead, "/repo", "m", int(time.time() * 1000), description="ships it", log=log)
     made = await Teams(home).create(new)
     member = RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
-    await Roster(home, made.directory).join(member)
+    await Roster(RosterFile(home, made.directory)).join(member)
     return made.directory
 
 

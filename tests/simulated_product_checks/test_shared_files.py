@@ -16,6 +16,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from tests.support.waits import WAIT_S
 
 
@@ -208,11 +209,11 @@ async def test_keys_that_a_stranger_adds_to_tasks_survive_our_changes_at_the_sam
 @pytest.mark.promise("F26", "A3", "A4")
 async def test_members_that_a_stranger_clobbered_out_of_the_roster_are_noticed_and_put_back(home, stranger):
     """It reads, changes and writes without a lock, so ours can vanish: whoever looks sees it, and adds them again."""
-    roster = Roster(home, "demo")
+    roster = Roster(RosterFile(home, "demo"))
     lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
     extra = {"leadProcess": {"pid": 7}}
-    roster.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,), extra=extra))
-    theirs = stranger("older.py", "join", roster.path, "zed", 300)
+    roster.document.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,), extra=extra))
+    theirs = stranger("older.py", "join", roster.document.path, "zed", 300)
     joined = []
 
     async def join_and_put_back():
@@ -231,7 +232,7 @@ async def test_members_that_a_stranger_clobbered_out_of_the_roster_are_noticed_a
         theirs.stdout.readline()
     said(theirs)
     await join_and_put_back()
-    config = await Roster(home, "demo").read()
+    config = await Roster(RosterFile(home, "demo")).read()
     assert {m.name for m in config.members} == {"team-lead", "zed", *(f"m{n}" for n in range(12))}
     assert config.extra == extra
     assert config.find("zed").is_active is not None

@@ -27,6 +27,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 
 CHANGING = ("mkdir", "utime", "rename", "replace", "link", "unlink", "rmdir", "pwrite", "write", "ftruncate")
 PAGE = 4096
@@ -80,15 +81,15 @@ async def release(home, owner):
 
 
 async def join(home, name):
-    return (await Roster(home, "demo").join(RosterMember("", name))).color
+    return (await Roster(RosterFile(home, "demo")).join(RosterMember("", name))).color
 
 
 async def leave(home, name):
-    await Roster(home, "demo").remove(name)
+    await Roster(RosterFile(home, "demo")).remove(name)
 
 
 async def set_active(home, name, active):
-    await Roster(home, "demo").set_active(name, active)
+    await Roster(RosterFile(home, "demo")).set_active(name, active)
 
 
 async def ask(home, id, body):

@@ -13,7 +13,7 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import parse_task
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_graph import find_path
-from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from tests.storage.mortal import PAGE, Mortal
 
 MOST_STEPS = 200
@@ -262,7 +262,7 @@ def test_a_circle_through_an_edge_that_a_killed_process_wrote_on_one_side_is_ref
 
 def a_roster(mortal, home):
     lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
-    Roster(home, "demo").create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
+    RosterFile(home, "demo").create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
     for name in ("ann", "cyd"):
         mortal.life("join", name=name)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 
 
 async def main(root, name, count):
-    roster = Roster(Home.at(Path(root)), "demo")
+    roster = Roster(RosterFile(Home.at(Path(root)), "demo"))
     for n in range(int(count)):
         joined = await roster.join(RosterMember("", f"{name}-{n}"))
         if n % 2:

@@ -22,6 +22,7 @@ from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.incarnation_changes import begin_incarnation
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import (
     LeadLease,
     TeamFile,
@@ -149,7 +150,7 @@ async def test_a_finished_team_is_archived_in_silence_and_its_name_is_free(teams
     tasks = tasks_of(home, "my-team-1")
     await tasks.create("done", "", by="ann")
     await tasks.update("1", by="ann", status="completed")
-    await Roster(home, "my-team-1").join(RosterMember("", "ann"))
+    await Roster(RosterFile(home, "my-team-1")).join(RosterMember("", "ann"))
     alive.clear()
     alive.add(OTHER)
     made = await teams.create(new(session=OTHER))
@@ -176,7 +177,7 @@ async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is
         home, is_alive=lambda lead: lead.session in alive, is_member_alive=lambda directory, member: left == "member"
     )
     await teams.create(new())
-    await Roster(home, "my-team-1").join(RosterMember("", "ann"))
+    await Roster(RosterFile(home, "my-team-1")).join(RosterMember("", "ann"))
     if left == "task":
         await tasks_of(home, "my-team-1").create("open", "", by="ann")
     elif left == "mail":
@@ -233,10 +234,10 @@ async def test_the_implicit_team_is_the_sessions_own_and_keeps_its_list(teams, h
 @pytest.mark.promise("A1")
 async def test_a_session_with_members_in_its_own_team_makes_no_second(teams, home):
     made = await teams.create_implicit(new())
-    await Roster(home, made.directory).join(RosterMember("", "ann"))
+    await Roster(RosterFile(home, made.directory)).join(RosterMember("", "ann"))
     with pytest.raises(TeamRefused):
         await teams.create(new())
-    await Roster(home, made.directory).remove("ann")
+    await Roster(RosterFile(home, made.directory)).remove("ann")
     assert (await teams.create(new())).directory == "my-team-1"
 
 
@@ -309,7 +310,7 @@ async def test_what_is_no_team_is_left_out_and_an_unknown_name_gets_the_nearest(
 )
 async def test_a_member_s_name_where_a_team_s_should_be_is_answered_with_its_address(teams, home, name, meant):
     made = await teams.create(new("review"))
-    await Roster(home, made.directory).join(RosterMember("", "bob"))
+    await Roster(RosterFile(home, made.directory)).join(RosterMember("", "bob"))
     with pytest.raises(TeamwrightError) as caught:
         find_saved_team(home, name)
     assert caught.value.slug == "unknown-team" and caught.value.do == meant

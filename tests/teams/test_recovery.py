@@ -17,6 +17,7 @@ from teamwright.session.recovery import open_recovered_home
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import TeamStateFile, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import wait_until
@@ -132,7 +133,7 @@ async def test_another_process_waits_until_the_living_lead_has_restored_an_empti
         await team.spawn("ada", "Wait.")
         await until(team, lambda: team.session.team.is_quiet())
         home.config("crew").write_bytes(b"")
-        assert (await Roster(home, "crew").find("ada")).prompt == "Wait."
+        assert (await Roster(RosterFile(home, "crew")).find("ada")).prompt == "Wait."
 
 
 @pytest.mark.finding("N2", "N6")

@@ -13,6 +13,7 @@ from teamwright.protocol.ids import COLORS
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("roster_child.py")
@@ -20,9 +21,9 @@ CHILD = Path(__file__).with_name("roster_child.py")
 
 @pytest.fixture
 def roster(tmp_path):
-    made = Roster(Home.at(tmp_path / "home"), "demo")
+    made = Roster(RosterFile(Home.at(tmp_path / "home"), "demo"))
     lead = RosterMember("team-lead@demo", "team-lead", agent_type="team-lead", model="m", joined_at=1)
-    assert made.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
+    assert made.document.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
     return made
 
 
@@ -31,12 +32,12 @@ def member(name, **more):
 
 
 def on_disk(roster):
-    return json.loads(roster.path.read_bytes())
+    return json.loads(roster.document.path.read_bytes())
 
 
 @pytest.mark.promise("A1", "F25")
 def test_a_roster_is_made_once(roster):
-    assert not roster.create(TeamConfig("other", "x@other", "s", 2))
+    assert not roster.document.create(TeamConfig("other", "x@other", "s", 2))
     assert on_disk(roster)["name"] == "demo"
 
 
@@ -46,7 +47,7 @@ async def test_a_joined_member_has_an_id_a_colour_and_its_place(roster):
     assert (joined.agent_id, joined.color) == ("Ann@demo", "blue")
     assert [m["name"] for m in on_disk(roster)["members"]] == ["team-lead", "Ann"]
     assert (await roster.find("aNN")).name == "Ann"
-    assert roster.path.stat().st_mode & 0o777 == 0o600 and "color" not in on_disk(roster)["members"][0]
+    assert roster.document.path.stat().st_mode & 0o777 == 0o600 and "color" not in on_disk(roster)["members"][0]
 
 
 @pytest.mark.promise("A4")
@@ -66,11 +67,11 @@ async def test_a_member_that_failed_to_start_uses_no_colour_up(roster):
 @pytest.mark.promise("F15", "A4", "A5")
 async def test_a_live_namesake_in_any_case_is_refused_with_two_ways_out(roster):
     await roster.join(member("ann"))
-    before = roster.path.read_bytes()
+    before = roster.document.path.read_bytes()
     with pytest.raises(TeamRefused) as caught:
         await roster.join(member("ANN"))
     ways = " ".join(caught.value.do)
-    assert "message" in ways and "replace" in ways and roster.path.read_bytes() == before
+    assert "message" in ways and "replace" in ways and roster.document.path.read_bytes() == before
 
 
 @pytest.mark.promise("A4")
@@ -96,7 +97,7 @@ async def test_a_dead_namesake_is_replaced_in_its_place_and_colour(roster):
 async def test_two_names_never_share_an_inbox_even_with_a_strangers(roster):
     data = on_disk(roster)
     data["members"].append({"agentId": "Carl X@demo", "name": "Carl X"})
-    roster.path.write_text(json.dumps(data))
+    roster.document.path.write_text(json.dumps(data))
     with pytest.raises(TeamRefused, match="Carl X"):
         await roster.join(member("Carl-X"))
     await roster.join(member("carl-x"), is_alive=lambda m: False)
@@ -106,10 +107,10 @@ async def test_two_names_never_share_an_inbox_even_with_a_strangers(roster):
 @pytest.mark.promise("F64", "A5")
 @pytest.mark.parametrize("name", ["..", "a/b", "team-lead", "CON", "", "x" * 65])
 async def test_a_bad_name_never_reaches_the_file(roster, name):
-    before = roster.path.read_bytes()
+    before = roster.document.path.read_bytes()
     with pytest.raises(InvalidName):
         await roster.join(member(name))
-    assert roster.path.read_bytes() == before
+    assert roster.document.path.read_bytes() == before
 
 
 @pytest.mark.promise("A4")
@@ -141,7 +142,7 @@ async def test_what_strangers_wrote_stays_and_an_overwritten_member_can_be_put_b
     del data["members"][1]
     data["leadProcess"] = {"pid": 7}
     data["members"][0]["theirs"] = 1
-    roster.path.write_text(json.dumps(data))
+    roster.document.path.write_text(json.dumps(data))
     assert (await roster.read()).find("ann") is None
     await roster.add(ann)
     assert on_disk(roster) == {**data, "members": [data["members"][0], ann.to_json()]}
@@ -149,44 +150,44 @@ async def test_what_strangers_wrote_stays_and_an_overwritten_member_can_be_put_b
 
 @pytest.mark.promise("F26", "F25")
 async def test_an_empty_or_cut_roster_is_waited_for_then_an_error_and_never_no_team(roster, monkeypatch):
-    whole, waits = roster.path.read_bytes(), []
+    whole, waits = roster.document.path.read_bytes(), []
 
     def finish_writing(seconds):
         waits.append(seconds)
         if len(waits) == 3:
-            roster.path.write_bytes(whole)
+            roster.document.path.write_bytes(whole)
 
-    monkeypatch.setattr("teamwright.teams.roster.time.sleep", finish_writing)
+    monkeypatch.setattr("teamwright.teams.roster_file.time.sleep", finish_writing)
     for start in (b"", whole[:30]):
         waits.clear()
-        roster.path.write_bytes(start)
+        roster.document.path.write_bytes(start)
         assert (await roster.read()).name == "demo" and waits == [0.002] * 3
-    monkeypatch.setattr("teamwright.teams.roster.time.sleep", waits.append)
-    roster.path.write_bytes(whole[:30])
+    monkeypatch.setattr("teamwright.teams.roster_file.time.sleep", waits.append)
+    roster.document.path.write_bytes(whole[:30])
     for call in (roster.read(), roster.join(member("ann")), roster.remove("ann")):
         with pytest.raises(StorageError) as caught:
             await call
         assert caught.value.slug == "damaged-file"
-    assert roster.path.read_bytes() == whole[:30]
+    assert roster.document.path.read_bytes() == whole[:30]
 
 
 @pytest.mark.promise("F25")
 async def test_a_team_that_is_gone_is_told_and_not_made_again(roster):
-    roster.path.unlink()
-    roster.path.parent.rmdir()
+    roster.document.path.unlink()
+    roster.document.path.parent.rmdir()
     for call in (roster.read(), roster.join(member("ann")), roster.set_active("ann", True)):
         with pytest.raises(TeamwrightError) as caught:
             await call
         assert caught.value.slug == "unknown-team"
-    assert not roster.path.parent.exists()
+    assert not roster.document.path.parent.exists()
 
 
 @pytest.mark.promise("F26", "A4")
 async def test_of_parallel_joins_exactly_those_that_did_not_fail_stay(roster):
     async def spawn(n):
-        joined = await Roster(roster.home, "demo").join(member(f"m{n}"))
+        joined = await Roster(RosterFile(roster.document.home, "demo")).join(member(f"m{n}"))
         if n % 3 == 0:
-            await Roster(roster.home, "demo").remove(joined.name)
+            await Roster(RosterFile(roster.document.home, "demo")).remove(joined.name)
 
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(spawn(n) for n in range(20)))
@@ -196,7 +197,7 @@ async def test_of_parallel_joins_exactly_those_that_did_not_fail_stay(roster):
 
 @pytest.mark.promise("F26", "A4")
 def test_processes_that_join_at_once_lose_nobody(roster):
-    command = [sys.executable, str(CHILD), str(roster.home.shared)]
+    command = [sys.executable, str(CHILD), str(roster.document.home.shared)]
     running = [subprocess.Popen([*command, f"p{k}", "6"]) for k in range(3)]
     try:
         assert [process.wait(timeout=WAIT_S) for process in running] == [0, 0, 0]
@@ -206,4 +207,4 @@ def test_processes_that_join_at_once_lose_nobody(roster):
             process.wait()
     names = {m["name"] for m in on_disk(roster)["members"]}
     assert names == {"team-lead", *(f"p{k}-{n}" for k in range(3) for n in (0, 2, 4))}
-    assert sorted(p.name for p in roster.path.parent.iterdir()) == ["config.json"]
+    assert sorted(p.name for p in roster.document.path.parent.iterdir()) == ["config.json"]

@@ -17,6 +17,7 @@ from teamwright.protocol.roster import RosterMember, TeamConfig, parse_member
 from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
 
@@ -43,10 +44,10 @@ class TheRoster(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.home = Home.at(Path(tempfile.mkdtemp()))
-        self.handles = [Roster(self.home, "demo") for _ in range(2)]
-        self.path = self.handles[0].path
+        self.handles = [Roster(RosterFile(self.home, "demo")) for _ in range(2)]
+        self.path = self.handles[0].document.path
         lead = RosterMember("team-lead@demo", "team-lead", joined_at=1)
-        assert self.handles[0].create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
+        assert self.handles[0].document.create(TeamConfig("demo", lead.agent_id, "s", 1, None, (lead,)))
         self.model = {}
         self.theirs = {}
         self.seen = []

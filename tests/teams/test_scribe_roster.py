@@ -166,7 +166,7 @@ async def test_what_was_under_way_when_a_team_was_removed_does_not_make_it_anew(
         with pytest.raises(StorageError):
             await inbox.put(InboxEntry("team-lead", "hello"))
         with pytest.raises(StorageError):
-            await lock_for(roster.path, team.session.team.home.guard(roster.path)).hold().__aenter__()
+            await lock_for(roster.document.path, team.session.team.home.guard(roster.document.path)).hold().__aenter__()
         assert not place.exists()
 
 

@@ -28,6 +28,7 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
 from teamwright.ui.cli.log import parse_moment
@@ -59,7 +60,9 @@ async def make_team(tmp_path: Path) -> str:
     lead = LeadLease(SESSION, os.getpid(), "/nowhere/lease")
     new = NewTeam("leak hunt", lead, str(tmp_path), "m", 1, description="find it", log=str(log.path))
     directory = (await Teams(home).create(new)).directory
-    await Roster(home, directory).join(RosterMember("tess@leak hunt", "tess", model="m", backend_type="in-process"))
+    await Roster(RosterFile(home, directory)).join(
+        RosterMember("tess@leak hunt", "tess", model="m", backend_type="in-process")
+    )
     tasks = TaskList(FileTaskStore(home.tasks(directory), home.guard))
     first = await tasks.create("find the leak", "d", by=LEAD)
     await tasks.create("fix the leak", "d", by=LEAD, blocked_by=[first.id])

@@ -9,6 +9,7 @@ import pytest
 from teamwright.protocol.roster import RosterMember
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease
 from teamwright.ui.cli.main import main
@@ -44,7 +45,7 @@ def team(project: Path, **modes: str) -> None:
         home = resolve_home(None)
         home.prepare()
         new = NewTeam("leak hunt", LeadLease(SESSION, 1, "/nowhere/lease"), str(project), "m", 1)
-        roster = Roster(home, (await Teams(home).create(new)).directory)
+        roster = Roster(RosterFile(home, (await Teams(home).create(new)).directory))
         for name, mode in modes.items():
             member = RosterMember(
                 f"{name}@leak hunt", name, cwd=str(project), backend_type="in-process", mode=mode or None

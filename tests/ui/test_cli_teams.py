@@ -21,6 +21,7 @@ from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
@@ -46,7 +47,7 @@ def dead_team(home: Home, name: str = "Release", session: str = SESSION, lease: 
         new = NewTeam(name, LeadLease(session, 2_000_000_000, lease), "/repo", "m", int(time.time() * 1000))
         directory = (await Teams(home).create(new)).directory
         member = RosterMember(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
-        await Roster(home, directory).join(member)
+        await Roster(RosterFile(home, directory)).join(member)
         return directory
 
     return asyncio.run(made())

@@ -201,7 +201,11 @@ def _needed(home: Home) -> set[str] | None:
     """Return sessions and lists that teams on disk use. None: a team cannot be read, so they are unknown."""
     needed: set[str] = set()
     for team in all_teams(home):
-        if team.damaged and team.file is None and (home.config(team.directory).exists() or _has_file(home, team)):
+        if (
+            team.damaged
+            and team.file is None
+            and (FileStores(home).roster(team.directory).exists or _has_file(home, team))
+        ):
             return None
         if team.config is not None:
             needed.add(team.config.lead_session_id)

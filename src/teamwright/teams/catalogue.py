@@ -26,7 +26,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
+from teamwright.teams.roster_file import BRIEF_PATIENCE_S
 from teamwright.teams.roster_rebuild import rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, take_lead
 
@@ -120,7 +120,7 @@ class Teams:
         found: list[TeamOnDisk] = []
         for directory in self._directories():
             with suppress(TeamwrightError, NotADirectoryError):
-                found.append(TeamOnDisk(directory, await Roster(self.home, directory).read()))
+                found.append(TeamOnDisk(directory, await self._stores.roster(directory).read()))
         return found
 
     def _directories(self) -> list[str]:
@@ -143,7 +143,7 @@ class Teams:
         Raises StorageError.
         """
         try:
-            return await Roster(self.home, directory).read(patience_s=BRIEF_PATIENCE_S)
+            return await self._stores.roster(directory).read(patience_s=BRIEF_PATIENCE_S)
         except StorageError as problem:
             if problem.slug != "damaged-file":
                 raise
@@ -158,7 +158,7 @@ class Teams:
 
     async def unfinished_work(self, directory: str) -> UnfinishedWork:
         """Return the unfinished work of a team. An unreadable inbox counts as one unread message."""
-        config = await Roster(self.home, directory).read()
+        config = await self._stores.roster(directory).read()
         lead = self.is_lead_alive(directory)
         alive = self._is_member_alive
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
@@ -202,7 +202,7 @@ class Teams:
         made = await self._write(new, name, name)
         if made is not None:
             return CreatedTeam(*made)
-        config = await Roster(self.home, name).read()
+        config = await self._stores.roster(name).read()
         if config.lead_session_id != new.lead.session:
             raise _running_team_error(name, self.home.team(name))
         if self._stores.read_state(name) is None:
@@ -253,7 +253,7 @@ class Teams:
     async def _free_directory(self, name: str) -> str:
         base, number = team_directory_name(name), 2
         directory = base
-        while self.home.config(directory).exists() or self._stores.is_shared(directory):
+        while self._stores.roster(directory).exists or self._stores.is_shared(directory):
             directory, number = f"{base}-{number}", number + 1
         return directory
 
@@ -264,7 +264,7 @@ class Teams:
             id, LEAD, agent_type=new.agent_type, model=new.model, joined_at=new.now, pane_id="", cwd=new.cwd
         )
         config = TeamConfig(name, id, new.lead.session, new.now, new.description or None, (lead,))
-        if not Roster(self.home, directory).create(config):
+        if not self._stores.roster(directory).create(config):
             return None
         return directory, config, self._write_team_file(new, directory, config)
 

@@ -24,7 +24,6 @@ from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_team
 from teamwright.teams.catalogue import NewTeam, remove_team_locks
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.roster import Roster
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import LeadLease, take_lead
 
@@ -146,7 +145,7 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         lead = LeadLease(team.session, os.getpid(), team.lease)
         file = await take_lead(state, lead, team.log)
         team.external.shared_list = team.external.shared_list or file.task_list
-        roster = Roster(team.home, directory, on_restored=team.note_restored_roster)
+        roster = FileStores(team.home).roster(directory, team.note_restored_roster)
         config = await roster.change(lambda c: replace(c, lead_session_id=team.session))
         implicit = directory == team.session_list_name
         if not implicit and not team.external.shared_list:

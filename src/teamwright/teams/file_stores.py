@@ -15,6 +15,8 @@ from teamwright.teams.team_file import TeamFile, TeamStateFile, read_team_file
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox
     from teamwright.tasks.file_task_store import FileTaskStore
+    from teamwright.teams.roster import OnRestored
+    from teamwright.teams.roster_file import RosterFile
 
 
 class FileStores:
@@ -51,6 +53,12 @@ class FileStores:
         """Return the inbox of a member, its guard and its archive."""
         path = self._home.inbox(directory, name)
         return path, self._home.guard(path), self._home.inbox_archive(directory, name)
+
+    def roster(self, directory: str, on_restored: OnRestored | None = None) -> RosterFile:
+        """See TeamStores."""
+        from teamwright.teams.roster_file import RosterFile
+
+        return RosterFile(self._home, directory, on_restored)
 
     def state(self, directory: str) -> TeamStateFile:
         """See TeamStores."""

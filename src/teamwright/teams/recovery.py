@@ -30,7 +30,7 @@ from teamwright.storage.lease import LEASE, lease_holder
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
-from teamwright.teams.roster import BRIEF_PATIENCE_S, Roster
+from teamwright.teams.roster_file import BRIEF_PATIENCE_S
 from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive
 
@@ -108,7 +108,7 @@ class _Recovery:
         config, file = _read_config(self.home, self.directory), _read_file(self.home, self.directory)
         if config is not None and file is None:
             return await self._rebuild_file(config)
-        if config is None and file is not None and self.home.config(self.directory).exists():
+        if config is None and file is not None and FileStores(self.home).roster(self.directory).exists:
             return await self._rebuild_roster(file)
         return ""
 
@@ -121,7 +121,7 @@ class _Recovery:
     async def _rebuild_roster(self, file: TeamFile) -> str:
         if not self._may_rebuild(file.lead):
             return ""
-        roster = Roster(self.home, self.directory)
+        roster = FileStores(self.home).roster(self.directory)
         with suppress(StorageError):
             await roster.read(patience_s=BRIEF_PATIENCE_S)  # another program may be writing it
             return ""

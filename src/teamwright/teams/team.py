@@ -159,7 +159,7 @@ class SessionTeam(Struct):
         self.require_team()
         if self._roster is None:
             on_restored = self.note_restored_roster if self.lead is not None else None
-            self._roster = Roster(self.home, self.directory, on_restored=on_restored)
+            self._roster = Roster(self.stores.roster(self.directory, on_restored))
         return self._roster
 
     @property
@@ -333,7 +333,7 @@ class SessionTeam(Struct):
         elif (member := self.find(owner)) is not None:
             member.deliver_late_answer(text)
 
-    def note_restored_roster(self, path: Path, copy: Path, source: str) -> None:
+    def note_restored_roster(self, path: str, copy: str, source: str) -> None:
         """Emit a notice that the roster at this path was restored; `copy` has the damaged bytes."""
         self.emit(restored_roster_notice(path, copy, source))
 

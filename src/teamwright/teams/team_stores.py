@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.tasks.task_store import FollowedTaskStore
     from teamwright.teams.document import Document
+    from teamwright.teams.roster import OnRestored, RosterDocument
     from teamwright.teams.team_file import TeamFile
 
 
@@ -23,6 +24,10 @@ class TeamStores(Protocol):
 
     def mailbox(self, directory: str, name: str) -> FollowedMailbox:
         """Return the mailbox of a member; it need not exist."""
+        ...
+
+    def roster(self, directory: str, on_restored: OnRestored | None = None) -> RosterDocument:
+        """Return the roster of a team. With `on_restored` this process restores it after damage by another program."""
         ...
 
     def state(self, directory: str) -> Document[TeamFile]:

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
-from teamwright.protocol.errors import StorageError
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.watcher import Watcher
 
 T = TypeVar("T")
@@ -62,3 +63,19 @@ class MemoryDocument(Generic[T]):
         """See Document. The watcher, which watches files, is not used."""
         self._cell.followers.append(followed := (self, on_change))
         return lambda: self._cell.followers.remove(followed)
+
+
+class MemoryRoster(MemoryDocument[TeamConfig]):
+    """A roster in memory; see RosterDocument. Nothing damages it, so that nothing is restored."""
+
+    @property
+    def exists(self) -> bool:
+        """See RosterDocument."""
+        return self._cell.value is not None
+
+    async def read(self) -> TeamConfig:
+        """See RosterDocument."""
+        config = await super().read()
+        if config is None:
+            raise TeamwrightError("unknown-team", f"there is no team in {self.place}")
+        return config

@@ -111,7 +111,7 @@ async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[WatchedTe
         wake.files([home.config(view.directory), home.team_file(view.directory)])
         while True:
             now = reader.read()
-            if not home.config(view.directory).exists() or _uuid(home, view.directory) != uuid:
+            if not FileStores(home).roster(view.directory).exists or _uuid(home, view.directory) != uuid:
                 yield WatchedTeam(None, f'the team "{view.name}" was deleted')
                 return
             if wake.files(_files_of(home, now)) | wake.process(now.lead_pid):

@@ -16,6 +16,7 @@ from teamwright.session.member_process.external_lead.team_search import find_ext
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease
 
 ARGV = ["--agent-id", "bob@crew", "--lead-verify-key", "1795.MCow", "--agent-name", "bob", "--brand-new", "--team-name"]
@@ -29,7 +30,9 @@ async def home(own_home) -> Home:
     lead = LeadLease(SESSION, os.getpid(), "/nowhere/lease")
     await Teams(made).create(NewTeam("crew", lead, "/repo", "m", int(time.time() * 1000)))
     made.team_file("crew").unlink()
-    await Roster(made, "crew").add(RosterMember("bob@crew", "bob", model="haiku", joined_at=1, backend_type="tmux"))
+    await Roster(RosterFile(made, "crew")).add(
+        RosterMember("bob@crew", "bob", model="haiku", joined_at=1, backend_type="tmux")
+    )
     return made
 
 
@@ -55,7 +58,7 @@ async def test_a_start_that_fails_before_the_member_is_found_is_told_to_the_lead
             )
     [entry] = json.loads(home.inbox("crew", "team-lead").read_bytes())
     assert entry["from"] == "bob" and "bob could not start: --agent-id zed@crew is not bob's" in entry["text"]
-    assert (await Roster(home, "crew").read()).find("bob") is None
+    assert (await Roster(RosterFile(home, "crew")).read()).find("bob") is None
 
 
 @pytest.mark.finding("N1")

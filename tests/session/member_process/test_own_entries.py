@@ -9,6 +9,7 @@ import pytest
 from teamwright import MemberChanged, Notice, Team
 from teamwright.teams.plan_approval import PlanAnswer, answer_plan
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import wait_until
@@ -63,7 +64,7 @@ async def test_the_files_have_each_mode_of_a_member_and_no_notice_calls_that_an_
             await file_says(lambda: modes() == ("plan", "plan"))
             await file_says(lambda: entry().get("isActive") is (False if away else None))
             before = entry()
-            await Roster(crew.home, crew.directory).remove("ann")  # as another program does
+            await Roster(RosterFile(crew.home, crew.directory)).remove("ann")  # as another program does
             await told.until(lambda: told.of(Notice, member="outside"))
             assert [one.text.split(":")[0] for one in told.of(Notice, member="outside")] == [
                 "ann was put right in the roster"

@@ -109,7 +109,7 @@ async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
 
 def _still_there(target: TeamAddress, inbox: Path) -> None:
     """Raise TeamRefused when the team was deleted during the send."""
-    if target.home.config(target.directory).exists():
+    if FileStores(target.home).roster(target.directory).exists:
         return
     for left in (inbox, inbox.parent, target.home.team(target.directory)):
         with contextlib.suppress(OSError):  # removes only directories that the send itself created

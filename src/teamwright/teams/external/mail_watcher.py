@@ -153,7 +153,7 @@ class MailWatcher:
         team = self._team
         async with team.forming_lock:
             lost, self._lost = self._lost, []
-            if team.closing or not team.exists or not team.home.config(team.directory).exists():
+            if team.closing or not team.exists or not team.roster.document.exists:
                 return
         by_sender: dict[tuple[str, str], list[LostEntry]] = {}
         for name, one in lost:

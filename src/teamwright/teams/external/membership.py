@@ -292,7 +292,7 @@ class OwnRosterEntry:
 
     async def _is_removed(self) -> bool:
         await asyncio.sleep(PATIENCE_S)
-        return not self._team.roster.path.exists()
+        return not self._team.roster.document.exists
 
     async def _check(self) -> None:
         config = await self._team.roster.read()

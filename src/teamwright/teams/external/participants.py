@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct, field
@@ -21,7 +20,7 @@ UNKNOWN_PROGRAM: Final = "outside"
 """The member of an event caused by an unidentified program."""
 
 
-def restored_roster_notice(path: Path, copy: Path, source: str) -> Notice:
+def restored_roster_notice(path: str, copy: str, source: str) -> Notice:
     """Return the notice that the roster at this path was damaged and is restored; `copy` has the damaged bytes."""
     text = f"{path} was damaged and was restored from {source}. The damaged bytes are kept in {copy}."
     return Notice(member=UNKNOWN_PROGRAM, text=text, level="warning")

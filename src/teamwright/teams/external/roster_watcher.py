@@ -322,7 +322,7 @@ class RosterWatcher:
         if "damaged" in self._reported_missing:
             return
         self._reported_missing.add("damaged")
-        path = self._team.home.config(self._team.directory)
+        path = self._team.roster.document.place
         text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
         self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
 

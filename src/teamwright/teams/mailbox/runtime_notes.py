@@ -34,7 +34,7 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
 
     A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
     """
-    if team.exists and team.home.config(team.directory).exists():
+    if team.exists and team.roster.document.exists:
         await team.mailbox(to).put(entry, runtime=True)
         return True
     mate = team.find(to)

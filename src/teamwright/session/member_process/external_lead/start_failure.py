@@ -15,7 +15,6 @@ from teamwright.protocol.member_flags import MemberFlags
 from teamwright.session.member_process.external_lead.team_search import ExternalTeam
 from teamwright.teams.external.external_inbox import ExternalMailFormat
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.roster import Roster
 
 
 async def report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
@@ -29,4 +28,4 @@ async def report_start_failure(found: ExternalTeam, flags: MemberFlags, problem:
         for letter in dialect.encode_entries(entry):
             await inbox.put(letter, runtime=True)
     with suppress(TeamwrightError):
-        await Roster(home, found.directory).change(lambda config: config.without_member(found.name))
+        await FileStores(home).roster(found.directory).change(lambda config: config.without_member(found.name))

@@ -58,7 +58,7 @@ async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> Exte
         raise UsageError("usage", f"--agent-id {flags.agent_id[:80]} is not {name}'s", note=_NOTHING)
     home, directory = _root(team, env)
     home.prepare()
-    config = await _complete_roster(Roster(home, directory))
+    config = await _complete_roster(Roster(FileStores(home).roster(directory)))
     _require_stranger(home, directory, name)
     mode, warnings = _mode(flags)
     warnings += tuple(_IGNORED.get(flag, f"the flag {flag} is not known here and is ignored") for flag in flags.ignored)
@@ -70,7 +70,7 @@ async def find_external_team(flags: MemberFlags, env: Mapping[str, str]) -> Exte
 async def find_team_of_failed_start(flags: MemberFlags, env: Mapping[str, str]) -> ExternalTeam:
     """Find the team of a failed start, for the report to its lead. Raises TeamwrightError."""
     home, directory = _root(team_name(flags.team_name), env)
-    config = await _complete_roster(Roster(home, directory))
+    config = await _complete_roster(Roster(FileStores(home).roster(directory)))
     session = _session(flags, config, directory)
     return ExternalTeam(home, directory, config, session, member_name(flags.agent_name), None, False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,9 @@ from teamwright.approvals.request_queue import OnRequest
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.budget import NO_CAPS, Budget
+
+if TYPE_CHECKING:
+    from teamwright.teams.team_stores import TeamStores
 
 
 class Options(Struct, frozen=True):
@@ -79,6 +82,8 @@ class Options(Struct, frozen=True):
     pace_s: float | None = None
     backend: str | None = None
     markdown: bool | None = None
+    stores: TeamStores | None = None
+    """The stores of the team; None: files in the home."""
 
 
 HEADLESS = Budget(usd=20.0, tokens=5_000_000, turns=200, minutes=120)

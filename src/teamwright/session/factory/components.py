@@ -230,12 +230,13 @@ def make_team(
     settings, kit = ground.settings, maker.kit
     kit.set_agents(Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents))
     joined = joined or JoinedTeam("", "")
-    stores, shared_list = joined.stores or FileStores(ground.home), ""
+    files, shared_list = FileStores(ground.home), ""
+    stores = joined.stores or ground.options.stores or files
     if (wanted := ground.options.task_list) is not None:
         from teamwright.tasks.shared_list import list_name
 
         shared_list = list_name(wanted)
-        stores.share_tasks(shared_list)
+        files.share_tasks(shared_list)
     made = SessionTeam(
         ground.home,
         stores,

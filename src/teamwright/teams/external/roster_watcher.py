@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -25,7 +24,6 @@ from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import read_team_file
 
 MAX_REPAIRS = 6
 """Times a minute that the roster is repaired; a program that overwrites it more often wins for the
@@ -256,8 +254,7 @@ class RosterWatcher:
     async def _are_files_missing(self) -> bool:
         """Return True when the roster stays missing, with one warning; nothing is stopped or created."""
         team = self._team
-        config, own = team.home.config(team.directory), team.home.team_file(team.directory)
-        gone = _missing_names(config, own) | _damaged_names(own)
+        gone = await _unusable_files(team)
         if not gone:
             self._report_return()
             return False
@@ -267,10 +264,10 @@ class RosterWatcher:
             async with team.forming_lock:  # a team that we remove ourselves, or that is being rewritten, is not gone
                 if team.directory != directory or team.closing:
                     return True
-            gone = _missing_names(config, own) | _damaged_names(own)
+            gone = await _unusable_files(team)
             if news := gone - self._reported_missing:
                 await self._report_missing(gone, news)
-        return config.name in gone
+        return "config.json" in gone
 
     async def _report_missing(self, gone: set[str], news: set[str]) -> None:
         team = self._team
@@ -297,14 +294,14 @@ class RosterWatcher:
     async def _restore_team_file(self) -> bool:
         """Restore team.json from memory. False when this process never read it whole."""
         team = self._team
-        path = team.home.team_file(team.directory)
+        state = FileStores(team.home).state(team.directory)
         try:
-            copy = await FileStores(team.home).state(team.directory).restore()
+            copy = await state.restore()
         except StorageError:
             return False
         self._reported_missing.discard("team.json")
         kept = f" The damaged bytes are kept in {copy}." if copy is not None else ""
-        text = f"{path} was missing or damaged and was restored from memory.{kept}"
+        text = f"{state.path} was missing or damaged and was restored from memory.{kept}"
         team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
         return True
 
@@ -335,17 +332,14 @@ class RosterWatcher:
         self.note_change()
 
 
-def _missing_names(*paths: Path) -> set[str]:
-    return {path.name for path in paths if not path.exists()}
-
-
-def _damaged_names(team_file: Path) -> set[str]:
-    """Return the name of a team.json that exists and cannot be read."""
+async def _unusable_files(team: SessionTeam) -> set[str]:
+    """Return which of the team's files are missing, or for team.json damaged."""
+    gone = set[str]() if team.roster.document.exists else {"config.json"}
     try:
-        read_team_file(team_file)
+        state = await team.state.read()
     except StorageError as problem:
-        return {team_file.name} if problem.slug == "damaged-file" else set()
-    return set()
+        return gone | {"team.json"} if problem.slug == "damaged-file" else gone
+    return gone if state is not None else gone | {"team.json"}
 
 
 def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> RosterMember:

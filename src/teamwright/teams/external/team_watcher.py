@@ -125,8 +125,8 @@ class TeamWatcher:
         self._unfollow.append(team.tasks.store.watch(self._watcher, files.tasks.note_change))
         if team.exists:
             files.roster.begin()
-            for path in (team.home.config(team.directory), team.home.team_file(team.directory)):
-                self._unfollow.append(self._watcher.follow(path, files.roster.note_change))
+            for document in (team.roster.document, team.state):
+                self._unfollow.append(document.follow(self._watcher, files.roster.note_change))
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="scribe")
 

@@ -314,7 +314,7 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     home, directory, watcher = team.home, team.directory, made.watcher
     made.log.subscribe(guest.record_event, live=False)
     connect_budget(made.maker.purse, team, made.log)
-    stack.callback(watcher.follow(home.config(directory), guest.place.note_change))
+    stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
     stack.callback(watcher.follow(home.requests(directory), made.requests.check_answers))
     known = team.tasks.watch_external_changes(lambda _before, _after: None)

@@ -31,7 +31,7 @@ from teamwright.storage.atomic import write_atomic
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import team_views
-from teamwright.views.audit.audit import audit
+from teamwright.views.audit.consistency_check import audit
 from teamwright.views.follow import follow_log
 from teamwright.views.status import status_views
 from tests.crash import mutations

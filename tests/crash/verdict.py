@@ -10,7 +10,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.file_lock import FileLock
-from teamwright.views.audit.audit import Audit, audit
+from teamwright.views.audit.consistency_check import Audit, audit
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, SLEEPER, TEAM, Made, Plan, Talk
 

@@ -29,7 +29,7 @@ from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease
-from teamwright.views.audit.audit import Audit, audit
+from teamwright.views.audit.consistency_check import Audit, audit
 
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 PREFIX = Prefix.build({"model": "m", "system": []})

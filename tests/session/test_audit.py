@@ -27,7 +27,7 @@ from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import ScriptedModel
-from teamwright.views.audit.audit import audit
+from teamwright.views.audit.consistency_check import audit
 from tests.session.audited import Audited
 from tests.support import preloaded
 from tests.support.waits import WAIT_S

@@ -258,7 +258,7 @@ def strings(path: Path) -> list[str]:
 ROOT = Path(teamwright.__file__).parent
 PACKAGES = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 NO_TEXTS = {
-    ("teams/backends/process_hub.py", "stands"),
+    ("teams/backends/member_connections.py", "stands"),
     ("session/member_process/lead_connection.py", "stands"),
     ("permissions/shell/shell_variables.py", "mend"),
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.model_settings import model_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsOrigin, read_layer

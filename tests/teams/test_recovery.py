@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.protocol.roster import parse_config
-from teamwright.session.recovery import open_recovered_home
+from teamwright.session.team_file_repair import open_recovered_home
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.recovery import recover_teams
 from teamwright.teams.roster import Roster

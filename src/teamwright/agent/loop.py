@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
-from teamwright.agent.compaction.compact import next_answer
 from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, RetryCount, is_call_as_text
+from teamwright.agent.next_answer import next_answer
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
 from teamwright.models.answer_end import ENDS, AnswerEnd, kept_blocks

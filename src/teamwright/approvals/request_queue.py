@@ -14,8 +14,13 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.approvals.external_requests import ExternalRequests
-from teamwright.approvals.lead_approver import LeadApprover, not_allowed_error, too_late_error, unknown_request_error
+from teamwright.approvals.external_member_permissions import ExternalRequests
+from teamwright.approvals.lead_agent_approval import (
+    LeadApprover,
+    not_allowed_error,
+    too_late_error,
+    unknown_request_error,
+)
 from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_record import parse_answer
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question, where_allowed

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from teamwright.config.backend_settings import BACKEND
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
-from teamwright.config.settings.package_settings import package_settings
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
@@ -29,6 +28,7 @@ from teamwright.config.settings.settings_files import (
     is_user_only_variable,
     read_layer,
 )
+from teamwright.config.settings.settings_sections import make_sections
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
@@ -304,19 +304,19 @@ class SettingsMerge:
 
     def settings(self, compat: bool) -> Settings:
         """Return the merged settings. Raises CannotStart (`bad-settings`) for a value that its package refuses."""
-        rooms = package_settings(self.values, self.origins)
+        sections = make_sections(self.values, self.origins)
         return Settings(
             rules=tuple(self.rules),
             mode=self.mode,
             delegates=self.delegates,
             directories=tuple(dict.fromkeys(self.directories)),
             env=self.env,
-            hooks=() if rooms["hooks_off"] else tuple(self.hooks),
+            hooks=() if sections["hooks_off"] else tuple(self.hooks),
             mcp=self.served.settings(self.values, compat=compat),
             compat=compat,
             skills_off=frozenset(name.lower().removeprefix("/") for name in self.skills_off),
             warnings=tuple(self.warnings),
             origins=self.origins,
             files=self.read_files,
-            **rooms,
+            **sections,
         )

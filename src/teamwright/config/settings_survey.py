@@ -11,12 +11,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.config.merge import SettingsMerge, reads_other_product
-from teamwright.config.model_settings import model_settings
-from teamwright.config.settings.package_settings import package_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings.setting_parts import SettingPart, reason
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings.settings_files import SettingsLayer
+from teamwright.config.settings.settings_sections import make_sections
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import CannotStart, TeamwrightError
@@ -48,7 +48,7 @@ def survey_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustStat
     merge = SettingsMerge(trust, tolerant=True)
     merge.files(home, flags, compat)
     merge.flags(flags, cwd)
-    _rooms(merge)
+    _check_sections(merge)
     settings = merge.settings(compat)
     return SettingsSurvey(settings, merge.parts.settled(ADDING), merge.parts.layers)
 
@@ -57,16 +57,16 @@ def survey_layer(layer: SettingsLayer, root: Path) -> Sequence[SettingPart]:
     """Return every part of one file, as if it were the only file and trusted."""
     merge = SettingsMerge(TrustState.as_written(root, layer_entries(layer, root)), tolerant=True)
     merge.layer(layer)
-    _rooms(merge)
+    _check_sections(merge)
     return merge.parts.found
 
 
-def _rooms(merge: SettingsMerge) -> None:
+def _check_sections(merge: SettingsMerge) -> None:
     """Have every package validate its values; refused values are recorded and removed."""
     for _ in KEYS:
         try:
-            rooms = package_settings(merge.values, merge.origins)
-            model_settings(Settings(models=rooms["models"], origins=merge.origins))
+            sections = make_sections(merge.values, merge.origins)
+            model_settings(Settings(models=sections["models"], origins=merge.origins))
             return
         except CannotStart as problem:
             _leave_out(merge, problem)

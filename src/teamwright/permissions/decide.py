@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.permissions.call_verdict import NOTHING_TO_DECIDE, complete_decision, judge_call
+from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, judge_call
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.paths import denied_below, judge_own_file, judge_path

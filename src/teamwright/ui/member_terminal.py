@@ -26,6 +26,7 @@ from teamwright.session.member_process.own_terminal_control import OwnTerminalCo
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
+from teamwright.ui.terminal.agent_text_output import TextOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
@@ -35,7 +36,6 @@ from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
-from teamwright.ui.terminal.text_output import TextOutput, block_renderer, ends_text
 from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from teamwright.config.merge import load_settings, reads_other_product
-from teamwright.config.model_settings import model_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.person_check import agent_command
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust_store import TrustState, TrustStore

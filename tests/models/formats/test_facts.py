@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from teamwright.config.model_settings import model_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.settings import Settings
 from teamwright.models.endpoint import clean_base_url, query_of
 from teamwright.models.model import Reply, Request, price_usage

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.approvals.external_requests import describe_call
+from teamwright.approvals.external_member_permissions import describe_call
 
 pytestmark = pytest.mark.promise("E8", "F44")
 

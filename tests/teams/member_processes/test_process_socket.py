@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.teams.backends.process_hub import ProcessHub
+from teamwright.teams.backends.member_connections import ProcessHub
 
 
 @pytest.mark.promise("F21")

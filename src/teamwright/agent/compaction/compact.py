@@ -12,10 +12,9 @@ import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import AUTO, CLEAR, MANUAL, CompactRequest, CompactResult, prompt_room
+from teamwright.agent.compaction.compaction_state import CLEAR, MANUAL, CompactRequest, CompactResult, prompt_room
 from teamwright.agent.compaction.context_size import (
     answer_tokens,
     measure_context,
@@ -24,16 +23,15 @@ from teamwright.agent.compaction.context_size import (
     total_tokens,
 )
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.model_call import CallOutcome, SideAnswer, ask_aside, call_model
+from teamwright.agent.model_call import SideAnswer, ask_aside
 from teamwright.agent.transcript import USER_MESSAGE, without_thinking
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import POST_COMPACT, PRE_COMPACT
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
-from teamwright.models.model import BudgetRefusal, Failure
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.messages import encode
-from teamwright.protocol.usage import NO_USAGE, Usage
+from teamwright.protocol.usage import Usage
 
 NOTHING_TO_CLEAR = "nothing was said yet"
 
@@ -87,40 +85,9 @@ CHARACTERS_PER_TOKEN = 3
 KEPT_SHARE_WHEN_FULL = 0.6
 """The share of the available room that is kept after a service reported a full window: our count was too low."""
 
-_NOTHING_TO_FOLD = "there is nothing yet that a summary could replace"
+NOTHING_TO_FOLD = "there is nothing yet that a summary could replace"
 _CALLS_UNANSWERED = "one of its calls was cut off and has no result yet: the agent continues with that call first"
 _CONVERSATION_CLOSED = "the agent has ended"
-
-
-class ModelAnswer(Struct, frozen=True):
-    """A model's answer, the task that it was charged to, and the usage of a compaction before it."""
-
-    answer: CallOutcome
-    task: str = ""
-    compaction_usage: Usage = NO_USAGE
-
-
-async def next_answer(agent: Agent) -> ModelAnswer:
-    """Return the next answer.
-
-    The conversation is compacted first when that is due, and once when the window is full.
-    """
-    agent.apply_deferred_changes()
-    if agent.model_calls_left == 0:
-        return ModelAnswer(*await call_model(agent))
-    beside = NO_USAGE
-    if agent.compaction.request is not None:
-        beside += (await _answer_request(agent, agent.compaction.request)).usage
-    elif is_due(agent):
-        beside += (await compact(agent, AUTO)).usage
-    heard, task = await call_model(agent)
-    if isinstance(heard, Failure) and heard.slug == CONTEXT_FULL:
-        made = await compact(agent, AUTO, full=True)
-        beside += made.usage
-        if made.done:
-            heard, task = await call_model(agent)
-        heard = _explain_full(agent, heard, made)
-    return ModelAnswer(heard, task, beside)
 
 
 async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
@@ -136,7 +103,7 @@ async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
     try:
         await asyncio.wait({rests, wanted.result}, return_when=asyncio.FIRST_COMPLETED)
         if not wanted.result.done():
-            await _answer_request(agent, wanted)
+            await answer_request(agent, wanted)
     finally:
         if not wanted.result.done() and compaction.request is wanted:
             compaction.request = None  # the cancelled caller no longer waits
@@ -297,32 +264,13 @@ def _obstacle(conversation: Conversation) -> str:
         return _CALLS_UNANSWERED
     at = fold_position(conversation)
     paused = conversation.owes_answer and at == len(conversation.items) - 1
-    return _NOTHING_TO_FOLD if paused or at <= int(conversation.is_compacted) else ""
+    return NOTHING_TO_FOLD if paused or at <= int(conversation.is_compacted) else ""
 
 
-async def _answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult:
+async def answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult:
     """Run a compaction that was requested and set its result. After a cancel the request stays open."""
     made = await compact(agent, MANUAL, wanted.keep)
     agent.compaction.request = None
     if not wanted.result.done():
         wanted.result.set_result(made)
     return made
-
-
-def _explain_full(agent: Agent, heard: CallOutcome, made: CompactResult) -> CallOutcome:
-    """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
-    if not made.done and made.limit:
-        return BudgetRefusal(made.limit, made.why)
-    if not made.done and made.failure is not None and made.failure.slug != CONTEXT_FULL:
-        return made.failure  # the service may be available later
-    if not isinstance(heard, Failure) or heard.slug != CONTEXT_FULL:
-        return heard
-    name = agent.model.card.name
-    tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
-    if made.done or made.why == _NOTHING_TO_FOLD:
-        even = ", even after compaction" if agent.conversation.is_compacted else ""
-        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
-    else:
-        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
-    do = ("put what is long into a file and name the file", "use a model with a larger window")
-    return replace(heard, what=what, do=do)

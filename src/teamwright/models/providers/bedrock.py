@@ -25,7 +25,7 @@ from teamwright.models.providers.api_format import (
     object_field,
 )
 from teamwright.models.providers.aws import endpoint_keys, sign_request
-from teamwright.models.providers.canonical_request import (
+from teamwright.models.providers.request_conversion import (
     PROVIDER_KEY,
     ConversionCache,
     DecodedMessage,

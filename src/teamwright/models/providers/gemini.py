@@ -23,7 +23,7 @@ from teamwright.models.providers.api_format import (
     object_field,
     object_list,
 )
-from teamwright.models.providers.canonical_request import (
+from teamwright.models.providers.request_conversion import (
     PROVIDER_KEY,
     ConversionCache,
     DecodedMessage,

@@ -13,7 +13,7 @@ from typing import Any
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import Event, OutgoingRequest, object_list
-from teamwright.models.providers.canonical_request import PROVIDER_KEY
+from teamwright.models.providers.request_conversion import PROVIDER_KEY
 from teamwright.protocol.messages import encode, text_block
 from teamwright.storage.sse import SseReader
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from teamwright.permissions.command_words import word_set
-from teamwright.permissions.shell.scanner import SyntaxMarks
+from teamwright.permissions.shell.line_cursor import SyntaxMarks
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query

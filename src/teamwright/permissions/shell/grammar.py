@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
-from teamwright.permissions.shell.scanner import NOT_BASH, Scanner, SyntaxMarks, UnreadableLine
+from teamwright.permissions.shell.line_cursor import NOT_BASH, Scanner, SyntaxMarks, UnreadableLine
 from teamwright.permissions.shell.simple_commands import SimpleCommandReader
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from teamwright.permissions.shell.scanner import (
+from teamwright.permissions.shell.line_cursor import (
     META,
     RARE_COMMENT,
     RARE_DOCUMENT,

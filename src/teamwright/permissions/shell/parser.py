@@ -14,8 +14,8 @@ from pathlib import Path
 from teamwright.permissions.shell.ambiguity import has_control_characters, has_odd_characters, is_confirmed
 from teamwright.permissions.shell.command_listing import MAX_DEPTH, CommandListing, ListingState
 from teamwright.permissions.shell.grammar import LineGrammar
+from teamwright.permissions.shell.line_cursor import UnreadableLine
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine
-from teamwright.permissions.shell.scanner import UnreadableLine
 from teamwright.permissions.shell.shell_variables import ANY, UNRELIABLE, variables_set_by, variables_set_in_words
 from teamwright.permissions.shell.simple_commands import DECLARING_BUILTINS
 from teamwright.permissions.shell.syntax_tree import (

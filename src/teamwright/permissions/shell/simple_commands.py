@@ -9,7 +9,7 @@ import re
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
-from teamwright.permissions.shell.scanner import NOT_BASH, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.line_cursor import NOT_BASH, RARE_QUOTES, Scanner, UnreadableLine
 from teamwright.permissions.shell.syntax_tree import Assignment, FixedText, Redirection, SimpleCommand, Word
 from teamwright.permissions.shell.word_reader import WordReader
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from teamwright.permissions.shell.scanner import META, NOT_BASH, RARE_DOCUMENT, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.line_cursor import META, NOT_BASH, RARE_DOCUMENT, RARE_QUOTES, Scanner, UnreadableLine
 from teamwright.permissions.shell.syntax_tree import (
     Calculation,
     EncodedText,

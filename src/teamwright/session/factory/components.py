@@ -24,7 +24,7 @@ from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.config.model_settings import model_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.skill_sources import make_shelf
 from teamwright.models.effort import parse_optional_effort

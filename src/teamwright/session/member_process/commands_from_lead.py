@@ -24,9 +24,9 @@ from teamwright.protocol.states import MemberState
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import track_event
-from teamwright.session.member_process.ipc_codec import apply_policy, rules_from_json
 from teamwright.session.member_process.lead_connection import LeadConnection
-from teamwright.session.member_process.member_end import MemberLifetime
+from teamwright.session.member_process.member_lifetime import MemberLifetime
+from teamwright.session.member_process.policy_json import apply_policy, rules_from_json
 from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.lifecycle import ENDED_STATES

@@ -21,7 +21,7 @@ from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_events
 from teamwright.storage.watcher import Watcher
-from teamwright.teams.backends.process_hub import VERSION
+from teamwright.teams.backends.member_connections import VERSION
 
 LEAD_GONE = "its lead was gone"
 

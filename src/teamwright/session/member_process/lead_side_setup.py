@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamwright.session.member_process.backend_choice import BackendChoice
     from teamwright.storage.event_log import EventLog
     from teamwright.storage.watcher import Watcher
-    from teamwright.teams.backends.process_hub import ProcessHub
+    from teamwright.teams.backends.member_connections import ProcessHub
     from teamwright.teams.external.external_launcher import CombinedLauncher
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
@@ -65,7 +65,7 @@ class MemberProcesses(Struct):
         from teamwright.session.member_process.launcher import MemberLauncher
         from teamwright.session.member_process.services_for_members import MemberServices
         from teamwright.session.member_process.spawn_file import VARIABLE
-        from teamwright.teams.backends.process_hub import ProcessHub
+        from teamwright.teams.backends.member_connections import ProcessHub
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 

@@ -23,7 +23,7 @@ from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import FAILED_ATTEMPTS, ModelCallEnded, SubagentChanged, TeamEvent, ToolCalled
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.components import call_counter_path
-from teamwright.session.member_process.ipc_codec import (
+from teamwright.session.member_process.policy_json import (
     policy_to_json,
 )
 from teamwright.session.modes import set_of_member
@@ -35,7 +35,7 @@ _RUNS = ("running", "background")
 
 
 class MemberServices(Struct):
-    """The services of one session (see `teams.backends.process_hub.HubRequests`)."""
+    """The services of one session (see `teams.backends.member_connections.HubRequests`)."""
 
     maker: AgentFactory
     asker: Approver

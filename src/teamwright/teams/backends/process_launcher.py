@@ -21,7 +21,7 @@ from teamwright.storage.lease import LEASE, lease_held
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.located_process import process_tree, wait_set
-from teamwright.teams.backends.process_hub import ProcessHost, ProcessHub
+from teamwright.teams.backends.member_connections import ProcessHost, ProcessHub
 from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.incarnation_changes import save_location

@@ -11,7 +11,7 @@ from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
-from teamwright.views.audit.audit import audit as audit_team
+from teamwright.views.audit.consistency_check import audit as audit_team
 from teamwright.views.status import status_views
 
 

@@ -58,7 +58,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """
-    from teamwright.session.recovery import open_recovered_home
+    from teamwright.session.team_file_repair import open_recovered_home
     from teamwright.ui.cli.output import note
 
     home, rebuilt = open_recovered_home(where.home, word or "")

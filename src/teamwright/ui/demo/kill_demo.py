@@ -31,7 +31,7 @@ from teamwright.ui.demo.demo_process import DemoSpec
 from teamwright.ui.demo.demo_screen import DemoScreen
 from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.event_text import display_name
-from teamwright.views.audit.audit import Audit, audit
+from teamwright.views.audit.consistency_check import Audit, audit
 from teamwright.views.follow import follow_log
 
 KILLS = 3

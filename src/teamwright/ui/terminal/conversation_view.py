@@ -32,8 +32,8 @@ from teamwright.session.control.person_actions import interrupt_member, live_mem
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
+from teamwright.ui.terminal.agent_text_output import TextOutput, ends_text
 from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
-from teamwright.ui.terminal.text_output import TextOutput, ends_text
 from teamwright.views.conversation import ConversationReader, Message, conversation_of, describe_input
 
 MAX_HISTORY_LINES = 40

@@ -27,6 +27,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
+from teamwright.ui.terminal.agent_text_output import TextOutput, block_renderer
 from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
@@ -50,7 +51,6 @@ from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
-from teamwright.ui.terminal.text_output import TextOutput, block_renderer
 from teamwright.views.live_status import SessionStatusSource
 
 

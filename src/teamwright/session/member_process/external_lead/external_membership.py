@@ -20,7 +20,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.states import MemberState
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.member_process.member_end import MemberEnd, MemberLifetime
+from teamwright.session.member_process.member_lifetime import MemberEnd, MemberLifetime
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.external.external_lead import LeadPresence

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from teamwright.agent.transcript import read_header
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.config.model_settings import model_settings
+from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.models.model_names import resolve_model
 from teamwright.permissions.verdict import Mode

@@ -14,7 +14,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.approvals.lead_approver import LeadApprover
+from teamwright.approvals.lead_agent_approval import LeadApprover
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_mode

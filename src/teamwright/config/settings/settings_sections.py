@@ -41,7 +41,7 @@ _PLAIN = ("limits", "team", "bash", "agents", "compact")
 """Packages that take their values unchanged."""
 
 
-def package_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
+def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of `Settings` that single values set; `origins` names the file of each.
 
     Raises CannotStart (`bad-settings`) with file and key for a value that its package refuses.

@@ -1,0 +1,67 @@
+"""The next answer of an agent's model, with the compaction that it needs before.
+
+Depends on the model call and on compaction.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compaction.compact import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
+from teamwright.agent.compaction.compaction_state import AUTO, CompactResult
+from teamwright.agent.compaction.context_size import measure_context
+from teamwright.agent.model_call import CallOutcome, call_model
+from teamwright.models.model import BudgetRefusal, Failure
+from teamwright.protocol.usage import NO_USAGE, Usage
+
+
+class ModelAnswer(Struct, frozen=True):
+    """A model's answer, the task that it was charged to, and the usage of a compaction before it."""
+
+    answer: CallOutcome
+    task: str = ""
+    compaction_usage: Usage = NO_USAGE
+
+
+async def next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer.
+
+    The conversation is compacted first when that is due, and once when the window is full.
+    """
+    agent.apply_deferred_changes()
+    if agent.model_calls_left == 0:
+        return ModelAnswer(*await call_model(agent))
+    beside = NO_USAGE
+    if agent.compaction.request is not None:
+        beside += (await answer_request(agent, agent.compaction.request)).usage
+    elif is_due(agent):
+        beside += (await compact(agent, AUTO)).usage
+    heard, task = await call_model(agent)
+    if isinstance(heard, Failure) and heard.slug == CONTEXT_FULL:
+        made = await compact(agent, AUTO, full=True)
+        beside += made.usage
+        if made.done:
+            heard, task = await call_model(agent)
+        heard = _explain_full(agent, heard, made)
+    return ModelAnswer(heard, task, beside)
+
+
+def _explain_full(agent: Agent, heard: CallOutcome, made: CompactResult) -> CallOutcome:
+    """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
+    if not made.done and made.limit:
+        return BudgetRefusal(made.limit, made.why)
+    if not made.done and made.failure is not None and made.failure.slug != CONTEXT_FULL:
+        return made.failure  # the service may be available later
+    if not isinstance(heard, Failure) or heard.slug != CONTEXT_FULL:
+        return heard
+    name = agent.model.card.name
+    tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
+    if made.done or made.why == NOTHING_TO_FOLD:
+        even = ", even after compaction" if agent.conversation.is_compacted else ""
+        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
+    else:
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
+    do = ("put what is long into a file and name the file", "use a model with a larger window")
+    return replace(heard, what=what, do=do)

@@ -15,6 +15,8 @@ cd sub; ln -s .. up; cat up/toenv
 ln -s . z; ln -s z y; cat y/toenv
 ln -sfn . z; cat < z/toenv
 ln -s . z; cd sub; cat ../z/toenv
+ln -s . /$PWD/z; cat z/toenv
+ln -s . z; cat /$PWD/z/toenv
 """.strip().splitlines()
 LINKS_TO_WRITE = """
 ln -s . z; echo > z/src/new
@@ -128,6 +130,7 @@ def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
     "line",
     [
         "for i in 1 2; do ln -s $PWD z; mv -T z/l sub/*; mv -t sub/. *; cp -s l/main.py z/n; rm -rf z; done",
+        "cp -P sub/l z; cat //etc/hosts //z /// //",
         "for i in {1..200}; do mv sub x$i; mv x$i sub; done; ls",
         "for i in {1..60}; do for j in {1..60}; do ln -s $i $j; done; done; cat 7",
         "for i in {1..40}; do ln -s z$i/z$i z$i; ln -s . z$i; mv z$i z; done; cat z/z/z/z",

@@ -129,7 +129,7 @@ class _LineLinks:
         if given.makes:
             found[goal] = {source if given.from_link else os.path.join(place, source)}
         if given.moves:
-            top = os.path.normpath(os.path.join(place, source))
+            top = _absolute(place, source)
             self._steps -= len(self.made) + 1
             if self._steps < 0:
                 raise _TooManyLinks
@@ -185,7 +185,7 @@ class _Given:
         base = os.path.basename(source.rstrip("/"))
         own = [] if base in {"", ".", ".."} else [base]
         names = own if self._last is None else [self._last, *(os.path.join(self._last, name) for name in own)]
-        paths = (os.path.normpath(os.path.join(place, name)) for name in names)
+        paths = (_absolute(place, name) for name in names)
         return [path for path in paths if not f"{place}/".startswith(f"{path.rstrip('/')}/")]
 
 
@@ -210,7 +210,13 @@ def _led(path: str, links: Links) -> list[str | None]:
 
 
 def _through(path: str, link: str, target: str) -> str:
-    return os.path.normpath(os.path.join(os.path.dirname(link), target) + path[len(link) :])
+    return _absolute(os.path.dirname(link), target + path[len(link) :])
+
+
+def _absolute(place: str, path: str) -> str:
+    """Return the absolute path without dots. Two slashes at its beginning count as one."""
+    whole = os.path.normpath(os.path.join(place, path))
+    return whole[1:] if whole.startswith("//") else whole
 
 
 def _with_parents(path: str) -> Iterator[str]:
@@ -222,7 +228,7 @@ def _with_parents(path: str) -> Iterator[str]:
 def _led_word(word: str | None, place: Path | None, links: Links) -> list[str | None]:
     if not word or word.startswith("-") or (place is None and not word.startswith("/")):
         return []
-    return _led(os.path.normpath(os.path.join(place or "/", os.path.expanduser(word))), links)
+    return _led(_absolute(str(place or "/"), os.path.expanduser(word)), links)
 
 
 def _led_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Iterator[ShellCommand]:

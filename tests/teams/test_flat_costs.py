@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from teamwright.protocol import roster as entries
-from teamwright.teams import incarnation, roster, team_file
+from teamwright.teams import incarnation, roster_file, team_file
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate import Teammates
@@ -19,7 +19,7 @@ class Work:
     def __init__(self, monkeypatch):
         self.done = Counter()
         for owner, name in (
-            (roster, "parse_config"),
+            (roster_file, "parse_config"),
             (team_file, "parse_team_file"),
             (entries.RosterMember, "to_json"),
             (incarnation.Incarnation, "as_json"),

@@ -335,7 +335,8 @@ class Player:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.card = ModelCard("player", "player", "scripted", usd_in=0.0, usd_out=0.0)
+        # A player knows only what its conversation holds: three of the longest messages must not compact it.
+        self.card = ModelCard("player", "player", "scripted", context_tokens=10**7, usd_in=0.0, usd_out=0.0)
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -126,6 +126,25 @@ async def test_the_name_of_a_live_team_is_refused(teams, home, alive):
     assert home.config("my-team-1").read_bytes() == before and len(await teams.list()) == 1
 
 
+@pytest.mark.promise("A1", "F25")
+@pytest.mark.parametrize("is_alive", [True, False])
+async def test_a_team_whose_lead_lives_and_has_not_written_its_file_yet_is_not_archived(teams, home, alive, is_alive):
+    await teams.create(new())
+    home.team_file("my-team-1").unlink()
+    lease = home.session(Path("/repo"), SESSION) / "lease"
+    lease.parent.mkdir(parents=True)
+    lease.touch()
+    alive.clear()
+    alive.add(SESSION if is_alive else OTHER)
+    if is_alive:
+        with pytest.raises(TeamRefused, match="at work"):
+            await teams.create(new(session=OTHER))
+        assert home.config("my-team-1").exists()
+    else:
+        made = await teams.create(new(session=OTHER))
+        assert len(made.archived) == 1 and made.directory == "my-team-1"
+
+
 @pytest.mark.promise("A1")
 async def test_a_session_leads_one_team(teams):
     await teams.create(new())

@@ -28,7 +28,7 @@ from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster_file import BRIEF_PATIENCE_S
 from teamwright.teams.roster_rebuild import rebuilt_roster
-from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, take_lead
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
 
 
 def remove_team_locks(home: Home, directory: str) -> list[Path]:
@@ -233,7 +233,7 @@ class Teams:
         same = [team for team in await self.list() if team.config.name == name]
         for team in same:
             place = self.home.team(team.directory)
-            if self.is_lead_alive(team.directory):
+            if self.is_lead_alive(team.directory) or self._is_being_created(team):
                 raise _running_team_error(name, place)
             left = await self.unfinished_work(team.directory)
             if not left.is_finished:
@@ -249,6 +249,15 @@ class Teams:
                     note="nothing was created",
                 )
         return [await archive_team(self.home, team.directory) for team in same]
+
+    def _is_being_created(self, team: TeamOnDisk) -> bool:
+        """Return True when a living process has written the roster of this team, and its team file not yet."""
+        leads = [entry for entry in team.config.members if entry.name == LEAD]
+        if not leads or self._stores.read_state(team.directory) is not None:
+            return False
+        session = team.config.lead_session_id
+        lead = lead_of_session(session, self.home.session(Path(leads[0].cwd), session))
+        return lead is not None and self._is_alive(lead)
 
     async def _free_directory(self, name: str) -> str:
         base, number = team_directory_name(name), 2

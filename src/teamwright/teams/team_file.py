@@ -24,7 +24,7 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_mark import file_mark
-from teamwright.storage.lease import lease_held, process_exists
+from teamwright.storage.lease import LEASE, lease_held, process_exists
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
 
@@ -189,6 +189,12 @@ def is_lead_alive(lead: LeadLease) -> bool:
     if lead.lease:
         return lease_held(Path(lead.lease))
     return process_exists(lead.pid)
+
+
+def lead_of_session(session: str, directory: Path) -> LeadLease | None:
+    """Return the lead that has the lease in this directory of a session; None where there is no lease."""
+    lease = directory / LEASE
+    return LeadLease(session, 0, str(lease)) if lease.exists() else None
 
 
 def parse_team_file(raw: bytes) -> TeamFile:

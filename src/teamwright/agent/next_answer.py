@@ -33,35 +33,35 @@ async def next_answer(agent: Agent) -> ModelAnswer:
     agent.apply_deferred_changes()
     if agent.model_calls_left == 0:
         return ModelAnswer(*await call_model(agent))
-    beside = NO_USAGE
+    compaction_usage = NO_USAGE
     if agent.compaction.request is not None:
-        beside += (await answer_request(agent, agent.compaction.request)).usage
+        compaction_usage += (await answer_request(agent, agent.compaction.request)).usage
     elif is_due(agent):
-        beside += (await compact(agent, AUTO)).usage
-    heard, task = await call_model(agent)
-    if isinstance(heard, Failure) and heard.slug == CONTEXT_FULL:
-        made = await compact(agent, AUTO, full=True)
-        beside += made.usage
-        if made.done:
-            heard, task = await call_model(agent)
-        heard = _explain_full(agent, heard, made)
-    return ModelAnswer(heard, task, beside)
+        compaction_usage += (await compact(agent, AUTO)).usage
+    outcome, task = await call_model(agent)
+    if isinstance(outcome, Failure) and outcome.slug == CONTEXT_FULL:
+        compacted = await compact(agent, AUTO, full=True)
+        compaction_usage += compacted.usage
+        if compacted.done:
+            outcome, task = await call_model(agent)
+        outcome = _explain_full(agent, outcome, compacted)
+    return ModelAnswer(outcome, task, compaction_usage)
 
 
-def _explain_full(agent: Agent, heard: CallOutcome, made: CompactResult) -> CallOutcome:
+def _explain_full(agent: Agent, outcome: CallOutcome, compacted: CompactResult) -> CallOutcome:
     """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
-    if not made.done and made.limit:
-        return BudgetRefusal(made.limit, made.why)
-    if not made.done and made.failure is not None and made.failure.slug != CONTEXT_FULL:
-        return made.failure  # the service may be available later
-    if not isinstance(heard, Failure) or heard.slug != CONTEXT_FULL:
-        return heard
+    if not compacted.done and compacted.limit:
+        return BudgetRefusal(compacted.limit, compacted.why)
+    if not compacted.done and compacted.failure is not None and compacted.failure.slug != CONTEXT_FULL:
+        return compacted.failure  # the service may be available later
+    if not isinstance(outcome, Failure) or outcome.slug != CONTEXT_FULL:
+        return outcome
     name = agent.model.card.name
     tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
-    if made.done or made.why == NOTHING_TO_FOLD:
+    if compacted.done or compacted.why == NOTHING_TO_FOLD:
         even = ", even after compaction" if agent.conversation.is_compacted else ""
         what = f"the last message does not fit into the window of {name}{even}: {tokens}"
     else:
-        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {compacted.why}"
     do = ("put what is long into a file and name the file", "use a model with a larger window")
-    return replace(heard, what=what, do=do)
+    return replace(outcome, what=what, do=do)

@@ -40,7 +40,7 @@ KIND = "asked_beyond"
 """The kind of a stored request. The question to the person is a second request, of kind `permission`."""
 
 
-class ExternalRequests(Struct):
+class ExternalMemberPermissions(Struct):
     """Permission requests of external members, and the answers that are sent back to them."""
 
     asker: Approver

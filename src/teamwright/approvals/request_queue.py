@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.approvals.external_member_permissions import ExternalRequests
+from teamwright.approvals.external_member_permissions import ExternalMemberPermissions
 from teamwright.approvals.lead_agent_approval import (
     LeadApprover,
     not_allowed_error,
@@ -93,7 +93,7 @@ class RequestQueue(Struct):
     waits: bool = False
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     lead: LeadApprover | None = None
-    strangers: ExternalRequests | None = None
+    strangers: ExternalMemberPermissions | None = None
     settings: Path | None = None
     """The user's settings file, whose rules also answer requests."""
     _left: str = ""
@@ -104,7 +104,7 @@ class RequestQueue(Struct):
     def set_team(self, team: SessionTeam, *, always: bool) -> None:
         """Set the team whose requests are in the queue. `always`: its lead answers for every member."""
         self.join_team(team, LeadApprover(team, always))
-        self.strangers = ExternalRequests(self, team)
+        self.strangers = ExternalMemberPermissions(self, team)
         team.external.report_requests(self.strangers)
 
     def join_team(self, team: SessionTeam, lead: LeadApprover) -> None:

@@ -73,7 +73,7 @@ class UsageMarks:
 
     def _reached(self, caller: CallingAgent, run: Scope) -> _Mark | None:
         portions, name = self._portions, caller.name
-        calls = None if portions.turns is None else self._next_calls.setdefault(name, portions.turns)
+        calls = None if portions.turns is None else self._next_calls.get(name, portions.turns)
         if calls is not None and caller.calls >= calls:
             used = f"{caller.calls} model calls of {LEAD_ALIAS if name == LEAD else name} are used"
             return _Mark("turns", name, used, f"{portions.turns} model calls")

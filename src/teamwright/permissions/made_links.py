@@ -26,7 +26,7 @@ _REPEATS = re.compile(r"\b(?:for|while|until|select|function|eval|trap|xargs|fin
 _MAKERS = word_set("ln link cp mv rsync")
 """Programs that make links, or put a link or a directory with links into another place."""
 
-_MAX_LED = 20
+_MAX_FOLLOWED = 20
 """The most files to which one word is followed. Beyond it the word may lead to any file."""
 
 _MAX_MADE = 500
@@ -59,8 +59,8 @@ def with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
         return parsed
     try:
         links = _LineLinks(makers, repeats=_REPEATS.search(line) is not None)
-        commands = list(itertools.islice(_led_commands(parsed.commands, links), _MAX_MADE + 1))
-        redirects = [led for one in parsed.redirects for led in _led_redirect(one, links.made)]
+        commands = list(itertools.islice(_follow_commands(parsed.commands, links), _MAX_MADE + 1))
+        redirects = [followed for one in parsed.redirects for followed in _follow_redirect(one, links.made)]
         if len(commands) > _MAX_MADE:
             raise _TooManyLinks
     except _TooManyLinks:
@@ -111,31 +111,31 @@ class _LineLinks:
         args = expand_arguments(command) if command.globs else None
         words = [*command.words[1:]] if args is None else args
         git = base_name(command.words[0]) == "git"
-        given = _Given(
+        operands = _LinkOperands(
             [None if word is None else os.path.expanduser(word) for word in words], _maker_name(command), git
         )
         places = list(map(str, command.directories)) if None not in command.directories else []
-        for place, source in itertools.product(places, given.sources):
-            for goal in given.goals(place, source):
-                found = self._made_at(place, source, goal, given)
+        for place, source in itertools.product(places, operands.sources):
+            for destination in operands.destinations(place, source):
+                found = self._made_at(place, source, destination, operands)
                 _merge(self._by_command.setdefault(id(command), {}), found)
                 _merge(self.made, found)
             if len(self.made) > _MAX_MADE:
                 raise _TooManyLinks
 
-    def _made_at(self, place: str, source: str, goal: str, given: _Given) -> Links:
-        """Return the links that appear at a goal and below it."""
+    def _made_at(self, place: str, source: str, destination: str, operands: _LinkOperands) -> Links:
+        """Return the links that appear at a destination and below it."""
         found: Links = {}
-        if given.makes:
-            found[goal] = {source if given.from_link else os.path.join(place, source)}
-        if given.moves:
+        if operands.makes:
+            found[destination] = {source if operands.from_link else os.path.join(place, source)}
+        if operands.moves:
             top = _absolute(place, source)
             self._steps -= len(self.made) + 1
             if self._steps < 0:
                 raise _TooManyLinks
             earlier = {link: set(to) for link, to in self.made.items() if f"{link}/".startswith(f"{top}/")}
             _merge(earlier, self._links_below(top))
-            _merge(found, {goal + link[len(top) :]: targets for link, targets in earlier.items()})
+            _merge(found, {destination + link[len(top) :]: targets for link, targets in earlier.items()})
         return found
 
     def _links_below(self, top: str) -> Links:
@@ -164,23 +164,23 @@ def _target(link: str) -> str | None:
         return None
 
 
-class _Given:
+class _LinkOperands:
     """The operands of a command that makes links: its sources, and the paths that they get."""
 
     def __init__(self, words: Sequence[str | None], name: str, by_git: bool) -> None:
         options = [word for word in words if word and word.startswith("-")]
-        given = [word for word in words if word and not word.startswith("-")]
-        given = given[given.index("mv") + 1 :] if by_git and "mv" in given else given
+        operands = [word for word in words if word and not word.startswith("-")]
+        operands = operands[operands.index("mv") + 1 :] if by_git and "mv" in operands else operands
         directory = None if by_git else next(_target_directories(words), None)
-        rest = [word for word in given if word != directory] if directory is not None else given[:-1]
-        self.sources = rest or given
-        self._last = directory if directory is not None else given[-1] if len(given) > 1 else None
+        rest = [word for word in operands if word != directory] if directory is not None else operands[:-1]
+        self.sources = rest or operands
+        self._last = directory if directory is not None else operands[-1] if len(operands) > 1 else None
         self.makes = name in {"ln", "link"} or (name == "cp" and any(map(_COPIES_LINKS.match, options)))
         self.moves = name != "link"
         relative = name == "ln" and any(map(_RELATIVE.match, options))
         self.from_link = any(map(_SYMBOLIC.match, options)) and not relative
 
-    def goals(self, place: str, source: str) -> list[str]:
+    def destinations(self, place: str, source: str) -> list[str]:
         """Return the paths that a source may get: that of the last word, or its own name in that directory."""
         base = os.path.basename(source.rstrip("/"))
         own = [] if base in {"", ".", ".."} else [base]
@@ -198,14 +198,14 @@ def _target_directories(words: Sequence[str | None]) -> Iterator[str]:
             yield from [value] if value is not None else []
 
 
-def _led(path: str, links: Links) -> list[str | None]:
+def _followed_paths(path: str, links: Links) -> list[str | None]:
     """Return the paths to which a path may lead through these links; None for any path."""
     found: list[str | None] = [path]
     for one in found:
         for link in _with_parents(one) if one is not None else ():
             for target in links.get(link, ()):
-                led = None if target is None or len(found) > _MAX_LED else _through(one or "", link, target)
-                found += [led] if led not in found else []
+                followed = None if target is None or len(found) > _MAX_FOLLOWED else _through(one or "", link, target)
+                found += [followed] if followed not in found else []
     return found[1:]
 
 
@@ -225,21 +225,21 @@ def _with_parents(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def _led_word(word: str | None, place: Path | None, links: Links) -> list[str | None]:
+def _follow_word(word: str | None, place: Path | None, links: Links) -> list[str | None]:
     if not word or word.startswith("-") or (place is None and not word.startswith("/")):
         return []
-    return _led(_absolute(str(place or "/"), os.path.expanduser(word)), links)
+    return _followed_paths(_absolute(str(place or "/"), os.path.expanduser(word)), links)
 
 
-def _led_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Iterator[ShellCommand]:
+def _follow_commands(commands: Sequence[ShellCommand], links: _LineLinks) -> Iterator[ShellCommand]:
     """Yield the commands with each word that leads through a link, which is replaced by the file there."""
     for command in commands:
         before = links.before(command)
         for place, (at, word) in itertools.product(command.directories, enumerate(command.words[1:], 1)):
-            for led in _led_word(word, place, before):
-                yield replace(command, words=(*command.words[:at], led, *command.words[at + 1 :]), role="guess")
+            for followed in _follow_word(word, place, before):
+                yield replace(command, words=(*command.words[:at], followed, *command.words[at + 1 :]), role="guess")
 
 
-def _led_redirect(redirect: FileRedirect, links: Links) -> Iterator[FileRedirect]:
+def _follow_redirect(redirect: FileRedirect, links: Links) -> Iterator[FileRedirect]:
     for place in redirect.directories:
-        yield from (replace(redirect, target=led) for led in _led_word(redirect.target, place, links))
+        yield from (replace(redirect, target=followed) for followed in _follow_word(redirect.target, place, links))

@@ -1,4 +1,4 @@
-"""The representation of values with fields that nobody should read: secrets, and what is long.
+"""The representation of values without some fields: secrets, and long content.
 
 Works on any struct.
 """

@@ -256,8 +256,7 @@ class Teams:
         if not leads or self._stores.read_state(team.directory) is not None:
             return False
         session = team.config.lead_session_id
-        lead = lead_of_session(session, self.home.session(Path(leads[0].cwd), session))
-        return lead is not None and self._is_alive(lead)
+        return self._is_alive(lead_of_session(session, self.home.session(Path(leads[0].cwd), session)))
 
     async def _free_directory(self, name: str) -> str:
         base, number = team_directory_name(name), 2

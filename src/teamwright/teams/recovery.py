@@ -32,7 +32,7 @@ from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
 from teamwright.teams.roster_file import BRIEF_PATIENCE_S
 from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
-from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive
+from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_of_session
 
 _CLOCK_SLACK_MS = 1_000
 """Milliseconds by which a member's transcript may be older than its roster entry, because of clocks."""
@@ -154,7 +154,7 @@ class _Recovery:
         place = self._session_directory(config.lead_session_id)
         if place is None:
             return ""  # no Teamwright session led it: it belongs to another product
-        lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
+        lead = lead_of_session(config.lead_session_id, place)
         if not self._may_rebuild(lead):
             return ""
         path = FileStores(self.home).state(self.directory).path

@@ -191,10 +191,9 @@ def is_lead_alive(lead: LeadLease) -> bool:
     return process_exists(lead.pid)
 
 
-def lead_of_session(session: str, directory: Path) -> LeadLease | None:
-    """Return the lead that has the lease in this directory of a session; None where there is no lease."""
-    lease = directory / LEASE
-    return LeadLease(session, 0, str(lease)) if lease.exists() else None
+def lead_of_session(session: str, directory: Path) -> LeadLease:
+    """Return the lead of a session: the process that holds the lease in the session's directory."""
+    return LeadLease(session, 0, str(directory / LEASE))
 
 
 def parse_team_file(raw: bytes) -> TeamFile:

@@ -14,7 +14,7 @@ from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
 
 
 class MemoryHome:
-    """What the stores contain: task lists by name, mailboxes by team and name, rosters and states by team."""
+    """The content of the stores: task lists by name, mailboxes by team and name, rosters and states by team."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, MemoryTaskTable] = {}

@@ -26,7 +26,7 @@ from teamwright.session.member_process.own_terminal_control import OwnTerminalCo
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
-from teamwright.ui.terminal.agent_text_output import TextOutput, block_renderer, ends_text
+from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
@@ -180,7 +180,7 @@ class MemberTerminal:
         self._leave_hinted_at = float("-inf")
         self.line_input = LineInput(self.narrator, self.show, PendingRequests(run_command=self._run_at_request))
         colors, markdown = self.narrator.paint.on, self.control.member.shows_markdown
-        self.texts = TextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
+        self.texts = AgentTextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.panel = Panel(
             MemberScreen(self.control),
             self.running_calls,

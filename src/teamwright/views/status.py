@@ -52,14 +52,14 @@ _MEMBER_KEYS = {
     **{"tokens": "tokens", "context": "context", "usd": "usd", "mode": "mode", "effort": "effort"},
     **{"place": "place", "note": "note"},
 }
-"""What JSON output says of a member: the keys, and the fields that they show."""
+"""The keys of a member in JSON output, with the fields that they show."""
 
 
 _REQUEST_KEYS = {
     **{"id": "id", "member": "asker", "kind": "kind", "what": "what", "at": "opened_at"},
     **{"owner": "owner", "tool": "tool", "deadline": "deadline"},
 }
-"""What JSON output says of a request: the keys, and the attributes that they show."""
+"""The keys of a request in JSON output, with the attributes that they show."""
 
 
 class StatusView(Struct, frozen=True):

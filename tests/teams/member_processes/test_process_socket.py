@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.teams.backends.member_connections import ProcessHub
+from teamwright.teams.backends.member_connections import MemberConnections
 
 
 @pytest.mark.promise("F21")
@@ -14,5 +14,5 @@ async def test_a_lead_without_member_processes_removes_the_socket_of_the_killed_
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(left))
     unused: Any = None
-    await ProcessHub(unused, left, unused).close()
+    await MemberConnections(unused, left, unused).close()
     assert not left.exists()

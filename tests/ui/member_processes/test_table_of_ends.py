@@ -32,10 +32,12 @@ def newest(body: dict) -> str:
 class Rounds:
     """A lead that writes `word N` to ann in round N, and stays in a model call once she has answered.
 
+    It stays in one too when ann has said that she is there (`start`): the first run is ended from outside as well.
     `spends`: from then on it makes one call after the other.
     """
 
     def __init__(self, rounds: int) -> None:
+        self.start = Held("too late")
         self.held = [Held("too late") for _ in range(rounds)]
         self.spends = False
 
@@ -48,7 +50,7 @@ class Rounds:
                 return held
             if f"round {n}." in words:
                 return call("SendMessage", to="ann", message=f"word {n}", summary="a word")
-        return "I wait."
+        return self.start if "ann is here." in words else "I wait."
 
     def ann(self, body: dict):
         said = json.dumps(body["messages"])
@@ -106,7 +108,7 @@ def test_however_a_lead_ends_its_members_come_back_with_their_conversation_and_t
     task = call("TaskCreate", subject="the job", description="do it")
     here = scene([FORMS, task, agent("JOB ann", name="ann"), *[play.lead] * 99], ann=[play.ann] * 99)
     begin(here, "work")
-    until(lambda: "ann is here." in here.told_lead())
+    play.start.come()
     here.lead.send_signal(signal.SIGTERM)
     assert here.end()[0] == 143
     for n, (name, end, code) in enumerate(ENDS_OF_LEAD):

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
-from teamwright.permissions.shell.line_cursor import NOT_BASH, Scanner, SyntaxMarks, UnreadableLine
+from teamwright.permissions.shell.line_cursor import NOT_BASH, LineCursor, SyntaxMarks, UnreadableLine
 from teamwright.permissions.shell.simple_commands import SimpleCommandReader
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
@@ -50,7 +50,7 @@ class LineGrammar:
     """A parser that reads a line statement by statement."""
 
     def __init__(self, text: str) -> None:
-        self.scanner = Scanner(text)
+        self.scanner = LineCursor(text)
         self.words = WordReader(self.scanner, self.statements)
         self.documents = HereDocumentReader(self.scanner, self.words)
         self.commands = SimpleCommandReader(self.scanner, self.words, self.documents)

@@ -9,7 +9,7 @@ from teamwright.permissions.shell.line_cursor import (
     RARE_COMMENT,
     RARE_DOCUMENT,
     HereDocument,
-    Scanner,
+    LineCursor,
     UnreadableLine,
 )
 from teamwright.permissions.shell.syntax_tree import FixedText, Word, WordPart
@@ -25,7 +25,7 @@ _COUNTED = re.compile(r"[()'\"`\\]")
 class HereDocumentReader:
     """Reads line ends. The here-documents of a line begin after its end."""
 
-    def __init__(self, scanner: Scanner, words: WordReader) -> None:
+    def __init__(self, scanner: LineCursor, words: WordReader) -> None:
         self.scanner = scanner
         self.words = words
 

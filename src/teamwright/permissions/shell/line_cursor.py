@@ -48,7 +48,7 @@ class SyntaxMarks(Struct):
     comments: set[int] = field(default_factory=set[int])
 
 
-class Scanner:
+class LineCursor:
     """A position in a line, and its context."""
 
     def __init__(self, text: str) -> None:

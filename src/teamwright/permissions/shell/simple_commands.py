@@ -9,7 +9,7 @@ import re
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.here_documents import HereDocumentReader
-from teamwright.permissions.shell.line_cursor import NOT_BASH, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.line_cursor import NOT_BASH, RARE_QUOTES, LineCursor, UnreadableLine
 from teamwright.permissions.shell.syntax_tree import Assignment, FixedText, Redirection, SimpleCommand, Word
 from teamwright.permissions.shell.word_reader import WordReader
 
@@ -28,7 +28,7 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:+-]*")
 class SimpleCommandReader:
     """Reads simple commands."""
 
-    def __init__(self, scanner: Scanner, words: WordReader, documents: HereDocumentReader) -> None:
+    def __init__(self, scanner: LineCursor, words: WordReader, documents: HereDocumentReader) -> None:
         self.scanner = scanner
         self.words = words
         self.documents = documents

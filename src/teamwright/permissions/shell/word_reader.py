@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from teamwright.permissions.shell.line_cursor import META, NOT_BASH, RARE_DOCUMENT, RARE_QUOTES, Scanner, UnreadableLine
+from teamwright.permissions.shell.line_cursor import (
+    META,
+    NOT_BASH,
+    RARE_DOCUMENT,
+    RARE_QUOTES,
+    LineCursor,
+    UnreadableLine,
+)
 from teamwright.permissions.shell.syntax_tree import (
     Calculation,
     EncodedText,
@@ -42,7 +49,7 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 class WordReader:
     """Reads words. `statements` reads those of a substitution, up to a text that cannot begin one."""
 
-    def __init__(self, scanner: Scanner, statements: Callable[[], StatementSequence]) -> None:
+    def __init__(self, scanner: LineCursor, statements: Callable[[], StatementSequence]) -> None:
         self.scanner = scanner
         self._statements = statements
 

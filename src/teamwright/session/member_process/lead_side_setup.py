@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamwright.session.member_process.backend_choice import BackendChoice
     from teamwright.storage.event_log import EventLog
     from teamwright.storage.watcher import Watcher
-    from teamwright.teams.backends.member_connections import ProcessHub
+    from teamwright.teams.backends.member_connections import MemberConnections
     from teamwright.teams.external.external_launcher import CombinedLauncher
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
@@ -51,7 +51,7 @@ class MemberProcesses(Struct):
     watcher: Watcher
     settings_rules: tuple[Rule, ...]
     _backends: BackendChoice | None = None
-    _hub: ProcessHub | None = None
+    _hub: MemberConnections | None = None
     _launcher: CombinedLauncher | None = None
 
     def prepare(self) -> CombinedLauncher:
@@ -65,14 +65,14 @@ class MemberProcesses(Struct):
         from teamwright.session.member_process.launcher import MemberLauncher
         from teamwright.session.member_process.services_for_members import MemberServices
         from teamwright.session.member_process.spawn_file import VARIABLE
-        from teamwright.teams.backends.member_connections import ProcessHub
+        from teamwright.teams.backends.member_connections import MemberConnections
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
         ground, team, maker, log, policy = self.ground, self.team, self.maker, self.log, self.maker.policy
         services = MemberServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
         watched, path = log.has_listeners, ground.directory / WIRE
-        hub = self._hub = ProcessHub(team, path, services, is_watched=watched, translate=services.translate)
+        hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.on_listeners_change = hub.set_watched
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())

@@ -35,7 +35,7 @@ _RUNS = ("running", "background")
 
 
 class MemberServices(Struct):
-    """The services of one session (see `teams.backends.member_connections.HubRequests`)."""
+    """The services of one session (see `teams.backends.member_connections.MemberCallHandler`)."""
 
     maker: AgentFactory
     asker: Approver
@@ -52,7 +52,7 @@ class MemberServices(Struct):
         return self.maker.purse
 
     def welcome_facts(self, name: str) -> IpcBody:
-        """Implement `HubRequests.welcome_facts`, and release reservations of the process's earlier incarnation."""
+        """Implement `MemberCallHandler.welcome_facts`; release reservations of the process's earlier incarnation."""
         self.gone(name)
         maker = self.maker
         maker.numbers.share(call_counter_path(maker.home, maker.cwd, maker.session))
@@ -69,13 +69,13 @@ class MemberServices(Struct):
         self.maker.limits.forget_elsewhere(name)
 
     def process_ended(self, name: str, directory: Path) -> None:
-        """Implement `HubRequests.process_ended`, and fire the stop hooks of agents that were killed."""
+        """Implement `MemberCallHandler.process_ended`, and fire the stop hooks of agents that were killed."""
         self.gone(name)
         if (hooking := self.maker.kit.hooking) is not None:
             hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
-        """Implement `HubRequests.receive_note`."""
+        """Implement `MemberCallHandler.receive_note`."""
         match what:
             case "settle":
                 usage = None if arguments["usage"] is None else usage_from_json(arguments["usage"])
@@ -89,7 +89,7 @@ class MemberServices(Struct):
                 pass
 
     async def handle_call(self, name: str, what: str, arguments: IpcBody) -> IpcBody:
-        """Implement `HubRequests.handle_call`."""
+        """Implement `MemberCallHandler.handle_call`."""
         match what:
             case "ask":
                 return to_builtins(await self.asker.ask(convert(arguments["question"], Question)))

@@ -1,7 +1,7 @@
 """The lead's end of the IPC connections: member processes connect with a token, and their notes and calls arrive here.
 
 Their logged events become events of the session, each line once: the session's log records the origin. Depends on
-member processes and the team; calls that do not concern a team go to `HubRequests`.
+member processes and the team; calls that do not concern a team go to `MemberCallHandler`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ProcessHost(Protocol):
         ...
 
 
-class HubRequests(Protocol):
+class MemberCallHandler(Protocol):
     """The port for requests of member processes that do not concern the team."""
 
     def welcome_facts(self, name: str) -> IpcBody:
@@ -109,14 +109,14 @@ _FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelCh
 """Events about other members that member processes receive."""
 
 
-class ProcessHub:
+class MemberConnections:
     """The endpoint for member processes. `translate` converts their events into those of the session."""
 
     def __init__(
         self,
         team: SessionTeam,
         path: Path,
-        help: HubRequests,
+        help: MemberCallHandler,
         *,
         is_watched: Callable[[], bool] = lambda: False,
         translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event,
@@ -291,7 +291,7 @@ class ProcessHub:
 class _Connection:
     """One connected process (an `IpcHandler`)."""
 
-    def __init__(self, hub: ProcessHub, wire: IpcConnection) -> None:
+    def __init__(self, hub: MemberConnections, wire: IpcConnection) -> None:
         self._hub = hub
         self._wire = wire
         self.process: ProcessTeammate | None = None

@@ -21,7 +21,7 @@ from teamwright.storage.lease import LEASE, lease_held
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.located_process import process_tree, wait_set
-from teamwright.teams.backends.member_connections import ProcessHost, ProcessHub
+from teamwright.teams.backends.member_connections import MemberConnections, ProcessHost
 from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.incarnation_changes import save_location
@@ -51,7 +51,7 @@ _END_S = 2.0
 class ProcessLauncher:
     """A launcher of members in separate processes (see `TeammateLauncher`)."""
 
-    def __init__(self, team: SessionTeam, housing: ProcessHost, exchange: ProcessHub) -> None:
+    def __init__(self, team: SessionTeam, housing: ProcessHost, exchange: MemberConnections) -> None:
         self.team = team
         self.host = housing
         self.hub = exchange

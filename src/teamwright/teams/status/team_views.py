@@ -66,7 +66,7 @@ class MailView(Struct, frozen=True):
 
 
 _MEMBER_KEYS = ("name", "agent_type", "model", "state", "joined_at", "unread", "messages", "mode", "place")
-"""What JSON output says of a member."""
+"""The keys of a member in JSON output."""
 
 
 class TeamView(Struct, frozen=True):

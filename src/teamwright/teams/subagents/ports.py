@@ -22,7 +22,7 @@ class SubagentSettings(Struct, frozen=True):
     """The settings of sub-agents."""
 
     background: bool | Literal["always"] = True
-    """True when they may run in the background; `always`: each of them does, so that nobody waits for one."""
+    """True when they may run in the background; `always`: each of them does, and no caller waits for one."""
 
     background_after_s: float | None = None
     """Seconds in the foreground after which one moves to the background; None: never automatically."""

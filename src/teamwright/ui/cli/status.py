@@ -121,9 +121,9 @@ def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]
     until = f", until {format_time(request.deadline)}" if request.deadline else ""
     by = f"{request.asker}: " if request.owner not in {"", request.asker} else ""
     what = by + request_subject(request.kind, request.tool, request.what)
-    kind, whom = ("plan", ", for the lead") if request.kind == "plan_approval" else (request.kind, "")
+    kind, answerer = ("plan", ", for the lead") if request.kind == "plan_approval" else (request.kind, "")
     lines = [
-        f"{request.id}  {kind} of {request.owner or request.asker}{whom}, {_age(request.opened_at, now)}{until}",
+        f"{request.id}  {kind} of {request.owner or request.asker}{answerer}, {_age(request.opened_at, now)}{until}",
         what,
     ]
     if request.for_a_person:

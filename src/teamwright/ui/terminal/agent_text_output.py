@@ -62,13 +62,13 @@ def block_renderer(env: Mapping[str, str], *, markdown: bool, colors: bool) -> R
 
 
 def ends_text(event: TeamEvent) -> bool:
-    """Return True when the event ends the text of its own agent. Other events only happen at the same time."""
+    """Return True when the event ends the text of the agent that caused it. Other events do not interrupt a text."""
     if isinstance(event, Notice):
         return event.level != SHELL
     return isinstance(event, AssistantText | ToolStarted | ToolCalled | ModelCallEnded | TurnEnded | MemberChanged)
 
 
-class TextOutput(Struct):
+class AgentTextOutput(Struct):
     """The texts of the agents whose text is shown, and the lines that wait. `show` prints lines at once."""
 
     show: Callable[[Sequence[str]], None]

@@ -32,7 +32,7 @@ from teamwright.session.control.person_actions import interrupt_member, live_mem
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
-from teamwright.ui.terminal.agent_text_output import TextOutput, ends_text
+from teamwright.ui.terminal.agent_text_output import AgentTextOutput, ends_text
 from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
 from teamwright.views.conversation import ConversationReader, Message, conversation_of, describe_input
 
@@ -48,7 +48,7 @@ class ConversationView(Struct):
     session: Session
     narrator: Narrator
     show: ShowLines
-    texts: TextOutput
+    texts: AgentTextOutput
     name: str = LEAD
     _conversation: ConversationReader | None = None
 

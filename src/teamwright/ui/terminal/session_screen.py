@@ -27,7 +27,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.terminal.agent_text_output import TextOutput, block_renderer
+from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
 from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
@@ -74,7 +74,9 @@ class SessionScreen:
         requests = PendingRequests(run_command=self._run_at_request)
         self.line_input = LineInput(self.narrator, self.show, requests)
         colors, markdown = self.narrator.paint.on, self.session.shows_markdown
-        self.texts = TextOutput(self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors))
+        self.texts = AgentTextOutput(
+            self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors)
+        )
         self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
         viewed, paint, redraw = (lambda: self.view.name), self.narrator.paint, (lambda: self.editor.refresh())
         source, masked = SessionStatusSource(self.session), self._mask

@@ -178,7 +178,7 @@ def _indent(line: str) -> int:
 
 
 def _begins(line: str) -> BlockKind | None:
-    """Return the kind of the block that a line begins, whatever is before it; None for a line of text."""
+    """Return the kind of the block that a line begins, without regard to earlier lines; None for a line of text."""
     for kind, pattern in _BEGINNINGS:
         if pattern.match(line):
             return kind

@@ -11,6 +11,7 @@ import pytest
 from teamwright.processes.pid_watch import WatchedProcess, kill_all
 from teamwright.processes.process_group import Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_tree import MARK_VARIABLE, is_marked
 from tests.support.waits import WAIT_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -88,3 +89,17 @@ async def test_what_came_out_of_a_process_is_found_and_ended_also_what_left_its_
     assert await kill_all(found, 5) == set()
     await process.terminate(0.1)
     process.close()
+
+
+@pytest.mark.promise("F21")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes carry a mark on Linux only")
+def test_a_process_that_replaces_its_program_is_marked_at_every_moment(tmp_path):
+    script = tmp_path / "again"
+    script.write_text(f'#!/bin/sh\nexec "{script}"\n')
+    script.chmod(0o700)
+    process = subprocess.Popen([str(script)], env={**os.environ, MARK_VARIABLE: "made.by.this.test"})
+    try:
+        assert all(is_marked(process.pid, "made.by.this") for _ in range(3_000))
+    finally:
+        process.kill()
+        process.wait()

@@ -24,6 +24,8 @@ MARK_VARIABLE = "TEAMWRIGHT_PROCESS"
 
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.004, 0.05
 _KILL_WITHIN_S = 5.0
+_EXEC_LOOKS, _EXEC_LOOK_S = 5, 0.001
+"""An environment reads as empty for a moment in `exec` (fs/proc/base.c, `environ_read`): how often it is read again."""
 _LINUX = sys.platform.startswith("linux")
 _SAME_START_S = 2.0
 """Seconds that a recorded start and the one from `ps` may differ: `ps` reports whole seconds."""
@@ -299,11 +301,18 @@ def _read_process(pid: str) -> ProcessInfo | None:
 def _environment(pid: int) -> bytes:
     if not _LINUX:
         return b""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as environment:
-            return environment.read()
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError):
+        for _ in range(_EXEC_LOOKS):
+            if found := _read_environment(pid):
+                return found
+            os.readlink(f"/proc/{pid}/exe")  # raises for a kernel thread, which has no environment
+            time.sleep(_EXEC_LOOK_S)
+    return b""
+
+
+def _read_environment(pid: int) -> bytes:
+    with open(f"/proc/{pid}/environ", "rb") as environment:
+        return environment.read()
 
 
 def _list_from_ps(_since: int = 0) -> list[ProcessInfo]:

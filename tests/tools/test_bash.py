@@ -132,6 +132,16 @@ async def test_credentials_of_model_services_are_not_in_the_environment_of_comma
     assert {"TEAMWRIGHT=1", "GIT_TERMINAL_PROMPT=0", "PAGER=cat", "TERM=dumb"} <= set(out.split("\n"))
 
 
+async def test_git_status_does_not_write_the_index(bash, ctx, work):
+    await bash.run(
+        call("git init -q && echo 1 > a && git add a && git update-index -q --refresh && touch -d 2001-01-01 a"), ctx
+    )
+    index = work / ".git" / "index"
+    before = index.read_bytes()
+    assert (await bash.run(call("git status --short"), ctx)).content == "A  a"
+    assert index.read_bytes() == before
+
+
 SECRETS = {
     "STRIPE_API_KEY": "hush",
     "GH_TOKEN": "hush",

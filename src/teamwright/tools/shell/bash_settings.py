@@ -14,9 +14,11 @@ COMMAND_ENVIRONMENT: Mapping[str, str] = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
+    "GIT_OPTIONAL_LOCKS": "0",
     "TERM": "dumb",
 }
-"""The environment of every command: no pager, prompt or editor starts, because no person could answer."""
+"""The environment of every command: no pager, prompt or editor starts, because no person could answer, and a command
+that only reads a repository takes no lock of it, so that the `git commit` of another agent does not fail."""
 
 HIDDEN_VARIABLES = (
     "ANTHROPIC_*",

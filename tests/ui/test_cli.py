@@ -209,7 +209,7 @@ def test_flags_of_the_place_are_understood_before_and_behind_a_command(
         (["-p", "x", "--max-turns", "many"], "'many' is not a whole number"),
         (["-p", "x", "--max-tokens", "0"], "0 is less than 1"),
         (["-p", "x", "--agents", "{"], "it is no JSON"),
-        (["-p", "x", "--teammate-mode", "tmux"], "--teammate-mode is not a flag"),
+        (["-p", "x", "--no-such-flag", "tmux"], "--no-such-flag is not a flag"),
         (["-p", "x", "--session-id", "17"], "not a session id"),
         (["-p", "x", "-c", "--session-id", SESSION], "contradict"),
         (["-p", "x", "-c", "-r", "7f"], "contradict"),

@@ -26,6 +26,7 @@ from teamwright.config.settings.settings_files import (
     bad_settings,
     is_other_product_variable,
     is_user_only_variable,
+    read_given_layer,
     read_layer,
 )
 from teamwright.config.settings.settings_sections import make_sections
@@ -61,9 +62,15 @@ def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
 def reads_other_product(home: Home, flags: SettingFlags) -> bool:
     """Return the setting `compat.claude`, which must be known before any file of the other product is read."""
     found = True
-    for layer in (read_layer(home.settings, SettingsOrigin.USER), _given(flags)):
+    own = read_layer(home.settings, SettingsOrigin.USER) if reads_source(flags, SettingsOrigin.USER) else None
+    for layer in (own, _given(flags)):
         found = bool(layer.values.get("compat.claude", found)) if layer is not None else found
     return found
+
+
+def reads_source(flags: SettingFlags, origin: SettingsOrigin) -> bool:
+    """Return True when files of this origin are read, by `--setting-sources`."""
+    return flags.setting_sources is None or not origin.source or origin.source in flags.setting_sources
 
 
 def load_settings(home: Home, cwd: Path, flags: SettingFlags, trust: TrustState) -> Settings:
@@ -90,7 +97,7 @@ def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, Se
 def _given(flags: SettingFlags) -> SettingsLayer | None:
     if flags.settings_file is None:
         return None
-    layer = read_layer(flags.settings_file, SettingsOrigin.GIVEN)
+    layer = read_given_layer(flags.settings_file)
     if layer is None:
         raise CannotStart(
             "bad-settings",
@@ -129,7 +136,7 @@ class SettingsMerge:
     def files(self, home: Home, flags: SettingFlags, compat: bool) -> None:
         """Read all files. Raises CannotStart (`bad-settings`) unless the merge is tolerant."""
         for path, origin in settings_places(home, self.trust.root, compat):
-            layer = self.read(path, origin)
+            layer = self.read(path, origin) if reads_source(flags, origin) else None
             if layer is not None:
                 self.read_files += 1
                 self.layer(layer)

@@ -41,7 +41,7 @@ class SettingsQuery(Struct, frozen=True):
 
     home: Home
     cwd: Path
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
 
 
 class SettingValue(Struct, frozen=True):
@@ -97,7 +97,7 @@ def files(asked: SettingsQuery) -> list[SettingsFileView]:
     compat = reads_compat_files(asked.home, flags)
     root = TrustStore.load(asked.home).verdict(cwd, compat=compat).root
     places = settings_places(asked.home, root, compat)
-    if asked.settings_file is not None:
+    if isinstance(asked.settings_file, Path):
         places = [*places, (asked.settings_file, SettingsOrigin.GIVEN)]
     return [SettingsFileView(str(path), origin.value, path.exists()) for path, origin in places]
 

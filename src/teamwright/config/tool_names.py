@@ -31,6 +31,31 @@ KNOWN = frozenset(
 _OTHER_NAMES = {"Task": "Agent"}
 
 
+_ALWAYS_THERE = frozenset({"McpCall"})
+"""Tools that belong to MCP servers, which `--tools` does not concern."""
+
+
+def tools_left_out(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the built-in tools besides these, as rules; `default` means all tools.
+
+    Raises UsageError for a name that no tool has. Names of other products' tools give nothing.
+    """
+    if tuple(names) == ("default",):
+        return ()
+    wanted = {_OTHER_NAMES.get(name, name) for name in names}
+    unknown = next((name for name in sorted(wanted) if name not in KNOWN and name not in OTHER_PRODUCTS_TOOLS), None)
+    if unknown is None:
+        return tuple(sorted(KNOWN - wanted - _ALWAYS_THERE))
+    near = nearest(unknown, KNOWN)
+    raise UsageError(
+        "usage",
+        f"there is no tool {unknown[:60]!r}",
+        looked_at=[("flag", "--tools"), ("tools", ", ".join(sorted(KNOWN)))],
+        do=[f"did you mean {near}?"] if near else ["--tools Read,Bash"],
+        note="nothing was started",
+    )
+
+
 class ToolSelection(Struct, frozen=True):
     """The selected tools. `only` None means all; `denied` are rules for parts of tools."""
 

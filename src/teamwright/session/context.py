@@ -220,6 +220,7 @@ def settings_flags(options: Options) -> SettingFlags:
         only_allowed=options.only_allowed,
         add_dirs=options.add_dirs,
         settings_file=options.settings_file,
+        setting_sources=options.setting_sources,
     )
 
 

@@ -299,7 +299,7 @@ def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
     """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
     nothing.
     """
-    known = tools | {"Task", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
+    known = tools | {"Task", "Skill", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
     for rule in rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue

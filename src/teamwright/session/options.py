@@ -35,6 +35,7 @@ class Options(Struct, frozen=True):
     - `mcp_config`: MCP servers, as JSON or as files with it; `strict_mcp_config` excludes all others.
     - `backend`: the backend of members: auto, in-process, tmux, detached, or a terminal adapter's name.
     - `trust`: trust the repository's own entries for this run. `given`: names for a script.
+    - `settings_file`: a file or JSON text. `setting_sources`: the sources of settings files that are read; None: all.
     - `only_allowed`: allow only `allowed_tools`. Allow rules of settings files are ignored, their deny rules apply.
     - `hooks`: False disables the hooks of settings and definitions. `own_hooks`: functions of the program.
     """
@@ -49,7 +50,8 @@ class Options(Struct, frozen=True):
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
+    setting_sources: tuple[str, ...] | None = None
     mcp_config: tuple[str, ...] = ()
     strict_mcp_config: bool = False
     trust: bool = False

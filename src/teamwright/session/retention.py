@@ -43,7 +43,7 @@ DAY_S = 86_400.0
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> int:
+def retention_days(home: Home, cwd: Path, settings_file: Path | str | None = None) -> int:
     """Return the retention in days, by the settings of a directory. Raises CannotStart (`bad-settings`)."""
     flags = SettingFlags(settings_file=settings_file)
     trust = TrustStore.load(home).verdict(cwd, compat=reads_other_product(home, flags))

@@ -24,7 +24,8 @@ def trust_survey(options: Options) -> TrustState:
     Raises CannotStart (`bad-settings`) when the trust file or the user's settings cannot be read.
     """
     home = find_home(options.home).require_readable()
-    compat = reads_other_product(home, SettingFlags(settings_file=options.settings_file))
+    flags = SettingFlags(settings_file=options.settings_file, setting_sources=options.setting_sources)
+    compat = reads_other_product(home, flags)
     return TrustStore.load(home).verdict(options.cwd, session=options.trust, compat=compat)
 
 

@@ -145,8 +145,9 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         permission_mode=_mode(flags),
         add_dirs=tuple(_directory(where, given) for given in flags.get("add_dir") or ()),
         allowed_tools=_rules(flags.get("allowed_tools") or ()),
-        disallowed_tools=_rules(flags.get("disallowed_tools") or ()),
+        disallowed_tools=(*_rules(flags.get("disallowed_tools") or ()), *_tools_left_out(flags.get("tools") or ())),
         settings_file=where.settings,
+        setting_sources=_setting_sources(flags.get("setting_sources")),
         mcp_config=tuple(_json_or_path(where, given) for given in flags.get("mcp_config") or ()),
         strict_mcp_config=bool(flags.get("strict_mcp_config")),
         trust=bool(flags.get("trust")),
@@ -161,8 +162,8 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         adopt=flags.get("adopt"),
         agents=parse_agents(where, flags),
         plugin_dirs=parse_plugin_dirs(where, flags),
-        append_system_prompt=flags.get("append_system_prompt") or "",
-        system_prompt=flags.get("system_prompt") or "",
+        append_system_prompt=_prompt_text(where, flags, "append_system_prompt"),
+        system_prompt=_prompt_text(where, flags, "system_prompt"),
         plan_approval=flags.get("plan_approval"),
         backend=flags.get("backend"),
         markdown=False if flags.get("no_markdown") else None,
@@ -195,6 +196,57 @@ def _directory(where: RunLocation, value: str) -> Path:
 def _rules(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the rules of all flags of one name."""
     return tuple(rule for text in values for rule in split_rules(text))
+
+
+def _tools_left_out(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the built-in tools that `--tools` leaves out. Raises UsageError for a name that no tool has."""
+    if not values:
+        return ()
+    from teamwright.config.tool_names import tools_left_out  # loaded only for this flag
+
+    return tools_left_out(_rules(values))
+
+
+SETTING_SOURCES = ("user", "project", "local")
+"""The names that `--setting-sources` takes."""
+
+
+def _setting_sources(value: str | None) -> tuple[str, ...] | None:
+    """Return the sources of settings files to read; None for all. Raises UsageError for an unknown name."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    unknown = next((name for name in names if name not in SETTING_SOURCES), None)
+    if unknown is None:
+        return names
+    raise UsageError(
+        "usage",
+        f"{unknown[:80]!r} is no source of settings",
+        looked_at=[("flag", "--setting-sources"), ("sources", ", ".join(SETTING_SOURCES))],
+        do=["--setting-sources user,project", "--setting-sources ''   (reads no settings file)"],
+        note="nothing was started",
+    )
+
+
+def _prompt_text(where: RunLocation, flags: Mapping[str, Any], name: str) -> str:
+    """Return the text of a flag, or of the file of its `-file` form. Raises UsageError for both and for no file."""
+    given, file = flags.get(name), flags.get(f"{name}_file")
+    if file is None:
+        return given or ""
+    flag = f"--{name.replace('_', '-')}"
+    if given is not None:
+        raise UsageError("usage", f"{flag} and {flag}-file contradict each other", note="nothing was started")
+    try:
+        return where.resolve(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        raise UsageError(
+            "usage",
+            f"the file {where.resolve(file)} cannot be read: {why}",
+            looked_at=[("flag", f"{flag}-file")],
+            do=["name a text file that exists"],
+            note="nothing was started",
+        ) from None
 
 
 def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]:

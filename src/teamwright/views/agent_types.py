@@ -31,7 +31,7 @@ class AgentTypeQuery(Struct, frozen=True):
 
     home: Home
     cwd: Path
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
     agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
     plugins: Sequence[Path] = ()
 

@@ -86,7 +86,7 @@ class AssetQuery(Struct, frozen=True):
     home: Home
     cwd: Path
     env: Mapping[str, str]
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
     agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
     plugins: Sequence[Path] = ()
 

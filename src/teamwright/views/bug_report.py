@@ -165,7 +165,7 @@ def _layers(subject: DoctorSubject) -> Iterator[tuple[str, SettingsLayer | str]]
     """Yield each existing settings file, by its place, or the reason why it cannot be read."""
     flags = SettingFlags(settings_file=subject.settings_file)
     places = settings_places(subject.home, repository_of(subject.cwd), reads_compat_files(subject.home, flags))
-    if subject.settings_file is not None:
+    if isinstance(subject.settings_file, Path):
         places.append((subject.settings_file, SettingsOrigin.GIVEN))
     for path, origin in places:
         try:

@@ -55,7 +55,7 @@ class DoctorSubject(Struct, frozen=True):
     cwd: Path
     env: Mapping[str, str]
     model: str | None = None
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
     at_terminal: bool = False
 
 

@@ -46,7 +46,7 @@ class CallerDescription(Struct, frozen=True):
     cwd: Path
     mode: str | None = None
     member: str | None = None
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
 
 
 class PartVerdict(Struct, frozen=True):
@@ -302,7 +302,7 @@ class RulesView(Struct, frozen=True):
     """The user's own settings file, where a rule can be added."""
 
 
-def rules_view(home: Home, cwd: Path, settings_file: Path | None = None) -> RulesView:
+def rules_view(home: Home, cwd: Path, settings_file: Path | str | None = None) -> RulesView:
     """Return the rules of a run in this directory. Raises CannotStart for settings that cannot be read."""
     flags = SettingFlags(settings_file=settings_file)
     trust = TrustStore.load(home).verdict(Path(os.path.realpath(cwd)), compat=reads_other_product(home, flags))

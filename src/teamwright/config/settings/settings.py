@@ -36,7 +36,10 @@ class CheckSettings(Struct, frozen=True):
 
 
 class SettingFlags(Struct, frozen=True):
-    """The flags of this run; None and empty mean not given. `only_allowed`: files allow nothing."""
+    """The flags of this run; None and empty mean not given. `only_allowed`: files allow nothing.
+
+    `settings_file` is a file or JSON text. Only files of `setting_sources` are read (None: all): user, project, local.
+    """
 
     model: str | None = None
     effort: Effort | None = None
@@ -48,7 +51,8 @@ class SettingFlags(Struct, frozen=True):
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
     add_dirs: tuple[Path, ...] = ()
-    settings_file: Path | None = None
+    settings_file: Path | str | None = None
+    setting_sources: tuple[str, ...] | None = None
 
 
 class Settings(Struct, frozen=True):

@@ -67,6 +67,12 @@ class SettingsOrigin(Enum):
         return self in {SettingsOrigin.COMPAT_USER, SettingsOrigin.COMPAT_SHARED, SettingsOrigin.COMPAT_LOCAL}
 
     @property
+    def source(self) -> str:
+        """The name of the file's source in `--setting-sources`; empty for the file of a flag."""
+        names = {"USER": "user", "SHARED": "project", "LOCAL": "local"}
+        return names.get(self.name.removeprefix("COMPAT_"), "")
+
+    @property
     def by_user(self) -> bool:
         """True for a file that, once trusted, counts as written by this user."""
         return self not in {SettingsOrigin.COMPAT_SHARED, SettingsOrigin.SHARED}
@@ -119,6 +125,16 @@ def read_layer(path: Path, origin: SettingsOrigin) -> SettingsLayer | None:
     """
     text = _text(path)
     return None if text is None else parse_layer(path, origin, text)
+
+
+def read_given_layer(given: Path | str) -> SettingsLayer | None:
+    """Return the layer of `--settings`: of a file, or of JSON text (`str`). None when there is no such file.
+
+    Raises CannotStart (`bad-settings`) with the position.
+    """
+    if isinstance(given, str):
+        return parse_layer(Path("--settings"), SettingsOrigin.GIVEN, given)
+    return read_layer(given, SettingsOrigin.GIVEN)
 
 
 def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:

@@ -32,7 +32,7 @@ WIRE_FILE = "wire.json"
 
 _PATHS = frozenset({"cwd", "settings_file"})
 _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
-_LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config"})
+_LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config", "setting_sources"})
 _LEFT_OUT = frozenset({"env", "budget", "tools", "own_hooks", "on_request", "session_id", "resume", "adopt", "model"})
 """Options that a member process gets in another way, or never: its environment is the process's own, its budget is
 the lead's, and functions cannot be encoded.
@@ -125,7 +125,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         value = getattr(options, name)
         if name in _LEFT_OUT or value is None:
             continue
-        if name in _PATHS:
+        if name in _PATHS and not isinstance(value, str):
             value = str(Path(value).absolute())
         elif name in _PATH_LISTS:
             value = [str(Path(one).absolute()) for one in value]
@@ -141,7 +141,7 @@ def options_of(spawn: SpawnFile) -> Options:
     """Return the options of the member process."""
     said = dict(spawn.options)
     for name in _PATHS & said.keys():
-        said[name] = Path(said[name])
+        said[name] = said[name] if str(said[name]).startswith("{") else Path(said[name])
     for name in _PATH_LISTS & said.keys():
         said[name] = tuple(Path(one) for one in said[name])
     for name in _LISTS & said.keys():

@@ -78,7 +78,7 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
     rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
         (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
-        (["--settings"], {"metavar": "FILE", "help": "One more settings file, above all others."}),
+        (["--settings"], {"metavar": "FILE", "help": "One more settings file, or JSON, above all others."}),
         (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
     )
     return [
@@ -108,19 +108,30 @@ RUN_FLAGS: tuple[click.Option, ...] = (
         ["--add-dir"],
         multiple=True,
         metavar="DIR",
-        help="One more directory to work in.",
+        help="More directories to work in.",
     ),
+    click.Option(
+        ["--tools"],
+        multiple=True,
+        metavar="NAMES",
+        help="Only these built-in tools: 'Read,Bash', none ('') or default.",
+    ),
+    click.Option(["--setting-sources"], metavar="NAMES", help="Settings files to read: user,project,local."),
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
     click.Option(["--mcp-config"], multiple=True, metavar="JSON", help="MCP servers: a file, or JSON itself."),
     click.Option(["--strict-mcp-config"], is_flag=True, help="Use only the MCP servers of --mcp-config."),
     click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
     click.Option(
-        ["--backend"], metavar="NAME", help="Where members run: auto, in-process, tmux, detached, an adapter."
+        ["--teammate-mode", "--backend", "backend"],
+        metavar="NAME",
+        help="Where members run: auto, in-process, tmux, detached, an adapter.",
     ),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
     click.Option(["--system-prompt"], metavar="TEXT", help="Replace the base of the lead's system prompt."),
+    click.Option(["--system-prompt-file"], metavar="FILE", help="The same text, from a file."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt of the lead."),
+    click.Option(["--append-system-prompt-file"], metavar="FILE", help="The same text, from a file."),
     click.Option(
         ["--max-turns"], type=click.IntRange(min=1), metavar="N", help="Stop after N model calls of the lead."
     ),

@@ -6,6 +6,7 @@ runs.
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import import_module
 from typing import Any
@@ -21,7 +22,7 @@ WORDS_KEY = "teamwright.words"
 _IS_PROMPT_KEY = "teamwright.said"
 """The key under which True is kept when `--` marks the words as a prompt."""
 
-_RULE_FLAGS = frozenset({"allowed-tools", "disallowed-tools"})
+_RULE_FLAGS = frozenset({"allowed-tools", "disallowed-tools", "tools"})
 _RULE = re.compile(r"[A-Z]\w*\(.*\)|mcp__\w+|[A-Z]\w*")
 
 HELP = """Teams of coding agents.
@@ -49,7 +50,7 @@ class Root(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the flags before the first word for the root; before a prompt, also those after it."""
-        args = spread_rules(args)
+        args = spread_directories(spread_rules(args))
         if self._names_a_command(ctx, args):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -96,6 +97,25 @@ def spread_rules(args: list[str]) -> list[str]:
                 flag = ""
             else:
                 out.append(flag)
+        out.append(arg)
+    return out
+
+
+def spread_directories(args: list[str]) -> list[str]:
+    """Convert `--add-dir A B` of similar programs to one flag for each directory that exists; keep other arguments."""
+    out: list[str] = []
+    base, flag = "", ""
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return out + args[position:]
+        before = args[position - 1] if position else ""
+        if before == "-C":
+            base = os.path.expanduser(arg)
+        if arg.startswith("-"):
+            flag = arg if to_kebab(arg.removeprefix("--")) == "add-dir" else ""
+        elif flag and before != flag:
+            flag = flag if os.path.isdir(os.path.join(base, os.path.expanduser(arg))) else ""
+            out += [flag] if flag else []
         out.append(arg)
     return out
 
@@ -168,7 +188,7 @@ root = Root(
         *START_FLAGS,
         *location_flags(),
         click.Option(
-            ["-V", "--version"],
+            ["-v", "-V", "--version"],
             is_flag=True,
             is_eager=True,
             expose_value=False,

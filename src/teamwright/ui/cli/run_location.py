@@ -5,6 +5,7 @@ Depends on click and opens nothing.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
 
 class RunLocation(Struct, frozen=True):
-    """The location of a command. `cwd` is absolute; `home` and `settings` are None when no flag gave them."""
+    """The location of a command. `cwd` is absolute; `home` and `settings` are None when no flag gave them.
+
+    `settings` is a file, or JSON text.
+    """
 
     cwd: Path
     home: str | None = None
-    settings: Path | None = None
+    settings: Path | str | None = None
     debug: bool = False
 
     def resolve(self, value: str) -> Path:
@@ -41,13 +45,28 @@ def run_location(ctx: click.Context) -> RunLocation:
         raise UsageError(
             "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
         )
-    settings = flags.get("settings")
     return RunLocation(
         cwd=cwd,
         home=os.path.join(cwd, os.path.expanduser(flags["home"])) if flags.get("home") else None,
-        settings=cwd / os.path.expanduser(settings) if settings is not None else None,
+        settings=_settings(cwd, flags.get("settings")),
         debug=bool(flags.get("debug")),
     )
+
+
+def _settings(cwd: Path, given: str | None) -> Path | str | None:
+    """Return the value of `--settings`: JSON text that begins with a brace, else a file. Raises UsageError."""
+    if given is None or not given.lstrip().startswith("{"):
+        return None if given is None else cwd / os.path.expanduser(given)
+    try:
+        json.loads(given)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(
+            "usage",
+            f"the text of --settings is not JSON: {problem}",
+            do=["""--settings '{"model": "sonnet"}'""", "--settings FILE"],
+            note="nothing was started",
+        ) from None
+    return given.strip()
 
 
 def open_home(where: RunLocation, word: str | None = None) -> Home:

@@ -20,7 +20,8 @@ from teamwright.protocol.events import (
     ToolStarted,
 )
 from teamwright.ui.display_text import cell_width, clean, cut
-from teamwright.ui.terminal.narrator import MAX_DIFF_LINES, Narrator
+from teamwright.ui.terminal.call_lines import MAX_DIFF_LINES
+from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.paint import Paint, make_paint
 from teamwright.ui.terminal.panel import RunningCalls
 from tests.support.examples import examples
@@ -42,23 +43,67 @@ def a_diff(lines):
 
 
 def test_a_tool_call_is_one_line_with_its_name_and_what_it_does():
-    assert Narrator().lines(called()) == ["lead       Bash git status"]
+    assert Narrator().lines(called()) == ["lead       Bash git status [c1]"]
+
+
+def ran(output="", outcome="done", seconds=0.1, **facts):
+    """A command that has run, with what its tool says of it."""
+    facts = {"lines": output.count("\n"), "end": output[-600:], "brief": "", **facts}
+    return ToolCalled(
+        member="team-lead",
+        call="c12",
+        tool="Bash",
+        summary="pytest -q",
+        outcome=outcome,
+        seconds=seconds,
+        input={},
+        output=output,
+        facts=facts,
+    )
 
 
 @pytest.mark.finding("U3")
-def test_a_command_that_took_a_second_or_more_shows_its_time_however_long_it_is():
-    slow = ToolCalled(
-        member="team-lead", call="c1", tool="Bash", summary="x" * 99, outcome="done", seconds=3.42, input={}
-    )
-    (line,) = Narrator().lines(slow)
-    assert line.endswith("x… ✓ 3.4 s") and cell_width(line) <= 80
-    assert Narrator().lines(called()) == ["lead       Bash git status"]
+def test_a_command_is_its_line_with_its_number_and_its_result_on_one_line():
+    tests = "tests/test_a.py ....\ntests/test_b.py ...\n\x1b[32m===== 12 passed in 3.42s =====\x1b[0m\n\n"
+    assert Narrator().lines(ran(tests, seconds=4.12)) == [
+        "lead       Bash pytest -q [c12]",
+        "           ✓ 12 passed in 3.42s · 3 more lines · 4.1 s",
+    ]
+    assert Narrator().lines(ran()) == ["lead       Bash pytest -q [c12]"]
+    assert Narrator().lines(ran("one\n")) == ["lead       Bash pytest -q [c12]", "           ✓ one"]
+    assert Narrator().lines(ran(seconds=2)) == ["lead       Bash pytest -q [c12]", "           ✓ 2.0 s"]
+    failed = Narrator().lines(ran("one\n2 failed\n", "failed", brief="exit code 1"))
+    assert failed == ["lead       Bash pytest -q — failed: exit code 1 [c12]", "           ✗ 2 failed · 1 more line"]
+
+
+@pytest.mark.finding("U3")
+def test_a_result_fits_the_window_and_its_number_of_lines_is_never_cut():
+    long = ran("word " * 99 + "\n" + "x" * 500 + "\n", seconds=3.42)
+    for width in (60, 80, 200):
+        call, result = Narrator(width=width).lines(long)
+        assert result.endswith("… · 1 more line · 3.4 s") and max(map(cell_width, (call, result))) <= width
+    (line,) = Narrator().lines(called(summary="x" * 99))
+    assert line.endswith("x… [c1]") and cell_width(line) <= 80
+
+
+@pytest.mark.finding("U3")
+def test_a_result_has_the_last_state_of_a_line_that_was_overwritten_and_steers_no_terminal():
+    _, result = Narrator().lines(ran(" 10 %\r 50 %\r100 % \x1b[2J done\r\n"))
+    assert result == "           ✓ 100 % \\x1b[2J done"
+
+
+@pytest.mark.finding("U3")
+def test_the_tool_s_own_line_about_its_result_is_behind_a_call_that_prints_nothing():
+    assert Narrator().lines(called("Read", "a.py", facts={"brief": "120 lines", "lines": 120})) == [
+        "lead       Read a.py · 120 lines [c1]"
+    ]
+    (line,) = Narrator(width=60).lines(called("Read", "x/" * 99, facts={"brief": "120 lines"}))
+    assert line.endswith("… · 120 lines [c1]") and cell_width(line) == 60
 
 
 def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_long():
-    line, more = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
-    assert more.split() == ["more"]
-    assert line.endswith("— failed: exit code 1")
+    (line,) = Narrator().lines(called(summary="x" * 300, outcome="failed", output="no such tool\nmore"))
+    assert line.endswith("— failed: no such tool [c1]")
     assert cell_width(line) <= 80
     (line, why) = Narrator().lines(
         called(
@@ -66,12 +111,12 @@ def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_lon
             output="This call was not allowed: Nothing allows it, by no rule at all (mode default).\nx",
         )
     )
-    assert line == "lead       Bash git status — refused"
+    assert line == "lead       Bash git status — refused [c1]"
     assert why == "           Nothing allows it, by no rule at all (mode default)."
     long = Narrator().lines(called(outcome="denied", output="word " * 200))
     assert len(long) == 4 and long[-1].endswith("…") and max(map(cell_width, long)) <= 80
     (line,) = Narrator().lines(called(outcome="denied", output="The user refused this call: no"))
-    assert line == "lead       Bash git status — refused: The user refused this call: no"
+    assert line == "lead       Bash git status — refused: The user refused this call: no [c1]"
 
 
 def test_an_edit_shows_its_diff_without_the_heads():
@@ -82,7 +127,7 @@ def test_an_edit_shows_its_diff_without_the_heads():
             facts={"diff": "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+two\n", "added": 1, "removed": 1},
         )
     )
-    assert lines == ["lead       Edit a.py (+1 -1)", "  @@ -1 +1 @@", "  -one", "  +two"]
+    assert lines == ["lead       Edit a.py (+1 -1) [c1]", "  @@ -1 +1 @@", "  -one", "  +two"]
 
 
 def test_a_long_diff_is_cut_and_the_rest_is_counted():
@@ -181,7 +226,7 @@ def test_no_text_of_others_steers_the_terminal():
 
 def test_line_feeds_in_a_subject_do_not_make_lines():
     (line,) = Narrator().lines(called(summary="one\ntwo\rthree"))
-    assert line == "lead       Bash one two three"
+    assert line == "lead       Bash one two three [c1]"
 
 
 @given(st.text(max_size=200), st.integers(1, 120))
@@ -227,8 +272,8 @@ def test_a_member_keeps_its_colour():
 def test_a_colour_does_not_count_as_width():
     narrator = Narrator(Paint(True), width=40)
     (line,) = narrator.lines(called(summary="y" * 200))
-    assert line.endswith("…")
-    assert line.count("y") == 40 - 11 - len("Bash ") - 1
+    assert line.endswith("… [c1]")
+    assert line.count("y") == 40 - 11 - len("Bash ") - len("… [c1]")
 
 
 def test_the_call_that_a_member_is_in_is_known_until_it_ended():
@@ -284,18 +329,6 @@ def test_the_sentence_of_a_refusal_that_is_an_object_is_shown_and_not_its_first_
     refused = json.dumps({"success": False, "message": "the team has open tasks\nstop them"}, indent=2)
     said = "\n".join(Narrator().lines(called("TeamDelete", "delete team crew", "failed", output=refused)))
     assert "failed: the team has open tasks" in said and "{" not in said
-
-
-@pytest.mark.finding("U3")
-def test_the_last_lines_of_an_agents_command_are_shown_and_the_others_counted():
-    output = "".join(f"line {n} \x1b[2J\n" for n in range(10))
-    first, more, *lines = Narrator().lines(called(output=output))
-    assert first == "lead       Bash git status"
-    assert more.strip() == "… 7 more lines: /log c1"
-    assert [line.split()[:2] for line in lines] == [["line", "7"], ["line", "8"], ["line", "9"]]
-    assert "\x1b" not in "".join(lines)
-    cut_off = Narrator().lines(called(output="x\n" * 2_000, facts={"end": "1\n2\n3\n4\n5\n"}))
-    assert [line.strip() for line in cut_off[1:]] == ["… more lines: /log c1", "3", "4", "5"]
 
 
 @pytest.mark.finding("U3")

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
@@ -34,6 +36,17 @@ _TAIL = 4_000
 
 _MAX_ENDED = 200
 """The number of ended jobs that can still be read."""
+
+
+class RunningCommand(Struct, frozen=True):
+    """A command that an agent waits for. `call` is `cN`, `began` a monotonic time in seconds."""
+
+    process: Process
+    output: ProcessOutput
+    owner: str
+    call: str
+    text: str
+    began: float
 
 
 def ignore_job(job: Job) -> None:
@@ -69,7 +82,7 @@ class BackgroundJobs:
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._left_running: list[tuple[str, Process]] = []
         """Processes without output that commands left running, with the owner of each."""
-        self._foreground: dict[int, tuple[Process, str, str]] = {}
+        self._foreground: dict[int, RunningCommand] = {}
         self._closed = False
 
     def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
@@ -105,23 +118,31 @@ class BackgroundJobs:
         return self._add(job, process, output)
 
     @contextmanager
-    def foreground(self, process: Process, owner: str, text: str) -> Generator[None]:
-        """Register a foreground command for the duration of the block, so that it can be moved to the background."""
-        self._foreground[process.pid] = (process, owner, text)
+    def foreground(
+        self, process: Process, output: ProcessOutput, *, owner: str, call: str, text: str
+    ) -> Generator[None]:
+        """Register a foreground command for the duration of the block: it can be moved to the background, and its
+        output can be shown.
+        """
+        self._foreground[process.pid] = RunningCommand(process, output, owner, call, text, time.monotonic())
         try:
             yield
         finally:
             del self._foreground[process.pid]
+
+    def foreground_command(self, owner: str) -> RunningCommand | None:
+        """Return the newest command that this agent waits for; None without one."""
+        return next((one for one in reversed(self._foreground.values()) if one.owner == owner), None)
 
     def move_to_background(self, owner: str | None = None) -> list[str]:
         """Move the foreground commands, of one owner if given, to the background: they continue as jobs.
 
         Return their texts for people.
         """
-        going = [(process, text) for process, whose, text in self._foreground.values() if owner in {None, whose}]
-        for process, _ in going:
-            process.moved_to_background.set()
-        return [text for _, text in going]
+        going = [one for one in self._foreground.values() if owner in {None, one.owner}]
+        for one in going:
+            one.process.moved_to_background.set()
+        return [one.text for one in going]
 
     def start_orphan_cleanup(self) -> None:
         """Start to end the processes of earlier runs of the session. Call it once, while holding the lease.

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 OUTPUT_IN_LOG = 4_000
 """Characters of a result in the event log; the transcript has all of it."""
 
-END_IN_EVENT = 600
-"""Characters of the end of a longer output, which an event has besides its beginning."""
-
 
 class PreparedCall(Struct):
     """A call that was found and validated, on its way through the steps.
@@ -299,7 +296,7 @@ class Toolbox(Struct, eq=False, dict=True):
         self, number: str, call: ToolCall, summary: str, result: ToolResult, outcome: str, seconds: float
     ) -> None:
         content = result.content if isinstance(result.content, str) else message_text(result.content)
-        ended = {"end": content[-END_IN_EVENT:]} if len(content) > OUTPUT_IN_LOG else {}
+        brief = {"brief": result.brief} if result.brief else {}
         self.emit(
             ToolCalled(
                 member=self.member,
@@ -311,7 +308,7 @@ class Toolbox(Struct, eq=False, dict=True):
                 input=call.input,
                 output=content[:OUTPUT_IN_LOG],
                 use=call.id,
-                facts={**result.facts, **ended},
+                facts={**brief, **result.facts},
             )
         )
 

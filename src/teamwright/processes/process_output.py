@@ -27,7 +27,7 @@ class ProcessOutput:
     def __init__(
         self, cap: int, file: Path | None = None, *, writes_at_once: bool = False, file_cap: int = FILE_CAP
     ) -> None:
-        self.total = 0
+        self.total = self._line_ends = 0
         self.file_failed = ""
         self._cap = cap
         self._half = max(1, cap // 2) * _MAX_CHARACTER_BYTES
@@ -46,6 +46,7 @@ class ProcessOutput:
         if self._fd < 0 and self._path is not None and self.total + len(chunk) > self._cap and not self._written:
             self._spill()
         self.total += len(chunk)
+        self._line_ends += chunk.count(b"\n")
         self._write(chunk)
         room = self._half - len(self._head)
         if room > 0:
@@ -84,6 +85,16 @@ class ProcessOutput:
         if self.is_file_cut:
             where = f"; the first {self._written:,} bytes are in {self.file}"
         return f"{head}\n[… {self.total:,} bytes in all, the middle is left out here{where}]\n{tail}"
+
+    @property
+    def line_count(self) -> int:
+        """The number of lines so far, a last line without its end included."""
+        last = self._tail[-1] if self._tail else self._head
+        return self._line_ends + (1 if last and not last.endswith(b"\n") else 0)
+
+    def end(self, size: int = 4_096) -> str:
+        """Return the last `size` bytes so far."""
+        return self._kept_bytes()[-size:].decode("utf-8", "replace")
 
     def head(self) -> str:
         """Return the beginning, as far as it is in memory: all of it unless `is_cut`."""

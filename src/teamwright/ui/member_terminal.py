@@ -36,6 +36,7 @@ from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.views.member_screen import MemberScreen, member_cost
 
 MIN_WIDTH = 20
@@ -190,6 +191,14 @@ class MemberTerminal:
             _mask,
             changed=lambda: self.editor.refresh(),
         )
+        self.running_output = RunningOutput(
+            self.narrator,
+            self.running_calls,
+            lambda: self.control.name,
+            self.control.running_command,
+            _mask,
+            lambda: self.editor.refresh(),
+        )
 
     @property
     def editor(self) -> Editor:
@@ -206,7 +215,7 @@ class MemberTerminal:
             on_background=self.on_background,
             on_escape=self.on_escape,
             status_area=self.panel,
-            text_rows=self.texts.open_rows,
+            text_rows=lambda: [*self.texts.open_rows(), *self.running_output.rows()],
         )
 
     # ── callbacks of the editor ─────────────────────────────────────────────────────────────────────────────────
@@ -262,6 +271,7 @@ class MemberTerminal:
             self.show(received_lines(event.content, self.control.name, self.narrator) if is_received else [])
             return
         self.running_calls.note(event)
+        self.running_output.note(event)
         self.panel.note(event)
         if isinstance(event, TurnEnded) and mine:
             self.running_calls.clear_member(event.member)
@@ -296,6 +306,7 @@ class MemberTerminal:
                 await self._read_line()
         finally:
             self.panel.end()
+            self.running_output.end()
 
     async def _read_line(self) -> None:
         try:

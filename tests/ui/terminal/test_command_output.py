@@ -1,5 +1,7 @@
 """What commands print is on the screen: a person's own all of it, an agent's last lines, and all of a call by /log."""
 
+import os
+
 import pytest
 
 from teamwright.testing.replies import Answer
@@ -16,7 +18,7 @@ def test_output_of_commands_is_visible_and_log_shows_all_of_it(repo, tmp_path):
         person.says("!printf 'one\\ntwo\\n'; ls")
         person.sees("shell      ! printf", "\n  one\n  two\n", "README.md")
         person.says("count")
-        person.sees("lead       Bash seq 101 120", "… 17 more lines: /log c1", "118", "119", "120", "Counted.")
+        person.sees("lead       Bash seq 101 120 [c1]\n           ✓ 120 · 19 more lines\n", "Counted.")
         assert "105" not in person.screen.text
         person.says("/log c1")
         person.sees("c1 lead Bash", "seq 101 120", "101", "105", "120")
@@ -24,3 +26,24 @@ def test_output_of_commands_is_visible_and_log_shows_all_of_it(repo, tmp_path):
         person.sees("there is no call c99")
         person.says("/log everything")
         person.sees("/log cN: N is the number of a call")
+
+
+@pytest.mark.finding("U3")
+def test_the_last_lines_of_a_running_command_are_shown_and_give_way_to_its_result(repo, tmp_path):
+    gate = repo / "gate"
+    os.mkfifo(gate)
+
+    def play(body: dict) -> Answer | str:
+        done = "tool_result" in str(body["messages"][-1])
+        return "Counted." if done else Answer(tools=[("Bash", {"command": "seq 101 120; cat gate"})])
+
+    with at_terminal(play, repo, "--permission-mode", "bypassPermissions", HOME=str(tmp_path / "home")) as (person, _):
+        person.says("count")
+        rows = person.until(lambda rows: any("… 17 lines" in row for row in rows))
+        at = next(at for at, row in enumerate(rows) if "… 17 lines" in row)
+        assert rows[at - 1] == "lead       Bash seq 101 120; cat gate [c1]"
+        assert [row.strip() for row in rows[at + 1 : at + 4]] == ["118", "119", "120"]
+        assert rows[at + 4] == ">"
+        gate.write_text("through\n")
+        person.sees("lead       Bash seq 101 120; cat gate [c1]\n           ✓ through · 20 more lines", "Counted.")
+        assert "… 17 lines" not in person.screen.text

@@ -42,6 +42,6 @@ def test_ctrl_o_shows_all_output_of_the_last_call(repo, tmp_path):
         person.types(CTRL_O)
         person.sees("no call was shown in part")
         person.says("count")
-        person.sees("… 17 more lines: /log c1", "Counted.")
+        person.sees("✓ 120 · 19 more lines", "Counted.")
         person.types(CTRL_O)
         person.sees("c1 lead Bash", "101", "105", "120")

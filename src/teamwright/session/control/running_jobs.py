@@ -5,6 +5,7 @@ Depends on the agent factory.
 
 from __future__ import annotations
 
+from teamwright.agent.background_jobs import RunningCommand
 from teamwright.agent.job_journal import Job
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.teams.subagents.run import SubagentRun
@@ -22,6 +23,11 @@ def list_running(maker: AgentFactory, owner: str) -> list[str]:
     agents, jobs = maker.kit.agents, maker.kit.jobs
     runs = [f"{describe_job(run)}{'' if run.background else ', waited for'}" for run in agents.running_runs(owner)]
     return [*runs, *(describe_job(job) for job in jobs.list(owner) if job.state == "running")]
+
+
+def running_command(maker: AgentFactory, owner: str) -> RunningCommand | None:
+    """Return the newest command that this agent waits for; None without one, and for agents of other processes."""
+    return maker.kit.jobs.foreground_command(owner)
 
 
 def running_ids(maker: AgentFactory) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.background_jobs import RunningCommand
 from teamwright.agent.compaction.compact import compact_now
 from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.approvals.answer_from_outside import answer_in_process
@@ -21,7 +22,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.session.control.running_jobs import list_running, move_to_background
+from teamwright.session.control.running_jobs import list_running, move_to_background, running_command
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
 from teamwright.teams.file_stores import FileStores
@@ -135,6 +136,10 @@ class OwnTerminalControl(Struct):
     def running(self) -> list[str]:
         """Return the running sub-agents and commands, a line each."""
         return list_running(self.member.maker, self.name)
+
+    def running_command(self, agent: str) -> RunningCommand | None:
+        """Return the newest command that an agent of this process waits for; None without one."""
+        return running_command(self.member.maker, agent)
 
     async def tasks(self) -> list[TaskResult]:
         """Return the team's task list. Raises StorageError."""

@@ -39,6 +39,9 @@ MAX_COMMAND = 100_000
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
 
+_END_IN_FACTS = 600
+"""Bytes of the end of the output that programs get besides its beginning."""
+
 WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
 """Commands that wait for an outside event."""
 
@@ -224,7 +227,7 @@ class Bash(Tool[BashInput]):
         )
         goes_on = False
         try:
-            with self._jobs.foreground(process, ctx.member, call.command):
+            with self._jobs.foreground(process, output, owner=ctx.member, call=ctx.call, text=call.command):
                 in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
             goes_on = in_time and not process.exited.is_set()
             if goes_on:
@@ -249,6 +252,8 @@ class Bash(Tool[BashInput]):
             facts={
                 "exit_code": code,
                 "cwd": str(place.cwd),
+                "lines": output.line_count,
+                "end": output.end(_END_IN_FACTS),
                 **({"output_file": str(output.file)} if output.file else {}),
             },
         )

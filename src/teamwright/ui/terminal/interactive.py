@@ -147,7 +147,7 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
         on_escape=screen.on_escape,
         label=screen.view.label,
         status_area=screen.panel,
-        text_rows=screen.texts.open_rows,
+        text_rows=screen.text_rows,
     )
     return make_editor(wiring)
 

@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
-from textwrap import wrap
-from typing import cast
-
 from msgspec import Struct, field
 
 from teamwright.protocol.events import (
@@ -30,13 +25,8 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.states import MemberState
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, request_subject
-from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
-
-MAX_DIFF_LINES = 20
-"""The number of diff lines that are shown; the rest is counted."""
-
-MAX_REASON_LINES = 3
-"""The number of lines of a reason that are shown below a refused call."""
+from teamwright.ui.terminal.call_lines import call_line, diff_lines, reason_lines, result_line
+from teamwright.ui.terminal.paint import Paint
 
 PROGRAM_DEFAULT_MODEL = "default"
 """The model name of a member that another program runs, when none was given."""
@@ -110,11 +100,11 @@ class Narrator(Struct):
                 return []
             case ModeChanged() | ModelChanged():
                 now = f"is in mode {event.mode}" if isinstance(event, ModeChanged) else f"runs on {event.model}"
-                return [self._line(event.member, f"{one_line(now)} now", "yellow")]
+                return [self.line(event.member, f"{one_line(now)} now", "yellow")]
             case RequestClosed():
                 return self._request_closed(event)
             case LimitReached():
-                return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
+                return [self.line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
             case Notice() | Compacted():
                 return self._notice(event)
             case _:
@@ -127,7 +117,7 @@ class Narrator(Struct):
             level, said = event.level, event.text
         if level == SHELL:
             return shell_lines(said)
-        return [self._line(event.member, one_line(said), "yellow" if level == "warning" else "", whole=True)]
+        return [self.line(event.member, one_line(said), "yellow" if level == "warning" else "", whole=True)]
 
     def name(self, member: str, owner: str = "") -> str:
         """Return a member's name in its colour; a sub-agent has the colour of its owner."""
@@ -136,7 +126,8 @@ class Narrator(Struct):
     def _style(self, member: str) -> str:
         return "bold" if member in {LEAD, "user"} else self.colors.get(member, "")
 
-    def _line(self, member: str, text: str, style: str = "", *, whole: bool = False) -> str:
+    def line(self, member: str, text: str, style: str = "", *, whole: bool = False) -> str:
+        """Return a line about a member, cut to the width of the window unless `whole`."""
         name = pad(display_name(member), NAME_WIDTH)
         room = max(self.width, MIN_WIDTH) - cell_width(name) - 1
         text = text if whole else cut(text, room)
@@ -146,12 +137,14 @@ class Narrator(Struct):
         if self._is_already_shown(event):
             return []
         room = max(self.width, MIN_WIDTH) - NAME_WIDTH - 1
-        printed = [f"{'':<{NAME_WIDTH}} {self.paint('dim', line)}" for line in last_lines(event, room)]
+        indent = " " * (NAME_WIDTH + 1)
+        result = result_line(event, room)
+        diff = diff_lines(event, self.paint, max(self.width, MIN_WIDTH) - 2, self.rest_command)
         return [
-            self._line(event.member, self._call_text(event)),
-            *self._reason_lines(event),
-            *printed,
-            *self._diff_lines(event),
+            self.line(event.member, call_line(event, room)),
+            *(f"{indent}{line}" for line in reason_lines(event, room)),
+            *([indent + self.paint("dim", result)] if result else []),
+            *(f"  {line}" for line in diff),
         ]
 
     def _is_already_shown(self, event: ToolCalled) -> bool:
@@ -163,44 +156,6 @@ class Narrator(Struct):
         is_shown = about in self._shown_effects
         self._shown_effects.discard(about)
         return is_shown and event.outcome == "done"
-
-    def _call_text(self, event: ToolCalled) -> str:
-        summary = one_line(event.summary)
-        head = event.tool if summary == event.tool else f"{event.tool} {summary}"
-        if event.outcome == "done" and event.tool == "Bash" and event.seconds >= SHOWN_SECONDS:
-            took = f" ✓ {event.seconds:.1f} s"
-            return cut(head, max(self.width, MIN_WIDTH) - NAME_WIDTH - 1 - cell_width(took)) + took
-        if event.outcome == "done":
-            return f"{head}{_diff_counts(event)}"
-        word = "refused" if event.outcome == "denied" else event.outcome
-        why, room = _failure_reason(event), max(self.width, MIN_WIDTH) - NAME_WIDTH - 1
-        end = f" — {word}: {why}"
-        if not why or cell_width(head + end) > room < 2 * cell_width(end):
-            end = f" — {word}"
-        # The reason of a failure is more important than the end of a long command.
-        return cut(head, room - cell_width(end)) + end
-
-    def _reason_lines(self, event: ToolCalled) -> list[str]:
-        """Return the reason of a failure below the call, when both do not fit on one line."""
-        why, room = _failure_reason(event), max(self.width, MIN_WIDTH) - NAME_WIDTH - 1
-        if event.outcome == "done" or not why or self._call_text(event).endswith(why):
-            return []
-        lines = wrap(why, room)
-        if len(lines) > MAX_REASON_LINES:
-            lines = [*lines[: MAX_REASON_LINES - 1], cut(f"{lines[MAX_REASON_LINES - 1]}…", room)]
-        return [f"{'':<{NAME_WIDTH}} {line}" for line in lines]
-
-    def _diff_lines(self, event: ToolCalled) -> list[str]:
-        diff = event.facts.get("diff")
-        if event.outcome != "done" or not isinstance(diff, str) or not diff:
-            return []
-        body = [line for line in diff.rstrip("\n").split("\n") if not line.startswith(("--- ", "+++ "))]
-        room = max(self.width, MIN_WIDTH) - 2
-        shown_lines = [f"  {diff_line(self.paint, cut(clean(line), room))}" for line in body[:MAX_DIFF_LINES]]
-        if len(body) > MAX_DIFF_LINES:
-            more = f": {self.rest_command} {event.call}" if self.rest_command else ""
-            shown_lines.append(self.paint("dim", f"  … {len(body) - MAX_DIFF_LINES} more lines{more}"))
-        return shown_lines
 
     def _message(self, event: MessageSent) -> list[str]:
         contentless = event.wire == "idle_notification" and event.summary == "idle"
@@ -220,7 +175,7 @@ class Narrator(Struct):
             return []
         text = answer_text(event) + (f": {asked}" if asked else "")
         reason = f" ({one_line(event.reason)})" if event.reason else ""
-        return [self._line(event.member, text + reason, whole=True)]
+        return [self.line(event.member, text + reason, whole=True)]
 
     def _task(self, event: TaskChanged) -> list[str]:
         if event.change == "updated":
@@ -235,20 +190,20 @@ class Narrator(Struct):
             text += f" → {display_name(task.owner)}"
         if event.detail:
             text += f" ({one_line(event.detail)})"
-        return [self._line(event.member, text, "green" if event.change == "completed" else "")]
+        return [self.line(event.member, text, "green" if event.change == "completed" else "")]
 
     def _member(self, event: MemberChanged) -> list[str]:
         detail = one_line(event.detail)
         if event.member == LEAD:
-            return [self._line(LEAD, detail)] if detail else []
+            return [self.line(LEAD, detail)] if detail else []
         if event.color:
             self.colors[event.member] = event.color
         if event.state in _END_TEXT:
             self._introduced.discard(event.member)
             style = "" if event.state is MemberState.COMPLETED else "red"
-            return [self._line(event.member, _END_TEXT[event.state] + (f": {detail}" if detail else ""), style)]
+            return [self.line(event.member, _END_TEXT[event.state] + (f": {detail}" if detail else ""), style)]
         if event.state in {MemberState.BLOCKED, MemberState.AWAITING}:
-            return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
+            return [self.line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
         if event.member not in self._introduced:
             self._introduced.add(event.member)
             model = (
@@ -256,61 +211,12 @@ class Narrator(Struct):
                 if event.model not in {"", PROGRAM_DEFAULT_MODEL, self.usual_model}
                 else ""
             )
-            return [self._line(event.member, f"joined{model}")]
+            return [self.line(event.member, f"joined{model}")]
         return []
 
-
-def diff_line(paint: Paint, line: str) -> str:
-    """Return a line of a unified diff in its colour."""
-    return paint(DIFF_STYLES.get(line[:1], ""), line)
-
-
-def _failure_reason(event: ToolCalled) -> str:
-    """Return the reason of a failed call, without what its line shows already."""
-    return one_line(_extract_message(event.output).split("\n", 1)[0]).removeprefix("This call was not allowed: ")
-
-
-def _extract_message(output: str) -> str:
-    """Return the `message` of an answer that is a JSON object; any other answer is returned unchanged."""
-    if output.startswith("{"):
-        with suppress(ValueError, RecursionError):
-            message = cast("dict[str, object]", json.loads(output)).get("message")
-            return message if isinstance(message, str) else output
-    return output
-
-
-def _diff_counts(event: ToolCalled) -> str:
-    added, removed = event.facts.get("added"), event.facts.get("removed")
-    return f" (+{added} -{removed})" if isinstance(added, int) and isinstance(removed, int) else ""
-
-
-SHOWN_SECONDS = 1.0
-"""The time of a command from which the line of its call shows the time."""
-
-LAST_LINES = 3
-"""The number of output lines of an agent's command that are shown."""
 
 SHELL = "shell"
 """The level of notices with the output of the person's own command, and the label of their lines."""
-
-
-def last_lines(event: ToolCalled, room: int) -> list[str]:
-    """Return the last output lines of an agent's command, cut to `room` columns, and the number of earlier lines."""
-    if event.tool != "Bash" or event.outcome not in {"done", "failed"}:
-        return []
-    text = str(event.facts.get("end") or event.output)
-    lines = [line for line in clean(text).split("\n") if line.strip()]
-    if event.outcome == "failed":
-        lines = lines[1:]  # the first line is the reason shown with the call
-    before = len(lines) - LAST_LINES
-    shown = [cut(line, room) for line in lines[-LAST_LINES:]]
-    more = "more lines" if "end" in event.facts else f"{before} more line{'' if before == 1 else 's'}"
-    return [*([f"… {more}: /log {event.call}"] if before > 0 else []), *shown]
-
-
-def hides_output(event: ToolCalled) -> bool:
-    """Return True when the terminal shows only the last lines of a call's output."""
-    return any(line.startswith("… ") for line in last_lines(event, 80)[:1])
 
 
 def shell_lines(text: str) -> list[str]:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.display_text import clean, clean_exact, fold_lines, one_line
-from teamwright.ui.terminal.narrator import Narrator, diff_line
+from teamwright.ui.terminal.call_lines import diff_line
+from teamwright.ui.terminal.narrator import Narrator
 
 RULE_DESTINATIONS = {
     "session": "session",

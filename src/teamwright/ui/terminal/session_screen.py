@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent
@@ -22,6 +23,7 @@ from teamwright.session.control.person_actions import (
     run_in_shell,
     send_to_member,
 )
+from teamwright.session.control.running_jobs import running_command
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.result import Result
 from teamwright.session.session import Session
@@ -49,6 +51,7 @@ from teamwright.ui.terminal.line_parser import (
 )
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
+from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.views.live_status import SessionStatusSource
@@ -80,6 +83,8 @@ class SessionScreen:
         self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
         viewed, paint, redraw = (lambda: self.view.name), self.narrator.paint, (lambda: self.editor.refresh())
         source, masked = SessionStatusSource(self.session), self._mask
+        commands = partial(running_command, self.session.maker)
+        self.running_output = RunningOutput(self.narrator, self.running_calls, viewed, commands, masked, redraw)
         self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=redraw)
 
     @property
@@ -106,6 +111,7 @@ class SessionScreen:
             return reading.result() if reading.done() else working.result()
         finally:
             self.panel.end()
+            self.running_output.end()
             await self.command_calls.cancel()
             await self._end_turn()
             for task in (reading, working):
@@ -170,6 +176,10 @@ class SessionScreen:
         written = [(one.name, one.about) for one in list_commands(self.session)] if before.startswith("/") else []
         return candidates(before, member_names(self.session), self.session.maker.cwd, written)
 
+    def text_rows(self) -> list[str]:
+        """Return the rows above the input line: text that still arrives, and output of a running command."""
+        return [*self.texts.open_rows(), *self.running_output.rows()]
+
     # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Sequence[str]) -> None:
@@ -191,6 +201,7 @@ class SessionScreen:
             self.editor.refresh()
             return
         self.running_calls.note(event)
+        self.running_output.note(event)
         self.panel.note(event)
         self.line_input.note(event)
         self.shortcuts.note(event)

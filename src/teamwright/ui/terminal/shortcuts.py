@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.session.session import Session
+from teamwright.ui.terminal.call_lines import hidden_lines
 from teamwright.ui.terminal.commands import HANDLERS, background_lines
-from teamwright.ui.terminal.narrator import hides_output
 
 MODE_CYCLE = ("default", "acceptEdits", "plan")
 """The modes of Shift-Tab. Modes that ask for nothing are set only by name."""
@@ -31,7 +31,7 @@ class Shortcuts(Struct):
 
     def note(self, event: TeamEvent) -> None:
         """Remember the last call whose output was shown in part."""
-        if isinstance(event, ToolCalled) and hides_output(event):
+        if isinstance(event, ToolCalled) and hidden_lines(event):
             self._last_call = event.call
 
     def move_to_background(self) -> None:

@@ -38,19 +38,30 @@ CONSUMED_TO_KEEP = 50
 """Consumed entries that stay in the inbox: past 100, those beyond the newest 50 are moved to the archive."""
 
 
-def add_missing_ids(file: ArrayFile) -> tuple[FileStamp | None, list[InboxItem]]:
+Split = Callable[[bytes], list[InboxItem]]
+"""Returns the elements of an array, as `LockedInbox.split`."""
+
+
+def add_missing_ids(file: ArrayFile, split: Split) -> tuple[FileStamp | None, list[InboxItem]]:
     """Give an id to every unread entry without one. Return the file's state and its elements."""
     if file.stamp is None:
         return None, []
-    items = split_array(file.read())
-    if all(item.msg_id for item in items if item.is_unread):
+    items = split(file.read())
+    if not _lack_ids(items):
         return file.stamp, items
     items = [item.with_id(message_id()) if item.is_unread and not item.msg_id else item for item in items]
     file.replace(encode_array([item.raw for item in items]))
     return file.final_stamp(), items
 
 
-def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tuple[FileStamp | None, list[InboxItem]]:
+def _lack_ids(items: Sequence[InboxItem]) -> bool:
+    """Return True when another program wrote one of the unread elements without an id."""
+    return any(item.is_unread and not item.msg_id for item in items)
+
+
+def set_read_flags(
+    file: ArrayFile, split: Split, ids: Collection[str], archive: Path
+) -> tuple[FileStamp | None, list[InboxItem]]:
     """Flag the entries of these ids as read; unknown ids are ignored. Return state and elements.
 
     The flags are changed in place where that is safe. Otherwise, and when enough entries are consumed for the archive,
@@ -59,7 +70,7 @@ def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tupl
     if file.stamp is None:
         return None, []
     content = file.read()
-    items = split_array(content)
+    items = split(content)
     hits = _matching_items(items, ids)
     if len(hits) < len(ids) and items and items[-1].is_rest:
         items = split_array(content, whole=True)
@@ -67,7 +78,7 @@ def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tupl
     consumed = sum(item.is_consumed for item in items) + len(hits)
     if not hits and consumed <= MAX_CONSUMED:
         return file.stamp, items
-    flagged = [item.with_read_flag() if item.is_unread and item.msg_id in ids else item for item in items]
+    flagged = [item.with_read_flag() if item.msg_id in ids else item for item in items]
     changes = [change for item in hits if (change := item.read_flag_patch())]
     if len(changes) != len(hits) or not file.patch(changes):
         file.replace(encode_array([item.raw for item in flagged]))
@@ -77,7 +88,7 @@ def set_read_flags(file: ArrayFile, ids: Collection[str], archive: Path) -> tupl
 
 
 def _matching_items(items: Sequence[InboxItem], ids: Collection[str]) -> list[InboxItem]:
-    return [item for item in items if item.is_unread and item.msg_id in ids]
+    return [item for item in items if item.msg_id in ids]
 
 
 def _archive_consumed(file: ArrayFile, items: list[InboxItem], archive: Path) -> None:
@@ -206,8 +217,8 @@ class Inbox:
             return []
         if now != self._stamp:
             stamp, items = await self._file.read()
-            if not all(item.msg_id for item in items if item.is_unread):
-                stamp, items = await self._file.change_with_retry(add_missing_ids)
+            if _lack_ids(items):
+                stamp, items = await self._file.change_with_retry(partial(add_missing_ids, split=self._file.split))
             self._remember(stamp, items)
         return list(self._unread)
 
@@ -220,9 +231,9 @@ class Inbox:
         if file_stamp(self.path) is None:
             return False  # the file was removed: there is nothing to flag
         stamp, items = await self._file.change_with_retry(
-            partial(set_read_flags, ids=frozenset(ids), archive=self.archive)
+            partial(set_read_flags, split=self._file.split, ids=frozenset(ids), archive=self.archive)
         )
-        if all(item.msg_id for item in items if item.is_unread):
+        if not _lack_ids(items):
             self._remember(stamp, items)
         if self._has_more:
             self._stamp = None  # the next read parses the file again
@@ -231,6 +242,8 @@ class Inbox:
     def _remember(self, stamp: FileStamp | None, items: Sequence[InboxItem]) -> None:
         self._stamp, self._has_more = stamp, bool(items) and items[-1].is_rest
         self._unread = [self.signer.check(item.entry) for item in items if item.is_unread]
+        if not self._unread:
+            self._file.forget()
         if self._events is not None:
             self._events.compare(self._unread, items)
 

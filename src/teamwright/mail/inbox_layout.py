@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from teamwright.protocol.mail import InboxEntry, parse_entry
@@ -15,11 +16,6 @@ from teamwright.storage.json_array import NotAnArray
 
 READ_ENDINGS = (b'"read":true }', b'"read":true}')
 """The endings of a consumed element's line in Teamwright's layout."""
-
-_DROP_AFTER = 64
-"""The number of parsed lines after which lines that were not seen again are dropped."""
-_SHORT = 2_048
-"""Bytes up to which a line is not parsed again when its file is read again."""
 
 MAX_UNREAD = 1_000
 """The number of unread entries up to which agents and people may write. Other programs may write more."""
@@ -32,27 +28,38 @@ _MAX_PARSED_BYTES = 2_000_000
 _LARGE = 1_000_000
 """Bytes from which only so many unread elements of an array are parsed at a time; the others wait."""
 
+_AFTER_ELEMENT = (b",\n", b"\n]")
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _decode = json.JSONDecoder().raw_decode
 
 
 class InboxItem:
-    """One element. `value` is None for a consumed one that was not parsed; it is shared, never changed."""
+    """One element, from its bytes (`raw`), its value, or both. Without a value it is a consumed one.
 
-    __slots__ = ("_raw", "is_consumed", "is_rest", "is_unread", "offset", "value")
+    An unread one is parsed once: of its value the entry is kept.
+    """
+
+    __slots__ = ("_entry", "_raw", "_value", "is_consumed", "is_rest", "is_unread", "msg_id", "offset")
 
     def __init__(self, raw: bytes | None, value: object, offset: int = -1) -> None:
         self._raw = raw
-        self.value = value
+        self._value = value if raw is None else None
+        self._entry: InboxEntry | None = None
+        self.msg_id: str | None = None
+        """The id of an unread element; None when another program wrote it without one."""
         self.offset = offset
         """The offset in the file; -1 in another program's layout."""
         self.is_rest = False
         """True when it represents all unparsed elements from here on: `raw` contains their bytes."""
         if isinstance(value, dict):
-            self.is_consumed = cast("dict[str, Any]", value).get("read") is True
+            fields = cast("dict[str, Any]", value)
+            self.is_consumed = fields.get("read") is True
             """True when it is flagged as read."""
             self.is_unread = not self.is_consumed
             """True when it is not read yet. Elements that are no objects are neither read nor unread."""
+            if self.is_unread:
+                self._entry = parse_entry(fields)
+                self.msg_id = self._entry.msg_id
         else:
             self.is_consumed = raw is not None and value is None
             self.is_unread = False
@@ -61,30 +68,28 @@ class InboxItem:
     def raw(self) -> bytes:
         """The element on one line."""
         if self._raw is None:
-            self._raw = encode_item(self.value)
+            self._raw = encode_item(self._value)
         return self._raw
 
     @property
+    def end(self) -> int:
+        """The offset after its last byte."""
+        return self.offset + len(self.raw)
+
+    @property
     def fields(self) -> dict[str, Any]:
-        """The keys and values; a consumed element is parsed now. Raises NotAnArray when that fails."""
-        if self.value is None:
-            try:
-                self.value = json.loads(self.raw)
-            except ValueError:
-                raise NotAnArray from None
-        return cast("dict[str, Any]", self.value)
+        """The keys and values; bytes are parsed now. Raises NotAnArray when that fails."""
+        if self._value is not None:
+            return cast("dict[str, Any]", self._value)
+        try:
+            return cast("dict[str, Any]", json.loads(self.raw))
+        except ValueError:
+            raise NotAnArray from None
 
     @property
     def entry(self) -> InboxEntry:
         """The element as an entry. Raises NotAnArray for a consumed one that is none."""
-        raw = self._raw
-        return _parsed_lines.entry(raw) if self.is_unread and raw and len(raw) <= _SHORT else parse_entry(self.fields)
-
-    @property
-    def msg_id(self) -> str | None:
-        """The element's id, None when another program wrote it without one."""
-        found = self.fields.get("msg_id")
-        return found if isinstance(found, str) and found else None
+        return self._entry or parse_entry(self.fields)
 
     def read_flag_patch(self) -> tuple[int, bytes] | None:
         """Return offset and bytes that flag it as read in place; None when the flag is not next to the id."""
@@ -112,14 +117,15 @@ class InboxItem:
         return InboxItem(None, made)
 
 
-def split_array(content: bytes, *, whole: bool = False) -> list[InboxItem]:
+def split_array(content: bytes, *, whole: bool = False, known: Sequence[InboxItem] = ()) -> list[InboxItem]:
     """Return the elements of the array. Raises NotAnArray for other content.
 
     A large array is parsed up to its first 1,064 unread elements, unless `whole` is set: the last item then represents
-    the rest of the array (`is_rest`).
+    the rest of the array (`is_rest`). Elements of an earlier state in Teamwright's layout (`known`, from offset 2) are
+    used again, not parsed.
     """
     try:
-        found = _split_beginning(content) if len(content) > _LARGE and not whole else _split_lines(content)
+        found = _split_beginning(content) if len(content) > _LARGE and not whole else _split_lines(content, known)
     except (ValueError, RecursionError):
         found = None
     if found is not None:
@@ -207,66 +213,40 @@ def encode_item(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _split_lines(content: bytes) -> list[InboxItem] | None:
+def _split_lines(content: bytes, known: Sequence[InboxItem]) -> list[InboxItem] | None:
     """Return the elements in Teamwright's layout, else None. A JSON string never contains a raw newline."""
     if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
         return None
-    lines = content[2:-2].split(b",\n")
-    if content.count(b"\n") != len(lines) + 1:
+    items = _unchanged_items(content, known)
+    offset = items[-1].end + 2 if items else 2
+    if offset == len(content):
+        return items
+    others = {item.raw: item for item in known[len(items) :]}
+    lines = content[offset:-2].split(b",\n")
+    if content.count(b"\n", offset) != len(lines):
         return None
-    items: list[InboxItem] = []
-    offset = 2
-    _parsed_lines.start_reading()
     for raw in lines:
         if raw[:2] != b'{"' or raw[-1:] != b"}":
             return None
         if raw.endswith(READ_ENDINGS):
-            items.append(InboxItem(raw, None, offset))
+            item = InboxItem(raw, None)
         else:
-            items.append(InboxItem(raw, _parsed_lines.value(raw) if len(raw) <= _SHORT else json.loads(raw), offset))
+            item = others.pop(raw, None) or InboxItem(raw, json.loads(raw))
+        item.offset = offset
+        items.append(item)
         offset += len(raw) + 2
     return items
 
 
-class _ParsedLines:
-    """A cache of parsed unread lines: each is read again with every later one.
-
-    Two generations: lines that the last readings did not contain are dropped, so consumed mail does not stay in
-    memory.
-    """
-
-    def __init__(self) -> None:
-        self._new: dict[bytes, tuple[object, InboxEntry | None]] = {}
-        self._old: dict[bytes, tuple[object, InboxEntry | None]] = {}
-        self._missed = 0
-
-    def __len__(self) -> int:
-        return len(self._new) + len(self._old)
-
-    def start_reading(self) -> None:
-        """Start a reading of an array: lines that it does not contain are dropped after the next generation."""
-        if self._missed >= _DROP_AFTER:
-            self._old, self._new, self._missed = self._new, {}, 0
-
-    def value(self, raw: bytes) -> object:
-        """Return the line's value. Raises ValueError."""
-        found = self._new.get(raw)
-        if found is None:
-            found = self._old.pop(raw, None)
-            if found is None:
-                found = (json.loads(raw), None)
-                self._missed += 1
-            self._new[raw] = found
-        return found[0]
-
-    def entry(self, raw: bytes) -> InboxEntry:
-        """Return the line as an entry."""
-        value = self.value(raw)
-        entry = self._new[raw][1]
-        if entry is None:
-            entry = parse_entry(cast("dict[str, Any]", value))
-            self._new[raw] = (value, entry)
-        return entry
-
-
-_parsed_lines = _ParsedLines()
+def _unchanged_items(content: bytes, known: Sequence[InboxItem]) -> list[InboxItem]:
+    """Return the first known elements, up to one whose bytes differ in the content."""
+    same, most = 0, len(known)
+    while same < most:  # by halves: the first `same` elements are unchanged, `most` may be
+        middle = (same + most + 1) // 2
+        start, end = known[same].offset, known[middle - 1].end
+        part = b",\n".join([item.raw for item in known[same:middle]])
+        if content[start:end] == part and content[end : end + 2] in _AFTER_ELEMENT:
+            same = middle
+        else:
+            most = middle - 1
+    return list(known[:same])

@@ -38,14 +38,30 @@ OnDamage = Callable[[Path, Path, int], None]
 class LockedInbox:
     """An inbox file with its lock."""
 
-    __slots__ = ("_guard", "_inbox_directory", "_lock", "on_damage", "path")
+    __slots__ = ("_guard", "_inbox_directory", "_known", "_lock", "on_damage", "path")
 
     def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None) -> None:
         self.path = path
         self._inbox_directory = str(path.parent)
         self._guard = guard
         self._lock: FileLock | None = None
+        self._known: list[InboxItem] = []
         self.on_damage = on_damage
+
+    def split(self, content: bytes) -> list[InboxItem]:
+        """Return the elements of the array; what did not change since the last call is not parsed again.
+
+        Raises NotAnArray.
+        """
+        known, self._known = self._known, []  # a failure may leave some of them with other offsets
+        items = split_array(content, known=known)
+        is_whole = bool(items) and items[0].offset >= 0 and not items[-1].is_rest
+        self._known = items if is_whole else []
+        return items
+
+    def forget(self) -> None:
+        """Free the elements of the last call: nothing is unread now, and consumed elements are not parsed."""
+        self._known = []
 
     async def change(self, work: Callable[[ArrayFile], R]) -> R:
         """Run `work` on the array under the lock and return its result.
@@ -76,11 +92,11 @@ class LockedInbox:
             if found is None:
                 return None, []
             try:
-                return found[0], split_array(found[1])
+                return found[0], self.split(found[1])
             except NotAnArray:
                 if left:
                     await asyncio.sleep(RETRY_S)
-        return await self.change_with_retry(lambda file: (file.stamp, split_array(file.read()) if file.stamp else []))
+        return await self.change_with_retry(lambda file: (file.stamp, self.split(file.read()) if file.stamp else []))
 
     def _hold(self) -> LockHold:
         """Create the directory of inboxes for the first message, but never that of a removed team; return the hold."""

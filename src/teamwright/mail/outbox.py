@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from teamwright.mail.inbox_layout import InboxItem, split_array
+from teamwright.mail.inbox_layout import InboxItem
 from teamwright.mail.locked_inbox import RETRIES, LockedInbox
 from teamwright.mail.unread_quota import UnreadQuota, measure_unread
 from teamwright.protocol.errors import LockLost, StorageError
@@ -181,7 +181,7 @@ class Outbox:
         """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
         none.
         """
-        items = split_array(file.read()) if file.stamp is not None else []
+        items = self._inbox.split(file.read()) if file.stamp is not None else []
         old = next((item for item in items if _is_notice(item, outgoing.entry.sender)), None)
         if old is None:
             return False
@@ -198,7 +198,7 @@ class Outbox:
         """Write the entries to the file; return False when older notices made room for them."""
         idle = {outgoing.entry.sender for outgoing in entries if outgoing.is_contentless}
         if idle and file.stamp is not None:
-            items = split_array(file.read())
+            items = self._inbox.split(file.read())
             kept = [item for item in items if not _is_outdated_notice(item, idle)]
             if len(kept) != len(items):
                 file.replace(encode_array([*(item.raw for item in kept), *(outgoing.raw for outgoing in entries)]))
@@ -216,8 +216,8 @@ def _not_in_file(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[Outg
     return [outgoing for outgoing in entries if not outgoing.settled]
 
 
-def _idle_notice(text: object) -> IdleNotification | None:
-    if not isinstance(text, str) or "idle_notification" not in text:
+def _idle_notice(text: str) -> IdleNotification | None:
+    if "idle_notification" not in text:
         return None
     message = parse_protocol(text)
     return message if isinstance(message, IdleNotification) else None
@@ -225,12 +225,12 @@ def _idle_notice(text: object) -> IdleNotification | None:
 
 def _is_outdated_notice(item: InboxItem, senders: set[str]) -> bool:
     """Return True for an unread notice that says only idle, of a member that sends another one."""
-    if not item.is_unread or item.fields.get("from") not in senders:
+    if not item.is_unread or item.entry.sender not in senders:
         return False
-    notice = _idle_notice(item.fields.get("text"))
+    notice = _idle_notice(item.entry.text)
     return notice is not None and notice.is_contentless
 
 
 def _is_notice(item: InboxItem, sender: str) -> bool:
     """Return True for an unread idle notification of this sender."""
-    return item.is_unread and item.fields.get("from") == sender and _idle_notice(item.fields.get("text")) is not None
+    return item.is_unread and item.entry.sender == sender and _idle_notice(item.entry.text) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD, READ_ENDINGS, split_array
+from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD, split_array
 from teamwright.protocol.errors import InboxFull
 from teamwright.storage.json_array import TAIL_BYTES, ArrayFile, FileStamp
 
@@ -30,6 +30,12 @@ def inbox_full_error(reader: str, unread: int, size: int) -> InboxFull:
         do=[f"wait until {reader} has read some", f"ask the lead what {reader} is doing"],
         note="nothing was sent",
     )
+
+
+_UNREAD_BEFORE_OTHERS = b'"read":false},\n{"'
+_CONSUMED_BEFORE_OTHERS = b'"read":true },\n{"'
+_LAST_ENDINGS = (b'"read":false}\n]', b'"read":true }\n]')
+"""The endings of elements in Teamwright's layout: long strings are counted faster than short ones."""
 
 
 class UnreadQuota(Struct):
@@ -121,13 +127,14 @@ def _estimate(file: ArrayFile, content: bytes) -> UnreadQuota | None:
 
 
 def _max_unread(content: bytes) -> tuple[int, int] | None:
-    """Return how many elements, of how many bytes, may be unread: all lines without the ending of a consumed one."""
-    lines = content.count(b"\n") - 1
-    ours = content[:4] == b'[\n{"' and content[-3:] == b"}\n]"
-    if not ours or content.count(b'\n{"') != lines or content.count(b"},\n") != lines - 1:
+    """Return how many elements, of how many bytes, may be unread; None when a line has an ending of other programs."""
+    if content[:4] != b'[\n{"' or not content.endswith(_LAST_ENDINGS):
         return None
-    consumed = sum(content.count(end + b",\n") + content.endswith(end + b"\n]") for end in READ_ENDINGS)
-    return lines - consumed, len(content) if consumed < lines else 0
+    unread, consumed = content.count(_UNREAD_BEFORE_OTHERS), content.count(_CONSUMED_BEFORE_OTHERS)
+    if content.count(b"\n") != unread + consumed + 2:
+        return None
+    unread += content.endswith(_LAST_ENDINGS[0])
+    return unread, len(content) if unread else 0
 
 
 def _count(file: ArrayFile, content: bytes) -> UnreadQuota:

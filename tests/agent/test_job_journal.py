@@ -88,7 +88,8 @@ def test_no_session_no_lost_jobs(tmp_path):
 async def test_a_file_that_cannot_be_written_costs_the_note_and_not_the_job(session, tmp_path):
     (session / JOBS_FILE).mkdir()
     ended: asyncio.Queue[Job] = asyncio.Queue()
-    jobs = BackgroundJobs(ended.put_nowait, session=session)
+    jobs = BackgroundJobs(session=session)
+    jobs.follow_ends(ended.put_nowait)
     started = jobs.start(command("echo out", tmp_path), owner="ada", scratch=tmp_path, text="echo out")
     async with asyncio.timeout(WAIT_S):
         assert (await ended.get()).state == "completed"

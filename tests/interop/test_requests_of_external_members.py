@@ -122,9 +122,9 @@ async def test_a_stranger_is_asked_to_stop_agrees_and_the_team_can_be_deleted_th
         with pytest.raises(TeamRefused, match="live members") as refused:
             await delete_team(crew)
         assert "zed (another program runs it)" in refused.value.render()
-        request = await team.session.deadlines.request_stop("zed", "that is all")
+        request = await team.session.deadlines.request_stop(team.session.team, "zed", "that is all")
         with pytest.raises(TeamRefused, match="asked to stop already"):
-            await team.session.deadlines.request_stop("zed", "now")
+            await team.session.deadlines.request_stop(team.session.team, "zed", "now")
         assert await asyncio.to_thread(zed.ended) == 0
         await heard.one(MemberChanged, member="zed", state="completed")
         await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")
@@ -141,13 +141,13 @@ async def test_a_stranger_that_objects_keeps_its_place_and_can_be_asked_again(ne
     async with with_zed(newer, tmp_path, script) as (team, start, heard):
         crew, zed = team.session.team, start()
         await zed.seen("idle")
-        request = await team.session.deadlines.request_stop("zed", "")
+        request = await team.session.deadlines.request_stop(team.session.team, "zed", "")
         await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
         assert crew.requests.get_answer(request) | {"at": 0} == {
             **{"id": request, "v": 1, "approve": False, "reason": "busy now", "by": "zed", "at": 0}
         }
         await zed.seen("idle")
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
         assert await asyncio.to_thread(zed.ended) == 0
 
 
@@ -159,7 +159,7 @@ async def test_a_stranger_that_does_not_answer_in_time_is_taken_off_the_roster_a
         crew = team.session.team
         task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
         await crew.tasks.update(task.id, by=LEAD, owner="zed", status="in_progress")
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
         told = await heard.one(MemberChanged, member="zed", state="completed")
         assert "whether its program still runs is not known" in told.detail
         await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")

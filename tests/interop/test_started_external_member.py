@@ -67,7 +67,7 @@ async def test_a_stranger_is_started_works_rests_is_written_to_and_stops_on_requ
         await started.seen("zed", "told", "More.")
         await rested(team, "zed")
         pid = pid_of(team, "zed")
-        await team.session.deadlines.request_stop("zed", "that is all")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "that is all")
         await heard.one(MemberChanged, member="zed", state="completed")
         await heard.until(lambda: told_lead(heard))
         assert on_roster(team, "zed") is None and not runs(pid)
@@ -85,7 +85,7 @@ async def test_in_tmux_it_has_a_pane_of_its_own_which_is_closed_when_it_agreed_t
         assert entry["backendType"] == "tmux" and entry["tmuxPaneId"] == mate.location.id
         place, spot = mate.backend, mate.location
         await rested(team, "zed")
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
         await heard.until(lambda: told_lead(heard))
         assert not await place.is_alive(spot)
 
@@ -404,11 +404,11 @@ async def test_a_stranger_that_objects_goes_on_and_one_that_does_not_answer_is_e
     async with a_crew(tmp_path, settings) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
         await rested(team, "zed")
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
         await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
         await rested(team, "zed")
         pid = pid_of(team, "zed")
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
         killed = await heard.one(MemberChanged, member="zed", state="killed")
         assert "did not answer" in killed.detail
         await heard.until(lambda: told_lead(heard))
@@ -438,7 +438,7 @@ from teamwright.testing import ScriptedModel
 
 async def main(place, mode):
     async def ask_to_stop(team):
-        await team.session.deadlines.request_stop("zed", "")
+        await team.session.deadlines.request_stop(team.session.team, "zed", "")
 
     asked = lambda request: print("asked", flush=True)
     options = {"cwd": place, "settings_file": place / "settings.json", "plan_approval": "human", "on_request": asked}

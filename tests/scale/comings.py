@@ -43,7 +43,7 @@ async def come_and_go(session: Session, name: str, *, gently: bool) -> None:
         session.team.changed.clear()
         await session.team.changed.wait()
     if gently:
-        await session.deadlines.request_stop(name, "that was all")
+        await session.deadlines.request_stop(session.team, name, "that was all")
         while not mate.end_processed:
             session.team.changed.clear()
             await session.team.changed.wait()

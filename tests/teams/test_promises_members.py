@@ -188,7 +188,7 @@ async def test_a_member_that_an_error_ended_is_resumed_with_its_conversation_or_
         broken = True
         await team.send("ada", "Once more.")
         await until(team, lambda: again.state == "gone" and not inner.has_pending_end)
-        await team.session.deadlines.request_stop("ada", "enough")
+        await team.session.deadlines.request_stop(team.session.team, "ada", "enough")
         assert on_disk() == [] and lives() == set()
 
 

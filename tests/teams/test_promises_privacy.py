@@ -223,7 +223,7 @@ async def test_a_secret_is_masked_in_requests_to_stop_and_in_task_assignments(tm
         crew = team.session.team
         task = await crew.tasks.create("deploy", f"Use {key}.", by=LEAD, owner="ada")
         await notify_owner(crew, task, LEAD)
-        await team.session.deadlines.request_stop("ada", f"{key} is used up")
+        await team.session.deadlines.request_stop(team.session.team, "ada", f"{key} is used up")
         mail = crew.mailbox("ada").path.read_text()
     assert key not in mail and "Use …mail." in mail and "…mail is used up" in mail
 

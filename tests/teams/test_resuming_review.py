@@ -335,7 +335,7 @@ async def test_who_had_read_a_request_to_stop_before_a_kill_consents_by_ending_i
     held = HeldAtSecond(script, "ada")
     async with a_team(tmp_path, held, tools=[wait_until_asked]) as team:
         await team.spawn("ada", "Wait.")
-        await team.session.deadlines.request_stop("ada", "enough")
+        await team.session.deadlines.request_stop(team.session.team, "ada", "enough")
         read.set()
         await asyncio.wait_for(held.thinking.wait(), WAIT_S)
         await team.session.stop_members("as a kill would", keep=True)

@@ -236,7 +236,8 @@ async def test_interrupting_the_foreground_ends_it_and_leaves_the_background(bas
 
 async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_once(ctx, work):
     told: asyncio.Queue[Job] = asyncio.Queue()
-    jobs = BackgroundJobs(told.put_nowait)
+    jobs = BackgroundJobs()
+    jobs.follow_ends(told.put_nowait)
     os.mkfifo(work / "go")
     os.mkfifo(work / "ready")
     script = "echo first; echo x > ready; read x < go; echo second; exit 4"
@@ -256,7 +257,8 @@ async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_on
 
 async def test_closing_ends_all_jobs_and_tells_nobody(ctx):
     told: list[Job] = []
-    jobs = BackgroundJobs(told.append, grace_s=0.2)
+    jobs = BackgroundJobs(grace_s=0.2)
+    jobs.follow_ends(told.append)
     for _ in range(3):
         await Bash(jobs).run(call("trap '' TERM; sleep 600", run_in_background=True), ctx)
     pids = [job.pid for job in jobs.list()]

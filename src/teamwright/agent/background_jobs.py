@@ -49,28 +49,23 @@ class RunningCommand(Struct, frozen=True):
     began: float
 
 
-def ignore_job(job: Job) -> None:
-    """Ignore the end of a job: the default listener."""
-
-
 class BackgroundJobs:
-    """All jobs of a run. `on_done` is called once for each job, in the loop, also for a stopped one;
+    """All jobs of a run.
 
-    never after `close`. `session` is the directory of the session whose lease this process holds; without it nothing is
+    `session` is the directory of the session whose lease this process holds; without it nothing is
     recorded on disk. `redact` removes secrets from a command before it is recorded. `records` cover every process that
     the session starts, not only jobs.
     """
 
     def __init__(
         self,
-        on_done: Callable[[Job], None] = ignore_job,
         *,
         max_running: int = 32,
         grace_s: float = 2.0,
         session: Path | None = None,
         redact: Callable[[str], str] = omit_command,
     ) -> None:
-        self.on_done = on_done
+        self._followers: tuple[Callable[[Job], None], ...] = ()
         self.records = ProcessRecords(session) if session is not None else None
         self._session = session
         self._journal = JobJournal(session, redact) if session is not None else None
@@ -84,6 +79,10 @@ class BackgroundJobs:
         """Processes without output that commands left running, with the owner of each."""
         self._foreground: dict[int, RunningCommand] = {}
         self._closed = False
+
+    def follow_ends(self, follower: Callable[[Job], None]) -> None:
+        """Call `follower` once for each job that ends, in the loop, also for a stopped one; never after `close`."""
+        self._followers = (*self._followers, follower)
 
     def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
         """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`.
@@ -279,7 +278,8 @@ class BackgroundJobs:
         if self._journal is not None:
             self._journal.record_end(job)
         if not self._closed:
-            self.on_done(job)
+            for follower in self._followers:
+                follower(job)
 
     def _remember(self, owner: str, process: Process) -> None:
         self._left_running = [one for one in self._left_running if one[1].has_left_running()]

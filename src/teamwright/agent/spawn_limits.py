@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -33,13 +34,16 @@ class SpawnSettings(Struct, frozen=True):
     """Lead and teammates are 0, their sub-agents 1, the sub-agents of these 2."""
 
 
+AdmitElsewhere: TypeAlias = Callable[[], Awaitable[None]]
+"""Count a sub-agent in the process that counts all of the run, when that is another one. Raises LimitExceeded."""
+
+
 class SpawnLimits(Struct):
     """The counter of started agents. Call `admit` before a start, and `undo` when the start failed."""
 
     settings: SpawnSettings = field(default_factory=SpawnSettings)
     started: int = 0
-    admit_elsewhere: Callable[[], Awaitable[None]] | None = None
-    """Count a sub-agent in the process that counts all of the run, when that is another one. Raises LimitExceeded."""
+    admit_elsewhere: AdmitElsewhere | None = None
     elsewhere: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
     """The ids of running sub-agents in other processes, by the member in whose process they run."""
     _recent_starts: deque[float] = field(default_factory=deque[float])

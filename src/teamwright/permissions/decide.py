@@ -82,8 +82,11 @@ class Policy:
         self.is_delegating = is_delegating
         self._granted: tuple[Rule, ...] = ()
         self._memory = ""
-        self.on_change: Callable[[], None] | None = None
-        """Called when the mode, rules or scope of this policy have changed."""
+        self._followers: tuple[Callable[[], None], ...] = ()
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call `follower` when the mode, rules or scope of this policy have changed."""
+        self._followers = (*self._followers, follower)
 
     @property
     def mode(self) -> Mode:
@@ -357,8 +360,8 @@ class Policy:
         self._context = ground
         self._with_caller = None
         self._decided_by_name = {}
-        if self.on_change is not None:
-            self.on_change()
+        for follower in self._followers:
+            follower()
 
 
 _DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."

@@ -34,7 +34,7 @@ class Grants(Struct):
 
     places: SettingsFiles
     emit: Emit
-    policies: Callable[[], Iterable[Policy]]
+    policies: Iterable[Policy]
     modes: Callable[[], SessionModes]
 
     async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
@@ -56,7 +56,7 @@ class Grants(Struct):
             await self._set_mode(owner, check_mode(update, policy.effective_mode), by)
             return
         session = replace(update, destination="session")
-        for one in list(self.policies()):
+        for one in list(self.policies):
             if one.mode is not Mode.BUBBLE:
                 one.apply_update(session, f"granted by {by}", by_user=by in PEOPLE)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
 from teamwright.approvals.request_queue import RequestQueue
@@ -40,17 +39,18 @@ from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.components import (
+    AgentServices,
     make_agent_factory,
     make_models,
+    make_policies,
     make_team,
-    make_toolset,
     open_background_jobs,
     open_call_counter,
     start_services,
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
-from teamwright.session.member_process.lead_side_setup import enable_member_processes
+from teamwright.session.member_process.lead_side_setup import MemberProcesses
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.options import Options, mark_portions
@@ -58,7 +58,7 @@ from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
-from teamwright.session.toolset import PLAN_TOOLS, Toolset
+from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.lease import LEASE, Lease
@@ -119,31 +119,32 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     numbers = open_call_counter(ground, log)
     models = make_models(ground, numbers)
     stack.push_async_callback(models.aclose)
-    requests = make_request_queue(ground, log, watcher)
-    jobs = open_background_jobs(ground, stack)
-    deadlines = ShutdownDeadlines()
-    maker = _maker(ground, models, log, requests, make_toolset(ground, jobs, requests, deadlines, requests), numbers)
+    requests, policies = make_request_queue(ground, log, watcher), make_policies(ground)
+    grants = make_grants(ground, log, policies, lambda: session.modes)
+    jobs, deadlines = open_background_jobs(ground, stack), ShutdownDeadlines()
+    services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
+    maker = _maker(ground, models, log, requests, services)
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     unserved = start_services(ground, log, maker, stack)
-    grants = make_grants(ground, log, maker, lambda: session.modes)
     requests.answerers.append(grants.answer)
+    processes = MemberProcesses(ground, maker, log, watcher, maker.policy.rules)
     ports = TeamPorts(
         maker.plans.watch,
+        launcher_for=processes.launcher_for,
         watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
     team = make_team(ground, log, maker, standing, ports)
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
-    deadlines.set_team(team)
     requests.set_team(team, always=ground.settings.lead_answers)
-    outside = StopListener(team, log.emit, watcher, deadlines.request_stop, end, on_ring=requests.check_answers)
+    outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.check_answers)
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs, maker.purse.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside, ConfigReloader(ground, maker))
-    processes = await enable_member_processes(ground, team, maker, log, grants, watcher)
+    await processes.require_backends()
     session = Session(ground.id, options, *parts, warnings, processes=processes)
     session.pruning = pruning
     log.subscribe(partial(_count_event, session), live=False)
@@ -319,8 +320,7 @@ def _maker(
     models: SessionModels,
     log: EventLog,
     requests: RequestQueue,
-    kit: Toolset,
-    numbers: CallNumbers,
+    services: AgentServices,
 ) -> AgentFactory:
     """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
@@ -328,7 +328,7 @@ def _maker(
     each, portions = ground.settings.each, mark_portions(options, ground.settings.run_defaults)
     marks = UsageMarks(portions, requests) if portions else None
     purse = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
-    made = make_agent_factory(ground, models, purse, log, kit, numbers)
+    made = make_agent_factory(ground, models, purse, log, services)
     made.plans.configure(ground.settings, ask_timeout(ground))
     return _in_mode(ground, made)
 

@@ -111,7 +111,7 @@ class Toolset(Struct):
     hooking: SessionHooks | None = None
     serving: SessionMcpServers | None = None
     agent_types: Callable[[], str] = str
-    """The list of agent types in the Agent tool."""
+    """Returns the list of agent types in the Agent tool."""
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
     """Skills and commands."""
     startup: ShellStartup | None = None

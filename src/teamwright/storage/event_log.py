@@ -69,8 +69,7 @@ class EventLog:
         self._lines: list[bytes | tuple[int, TeamEvent]] = []
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()
-        self.on_listeners_change: Callable[[bool], None] = _ignore_listeners
-        """Called with True when the first subscriber wants live events, and with False after the last one."""
+        self._followers: tuple[Callable[[bool], None], ...] = ()
         self._feeds: list[_Feed] = []
         self._warned = False
         if self.lost_lines is not None:
@@ -114,6 +113,10 @@ class EventLog:
         """Return True when a subscriber wants live events."""
         return bool(self._live)
 
+    def follow_listeners(self, follower: Callable[[bool], None]) -> None:
+        """Call `follower` with True when the first subscriber wants live events, and with False after the last one."""
+        self._followers = (*self._followers, follower)
+
     def subscribe(self, callback: Subscriber, *, live: bool = True) -> Callable[[], None]:
         """Call `callback(number, event)` at each later event, until the returned function is called.
 
@@ -132,7 +135,8 @@ class EventLog:
     def _set_live(self, live: tuple[Subscriber, ...]) -> None:
         before, self._live = self.has_listeners(), live
         if before is not self.has_listeners():
-            self.on_listeners_change(not before)
+            for follower in self._followers:
+                follower(not before)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, TeamEvent], None]:
         """Yield all logged events after number `after`, then every new event, until the log is closed.
@@ -239,10 +243,6 @@ class _Feed:
                 return
             self._has_events.clear()
             await self._has_events.wait()
-
-
-def _ignore_listeners(_attended: bool) -> None:
-    """Ignore the change: no listener was set."""
 
 
 def _call_subscriber(subscriber: Subscriber, n: int, event: TeamEvent) -> None:

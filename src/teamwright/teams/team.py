@@ -110,8 +110,6 @@ class SessionTeam(Struct):
     forming_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A lock for creating and removing the team."""
     external: ExternalParticipants = field(default_factory=ExternalParticipants)
-    launcher: TeammateLauncher | None = None
-    """Starts members in separate processes; None: all members run in this one."""
     ports: TeamPorts = field(default_factory=TeamPorts)
     """The functions of the session that owns the team."""
     check: CheckRunner | None = None
@@ -191,6 +189,11 @@ class SessionTeam(Struct):
         shared = self.external.shared_list
         return shared or ("" if self.external.task_list_removed else self.directory) or self.session_list_name
 
+    @property
+    def launcher(self) -> TeammateLauncher | None:
+        """The launcher of members in separate processes; None: all members run in this one."""
+        return self.ports.launcher_for(self) if self.ports.launcher_for is not None else None
+
     def require_team(self) -> None:
         """Raise TeamRefused when there is no team."""
         if not self.directory:
@@ -249,9 +252,7 @@ class SessionTeam(Struct):
     @property
     def in_process_members(self) -> list[InProcessTeammate]:
         """Those of them that run in this process."""
-        from teamwright.teams.in_process_teammate import InProcessTeammate
-
-        return [mate for mate in self.running_members if isinstance(mate, InProcessTeammate)]
+        return [mate for one in self.running_members if (mate := self.find_in_process(one.name)) is not None]
 
     def is_quiet(self) -> bool:
         """Return True when no agent works or is about to: every live member rests with mail and tasks handled, no task

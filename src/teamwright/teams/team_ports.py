@@ -15,6 +15,7 @@ from teamwright.protocol.task import Task
 
 if TYPE_CHECKING:
     from teamwright.protocol.mail import IdleNotification, InboxEntry
+    from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.roster import KnownRoster
 
 ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]
@@ -86,5 +87,7 @@ class TeamPorts(Struct, frozen=True):
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], None] | None = None
     """In a member's own process: wakes a member of another one."""
+    launcher_for: Callable[[Any], TeammateLauncher] | None = None
+    """Receives the `SessionTeam`, and returns the launcher of its members in separate processes."""
     remote_state: Callable[[str], MemberState | None] | None = None
     """In a member's own process: returns the state of a member of another one; None when it has ended."""

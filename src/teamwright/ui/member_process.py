@@ -122,7 +122,7 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
     terminal.greet()
     feed.replay_to(terminal.on_event)
-    member.line.on_up = terminal.on_lead_change
+    member.line.follow(terminal.on_lead_change)
     unfollow = control.follow(terminal.panel.tasks_changed)
     reading = asyncio.create_task(terminal.read_lines(), name="reading lines")
     try:

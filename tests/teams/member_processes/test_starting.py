@@ -70,7 +70,7 @@ def said(problem: TeamwrightError) -> str:
 async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_nothing_is_left(tmp_path, marked, how):
     change, words = REFUSED[how]
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
-        elsewhere = here.team.session.team.launcher.prepare().processes
+        elsewhere = here.team.session.team.launcher.processes
         elsewhere.host = Tampered(elsewhere.host, {"ann": change})
         with pytest.raises(TeamwrightError) as caught:
             await here.spawn("ann")
@@ -84,7 +84,7 @@ async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_no
 async def test_a_process_that_never_calls_is_ended_at_the_deadline(tmp_path, marked, monkeypatch):
     monkeypatch.setattr(process_launcher, "READY_S", 1.0)
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
-        elsewhere = here.team.session.team.launcher.prepare().processes
+        elsewhere = here.team.session.team.launcher.processes
         elsewhere.host = Tampered(elsewhere.host, {"ann": runs("/bin/sh", "-c", "echo begun; sleep 1000")})
         with pytest.raises(CannotStart) as caught:
             await here.spawn("ann")
@@ -98,8 +98,8 @@ async def test_a_start_that_is_cancelled_before_the_process_called_leaves_nobody
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
         team, up = here.team.session.team, tmp_path / "up"
         os.mkfifo(up)
-        team.launcher.prepare().processes.host = Tampered(
-            team.launcher.prepare().processes.host, {"ann": runs("/bin/sh", "-c", f"echo up > {up}; sleep 1000")}
+        team.launcher.processes.host = Tampered(
+            team.launcher.processes.host, {"ann": runs("/bin/sh", "-c", f"echo up > {up}; sleep 1000")}
         )
         starts = asyncio.create_task(here.spawn("ann"))
         assert await asyncio.to_thread(up.read_text) == "up\n"
@@ -130,7 +130,7 @@ async def cancelled(starts: "asyncio.Task[object]") -> None:
 
 async def test_the_name_of_one_that_could_not_begin_is_free(tmp_path, marked):
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
-        elsewhere = here.team.session.team.launcher.prepare().processes
+        elsewhere = here.team.session.team.launcher.processes
         elsewhere.host = Tampered(elsewhere.host, {"ann": REFUSED["an end at once"][0]})
         with pytest.raises(CannotStart):
             await here.spawn("ann")
@@ -183,7 +183,7 @@ async def test_of_sixteen_at_once_of_which_some_fail_the_others_are_there(tmp_pa
     settings = {"limits": {"members": 16, "spawns_per_minute": 32}}
     async with house(tmp_path, PROCESS, {name: [] for name in names}, settings=settings) as here:
         team = here.team.session.team
-        ours = team.launcher.prepare().processes
+        ours = team.launcher.processes
         ours.host = Tampered(ours.host, bad)
         done = await asyncio.gather(*(here.spawn(name) for name in names), return_exceptions=True)
         failed = {name for name, one in zip(names, done, strict=True) if isinstance(one, TeamwrightError)}

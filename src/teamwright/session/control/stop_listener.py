@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from teamwright.storage.doorbell import listen
 from teamwright.storage.watcher import Watcher
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.lifecycle import USER_CAUSE
+from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
@@ -48,7 +49,7 @@ class _EndingTeam(Struct):
 
 
 class StopListener(Struct):
-    """The handler of stop requests. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
+    """The handler of stop requests. `deadlines` bound the wait for a member; `end` ends this process as SIGTERM would.
 
     Only user interfaces that own the process have an `end`. `gentle`: the user asked for a shutdown with requests to
     members, not for an immediate one.
@@ -57,7 +58,7 @@ class StopListener(Struct):
     team: SessionTeam
     emit: Emit
     watcher: Watcher
-    ask: Callable[[str, str], Awaitable[str]]
+    deadlines: ShutdownDeadlines
     end: Callable[[], None] | None = None
     gentle: bool = False
     on_ring: Callable[[], None] | None = None
@@ -177,7 +178,9 @@ class StopListener(Struct):
         """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
         the first.
         """
-        asked = mate.stop_request_id or await self.ask(mate.name, "The user asks you to stop.")
+        asked = mate.stop_request_id or await self.deadlines.request_stop(
+            self.team, mate.name, "The user asks you to stop."
+        )
         while not mate.end_processed:
             self.team.changed.clear()
             answer = box.get_answer(asked)

@@ -91,6 +91,7 @@ class AgentParts(Struct, dict=True):
     kit: Toolset
     policies: AgentPolicies
     asker: Approver
+    keep_grant: KeepGrant
     purse: BudgetTracker
     emit: Emit
     limits: SpawnLimits
@@ -117,8 +118,6 @@ class AgentParts(Struct, dict=True):
     living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
     """The live agents by name."""
     watchdog: Watchdog | None = None
-    grant: KeepGrant | None = None
-    """Saves the grants that come with an approval."""
     mode_untold: bool = False
     """True when the lead's conversation may not contain the present mode."""
     may_bypass: bool = False
@@ -248,7 +247,7 @@ class AgentParts(Struct, dict=True):
             read_only=born.read_only,
             owner=born.root,
             lead_may_allow=self.policies.lead_may,
-            keep_grant=self.grant,
+            keep_grant=self.keep_grant,
         )
 
     def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:

@@ -20,7 +20,8 @@ from teamwright.agent.activity import Watchdog
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.instructions import SessionInstructions
-from teamwright.agent.spawn_limits import SpawnLimits
+from teamwright.agent.permission_gate import KeepGrant
+from teamwright.agent.spawn_limits import AdmitElsewhere, SpawnLimits
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.budgets.budget_tracker import BudgetTracker
@@ -91,20 +92,41 @@ def open_background_jobs(ground: SessionContext, stack: AsyncExitStack) -> Backg
     return made
 
 
-def make_toolset(
-    ground: SessionContext,
-    jobs: BackgroundJobs,
-    asker: Approver,
-    stopping: StopRequests,
-    permits: PermissionAnswers | None,
-) -> Toolset:
-    """Create the toolset. `asker` answers permission questions, `stopping` asks members to stop."""
+class AgentServices(Struct, frozen=True):
+    """The services that a process gives its agents.
+
+    `asker` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
+    `admit_elsewhere` counts sub-agents in the process that counts all of the run.
+    """
+
+    policies: AgentPolicies
+    jobs: BackgroundJobs
+    numbers: CallNumbers
+    asker: Approver
+    stopping: StopRequests
+    keep_grant: KeepGrant
+    permits: PermissionAnswers | None = None
+    admit_elsewhere: AdmitElsewhere | None = None
+
+
+def make_policies(ground: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
+    """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
+    settings = ground.settings
+    own = tuple(ground.directory / name for name in ("output", "history"))
+    session = make_policy(settings, ground.home, ground.cwd, ground.trust, own)
+    return AgentPolicies(
+        session, ground.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+    )
+
+
+def _toolset(ground: SessionContext, services: AgentServices, agent_types: Callable[[], str]) -> Toolset:
+    """Create the toolset. `agent_types` returns the list of agent types in the Agent tool."""
     settings, options = ground.settings, ground.options
     models = model_settings(settings)
     return Toolset(
-        jobs,
-        asker,
-        stopping,
+        services.jobs,
+        services.asker,
+        services.stopping,
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
         _proves_read_only,
@@ -112,7 +134,8 @@ def make_toolset(
         teams=are_teams_enabled(ground),
         attended=not is_unattended(ground),
         extra=_python_tools(options.tools),
-        permits=permits,
+        permits=services.permits,
+        agent_types=agent_types,
         shelf=make_shelf(settings, ground.home, ground.trust, ground.places.plugins),
     )
 
@@ -149,25 +172,26 @@ def make_agent_factory(
     models: SessionModels,
     purse: BudgetTracker,
     log: EventLog,
-    kit: Toolset,
-    numbers: CallNumbers,
+    services: AgentServices,
 ) -> AgentFactory:
     """Create the factory of all agents of this process. `purse` has the budget of their calls."""
     options, settings = ground.options, ground.settings
-    own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
     known = SessionInstructions.load(ground.cwd, root, ground.home.own, compat, trusted)
-    made = AgentFactory(
+    resolver = make_resolver(ground, log.emit)
+    types = partial(resolver.agent_types.tool_description, services.policies.may_start)
+    return AgentFactory(
         ground.home,
         ground.id,
         ground.cwd,
         models,
-        kit,
-        AgentPolicies(make_policy(settings, ground.home, ground.cwd, ground.trust, own), ground.definition),
-        kit.asker,
+        _toolset(ground, services, types),
+        services.policies,
+        services.asker,
+        services.keep_grant,
         purse,
         log.emit,
-        SpawnLimits(settings.limits),
+        SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
         session_environment(ground),
         known,
         env=dict(settings.env),
@@ -177,13 +201,11 @@ def make_agent_factory(
         appended=options.append_system_prompt,
         base=options.system_prompt,
         tag_key=_tag_key(ground),
-        numbers=numbers,
+        numbers=services.numbers,
         attended=log.has_listeners,
         compact=settings.compact,
-        resolver=make_resolver(ground, log.emit),
+        resolver=resolver,
     )
-    kit.agent_types = partial(made.resolver.agent_types.tool_description, made.policies.may_start)
-    return made
 
 
 def _tag_key(ground: SessionContext) -> str:

@@ -8,7 +8,7 @@ from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.session.context import SessionContext, waits_for_answers
-from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.grants import Grants
 from teamwright.session.modes import SessionModes
 from teamwright.storage.event_log import EventLog
@@ -35,15 +35,13 @@ def make_request_queue(ground: SessionContext, log: EventLog, watcher: Watcher) 
 
 
 def make_grants(
-    ground: SessionContext, log: EventLog, maker: AgentFactory, modes: Callable[[], SessionModes]
+    ground: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
 ) -> Grants:
     """Create the grants of the session, which are saved permanently where the approver says so.
 
     `modes` returns the modes of the session.
     """
-    made = Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, lambda: tuple(maker.policies), modes)
-    maker.grant, maker.policies.lead_answers = made, ground.settings.lead_answers
-    return made
+    return Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, policies, modes)
 
 
 def ask_timeout(ground: SessionContext) -> float | None:

@@ -85,7 +85,7 @@ class LedMember(MemberLifetime):
         self.team.changed.set()
 
     def standing(self) -> IpcBody:
-        """Return the member's present state (see `LeadConnection.stands`)."""
+        """Return the member's present state (see `LeadListener`)."""
         mate = self.mate
         if mate is None or mate.state in ENDED_STATES:
             return {}
@@ -101,8 +101,8 @@ class LedMember(MemberLifetime):
             "plan": [mate.pending_plan.request_id, mate.pending_plan.approver],
         }
 
-    def handle_note(self, name: str, said: IpcBody) -> None:
-        """Handle a note of the lead (see `LeadConnection.set_notice_handler`)."""
+    def handle_note(self, name: str, said: IpcBody, /) -> None:
+        """Handle a note of the lead (see `LeadListener`)."""
         mate = self.mate
         match name:
             case "policy":
@@ -138,8 +138,8 @@ class LedMember(MemberLifetime):
             case _:
                 pass
 
-    async def handle_call(self, name: str, said: IpcBody) -> IpcBody:
-        """Handle a call of the lead (see `LeadConnection`)."""
+    async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
+        """Handle a call of the lead (see `LeadListener`)."""
         mate = self.mate
         match name:
             case _ if mate is None:

@@ -25,11 +25,12 @@ from teamwright.session.control.remote_actions import ActionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, take_tasks, totals_until
 from teamwright.session.factory.components import (
+    AgentServices,
     JoinedTeam,
     make_agent_factory,
     make_models,
+    make_policies,
     make_team,
-    make_toolset,
     open_background_jobs,
     open_call_counter,
     start_services,
@@ -117,10 +118,7 @@ async def _join(
     reading = cache(partial(ConfigReloader, ground, maker))
     obeying = LedMember(team, maker, line, lambda agent: ActionContext(team, maker, models, agent, reading))
     maker.policies.on_always = obeying.add_always_rules
-    line.on_call, line.on_hello = obeying.handle_call, obeying.receive_welcome
-    line.stands = obeying.standing
-    obeying.receive_welcome(line.hello)
-    line.set_notice_handler(obeying.handle_note)
+    line.attach(obeying)
     line.forward_earlier_events()
     log.subscribe(obeying.record_mode, live=False)
     log.subscribe(line.forward_event, live=False)
@@ -149,13 +147,12 @@ async def _maker(
     models = make_models(ground, numbers)
     stack.push_async_callback(models.aclose)
     jobs = open_background_jobs(ground, stack)
-    kit = make_toolset(ground, jobs, asks, ShutdownRefusal(), None)
+    policies, limit = make_policies(ground), RemoteSpawnLimit(line)
+    services = AgentServices(policies, jobs, numbers, asks, ShutdownRefusal(), asks.grant, admit_elsewhere=limit)
     purse = MemberBudget(line, ground.settings.each, partial(totals_until, log.path, log.last_number))
-    maker = make_agent_factory(ground, models, purse, log, kit, numbers)
-    maker.limits.admit_elsewhere = RemoteSpawnLimit(line)
-    maker.grant, maker.policies.lead_answers = asks.grant, ground.settings.lead_answers
+    maker = make_agent_factory(ground, models, purse, log, services)
     maker.plans.configure(ground.settings, ask_timeout(ground))
-    make_hooks(ground, log, kit, asks, maker.resolver.hooks_of)
+    make_hooks(ground, log, maker.kit, asks, maker.resolver.hooks_of)
     warnings = start_services(ground, log, maker, stack)
     await jobs.wait_for_orphan_cleanup()
     return maker, models, warnings

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from teamwright.processes.ipc import IpcBody, IpcConnection
+from teamwright.processes.ipc import IpcBody, IpcConnection, IpcHandler
 from teamwright.protocol.errors import CannotStart, error_to_json
 from teamwright.protocol.event_json import live_to_json, to_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
@@ -26,28 +26,35 @@ from teamwright.teams.backends.member_connections import VERSION
 LEAD_GONE = "its lead was gone"
 
 
+class LeadListener(IpcHandler, Protocol):
+    """The member, as the connection notifies it: of welcomes, notes and calls of the lead."""
+
+    def receive_welcome(self, said: IpcBody) -> None:
+        """Receive the lead's welcome, at the first connection and after each reconnection."""
+        ...
+
+    def standing(self) -> IpcBody:
+        """Return the member's state, for a lead that missed its events; empty before the member runs."""
+        ...
+
+
 class LeadConnection:
-    """The connection to the lead. `on_call` handles the lead's calls, `on_hello` its welcome."""
+    """The connection to the lead."""
 
     def __init__(self, spawn: SpawnFile) -> None:
         self.spawn = spawn
-        self.on_note: Callable[[str, IpcBody], None] = self._keep_note
-        self.on_call: Callable[[str, IpcBody], Awaitable[IpcBody]] | None = None
-        self.on_hello: Callable[[IpcBody], None] = lambda _said: None
-        self.on_up: Callable[[bool], None] = lambda _up: None
-        self.on_lead_gone: Callable[[], object] = lambda: None
-        """Called when the lead is gone, and when it is back."""
         self.log: EventLog | None = None
         self.gone = asyncio.Event()
         """Set when the lead was gone for longer than the grace period."""
-        self.stands: Callable[[], IpcBody] = dict
-        """Returns the member's state, for a lead that missed its events; empty before the member runs."""
         self.hello: IpcBody = {}
         self._wire: IpcConnection | None = None
         self._up = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
         self._leaving = False
-        self._kept: list[tuple[str, IpcBody]] = []
+        self._listener: LeadListener | None = None
+        self._early: list[tuple[str, IpcBody]] = []
+        """Notes that arrived before there was a listener."""
+        self._followers: tuple[Callable[[bool], None], ...] = ()
 
     @property
     def is_connected(self) -> bool:
@@ -77,8 +84,7 @@ class LeadConnection:
                 await asyncio.wait({self._listening})
             self._up.clear()
             if not self._leaving:
-                self.on_up(False)
-                self.on_lead_gone()
+                self._report_presence(False)
             if self._leaving or not await self._reconnect(watcher):
                 break
         if not self._leaving:
@@ -126,8 +132,9 @@ class LeadConnection:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
+        stands: IpcBody = self._listener.standing() if self._listener is not None else {}
         try:
-            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": self.stands()}
+            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": stands}
             said = await wire.call("hello", **hello)
         except ConnectionError:
             raise
@@ -136,9 +143,18 @@ class LeadConnection:
             raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
         self.hello, self._wire = said, wire
         self._tell_since(wire, int(said.get("heard", 0)))
-        self.on_hello(said)
+        if self._listener is not None:
+            self._listener.receive_welcome(said)
         self._up.set()
-        self.on_up(True)
+        self._report_presence(True)
+
+    def follow(self, follower: Callable[[bool], None]) -> None:
+        """Call `follower` with False when the lead is gone, and with True when it is back."""
+        self._followers = (*self._followers, follower)
+
+    def _report_presence(self, is_there: bool) -> None:
+        for follower in self._followers:
+            follower(is_there)
 
     # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,22 +218,22 @@ class LeadConnection:
     # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
 
     def handle_note(self, name: str, said: IpcBody, /) -> None:
-        """Implement `IpcHandler.handle_note`."""
-        self.on_note(name, said)
+        """Implement `IpcHandler.handle_note`. A note is kept until there is a listener."""
+        if self._listener is None:
+            self._early.append((name, said))
+        else:
+            self._listener.handle_note(name, said)
 
-    def set_notice_handler(self, on_note: Callable[[str, IpcBody], None]) -> None:
-        """Set the handler of notes. It first receives the notes since the lead's welcome."""
-        self.on_note = on_note
-        kept, self._kept = self._kept, []
-        for name, said in kept:
-            on_note(name, said)
-
-    def _keep_note(self, name: str, said: IpcBody) -> None:
-        """Keep a note until there is a handler."""
-        self._kept.append((name, said))
+    def attach(self, listener: LeadListener) -> None:
+        """Notify the listener from now on. It first receives the lead's welcome and the notes since then."""
+        listener.receive_welcome(self.hello)
+        self._listener = listener
+        early, self._early = self._early, []
+        for name, said in early:
+            listener.handle_note(name, said)
 
     async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
         """Implement `IpcHandler.handle_call`."""
-        if self.on_call is None:
+        if self._listener is None:
             raise CannotStart("backend", "this member is not ready yet")
-        return await self.on_call(name, said)
+        return await self._listener.handle_call(name, said)

@@ -25,6 +25,7 @@ from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
+from teamwright.teams.team import SessionTeam
 
 
 class RemoteApprover(Struct):
@@ -59,7 +60,7 @@ class ShutdownRefusal(Struct):
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
-    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
+    async def request_stop(self, team: SessionTeam, to: str, reason: str, call: str = "") -> str:
         """Raise TeamRefused, because a member may not stop others."""
         raise TeamRefused(
             "team-refused",

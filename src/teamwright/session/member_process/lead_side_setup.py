@@ -6,7 +6,7 @@ before a member uses a backend.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,9 +14,7 @@ from msgspec import Struct
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS
 
 if TYPE_CHECKING:
-    from teamwright.agent.permission_gate import KeepGrant
     from teamwright.permissions.rules import Rule
-    from teamwright.protocol.roster import RosterMember
     from teamwright.session.context import SessionContext
     from teamwright.session.factory.agent_factory import AgentFactory
     from teamwright.session.member_process.backend_choice import BackendChoice
@@ -24,10 +22,7 @@ if TYPE_CHECKING:
     from teamwright.storage.watcher import Watcher
     from teamwright.teams.backends.member_connections import MemberConnections
     from teamwright.teams.external.external_launcher import CombinedLauncher
-    from teamwright.teams.incarnation import Incarnation
-    from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.team import SessionTeam
-    from teamwright.teams.teammate import Teammate
 
 MEMBERS = "members"
 """The directory in the session's for the output of members without a terminal."""
@@ -37,30 +32,28 @@ WIRE = "wire"
 
 
 class MemberProcesses(Struct):
-    """The launcher of a session's members in separate processes (the port of `teams`), prepared at its first use.
+    """The member processes of a session and their launcher (the port of `teams`), prepared at its first use.
 
     `watcher` reports mail to external members. `settings_rules` are the rules of the session's policy at its start,
     which member processes load from settings.
     """
 
     ground: SessionContext
-    team: SessionTeam
     maker: AgentFactory
     log: EventLog
-    grant: KeepGrant
     watcher: Watcher
     settings_rules: tuple[Rule, ...]
     _backends: BackendChoice | None = None
     _hub: MemberConnections | None = None
     _launcher: CombinedLauncher | None = None
 
-    def prepare(self) -> CombinedLauncher:
-        """Return the launcher of our processes and of external programs, connected to the session once."""
+    def launcher_for(self, team: SessionTeam) -> CombinedLauncher:
+        """Return the launcher of our processes and of external programs, connected to the team of the session once."""
         if self._launcher is None:
-            self._launcher = self._connect()
+            self._launcher = self._connect(team)
         return self._launcher
 
-    def _connect(self) -> CombinedLauncher:
+    def _connect(self, team: SessionTeam) -> CombinedLauncher:
         from teamwright.session.external_programs import ExternalPrograms
         from teamwright.session.member_process.launcher import MemberLauncher
         from teamwright.session.member_process.services_for_members import MemberServices
@@ -69,13 +62,13 @@ class MemberProcesses(Struct):
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
-        ground, team, maker, log, policy = self.ground, self.team, self.maker, self.log, self.maker.policy
-        services = MemberServices(maker, maker.asker, log.has_listeners, self.grant, self.settings_rules)
+        ground, maker, log, policy = self.ground, self.maker, self.log, self.maker.policy
+        services = MemberServices(maker, log.has_listeners, self.settings_rules)
         watched, path = log.has_listeners, ground.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
-        log.on_listeners_change = hub.set_watched
+        log.follow_listeners(hub.set_watched)
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
-        policy.on_change = lambda: hub.broadcast("policy", policy=services.policy())
+        policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
         ours = ProcessLauncher(team, MemberLauncher(ground, team, self.backends, hub.path), hub)
         programs = ExternalPrograms(ground, team, self.backends, (*maker.kit.bash.hidden, VARIABLE))
         return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watcher))
@@ -99,38 +92,9 @@ class MemberProcesses(Struct):
             with suppress(OSError):
                 (self.ground.directory / WIRE).unlink()
 
-    async def choose_backend(self, spec: SpawnSpec) -> str:
-        """See `TeammateLauncher`."""
-        return await self.prepare().choose_backend(spec)
-
-    @property
-    def choice_reason(self) -> str:
-        """See `TeammateLauncher`."""
-        return self.prepare().choice_reason
-
-    async def start(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
-        return await self.prepare().start(member, incarnation, undo)
-
-    async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
-        return await self.prepare().resume(member, incarnation, undo)
-
-    async def clean_up(self, incarnation: Incarnation) -> None:
-        """See `TeammateLauncher`."""
-        await self.prepare().clean_up(incarnation)
-
-
-async def enable_member_processes(
-    ground: SessionContext, team: SessionTeam, maker: AgentFactory, log: EventLog, grant: KeepGrant, watcher: Watcher
-) -> MemberProcesses:
-    """Let members of this team live in processes of their own. `watcher` reports mail to external members.
-
-    Raises CannotStart, UsageError when a backend was named that cannot be used here.
-    """
-    made = MemberProcesses(ground, team, maker, log, grant, watcher, maker.policy.rules)
-    named = ground.settings.places.backend not in {AUTO, IN_PROCESS}
-    if named and maker.kit.teams and not ground.resumed:  # members of a resumed team continue in the lead's process
-        await made.backends.preview()
-    team.launcher = made
-    return made
+    async def require_backends(self) -> None:
+        """Check the backend that the settings name. Raises CannotStart, UsageError when it cannot be used here."""
+        ground = self.ground
+        named = ground.settings.places.backend not in {AUTO, IN_PROCESS}
+        if named and self.maker.kit.teams and not ground.resumed:  # a resumed team continues in the lead's process
+            await self.backends.preview()

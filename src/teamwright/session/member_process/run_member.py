@@ -11,7 +11,6 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
@@ -75,7 +74,12 @@ async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> As
 
 async def _keep(member: RunningMember) -> None:
     """Keep the connection. Without a lead the member leaves, and a resume continues it."""
-    member.line.on_lead_gone = partial(remove_team_locks, member.team.home, member.team.directory)
+
+    def remove_locks(is_there: bool) -> None:
+        if not is_there:
+            remove_team_locks(member.team.home, member.team.directory)
+
+    member.line.follow(remove_locks)
     await member.line.keep_connected(member.watcher)
     if member.line.gone.is_set():
         member.obeying.end("suspended", LEAD_GONE)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct, convert, field, to_builtins
 
-from teamwright.agent.permission_gate import Denial, KeepGrant
+from teamwright.agent.permission_gate import Denial
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.scope import Estimate, Scope
 from teamwright.models.model import BudgetRefusal
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import Approver, PermissionAnswer, Question
+from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.processes.ipc import IpcBody
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
@@ -38,9 +38,7 @@ class MemberServices(Struct):
     """The services of one session (see `teams.backends.member_connections.MemberCallHandler`)."""
 
     maker: AgentFactory
-    asker: Approver
     attended: Callable[[], bool]
-    grant: KeepGrant
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that member processes load from settings."""
     _holds: dict[tuple[str, int], Reservation] = field(default_factory=dict[tuple[str, int], Reservation])
@@ -92,7 +90,7 @@ class MemberServices(Struct):
         """Implement `MemberCallHandler.handle_call`."""
         match what:
             case "ask":
-                return to_builtins(await self.asker.ask(convert(arguments["question"], Question)))
+                return to_builtins(await self.maker.asker.ask(convert(arguments["question"], Question)))
             case "reserve":
                 return await self._reserve(name, arguments)
             case "admit":
@@ -100,7 +98,7 @@ class MemberServices(Struct):
             case "start":
                 return self._start()
             case "grant":
-                await self.grant(
+                await self.maker.keep_grant(
                     str(arguments["owner"]), self.maker.policy, convert(arguments["answer"], PermissionAnswer)
                 )
                 return {}

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.mail.inbox import Inbox, read_entries
+from teamwright.mail.mailbox import Mailbox
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
 from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.paths import Home
+from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.plan_requests import PendingPlan
@@ -80,25 +83,27 @@ RETRY_S = 2.0
 """Seconds until a file that could not be written, or read whole, is tried again."""
 
 
-def _unsorted(entries: list[InboxEntry]) -> Awaitable[list[InboxEntry]]:
-    done: asyncio.Future[list[InboxEntry]] = asyncio.get_running_loop().create_future()
-    done.set_result(entries)
-    return done
+class MailReader(Protocol):
+    """The member that reads its own inbox."""
+
+    async def filter_entries(self, inbox: Mailbox, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+        """Return the entries that are for the model."""
+        ...
 
 
 class InboxContext(Struct):
     """The shared state of all inboxes of one member process. `report` shows a message to people, by level; `was_sent`
     knows ids of earlier processes.
-
-    `filter_entries` removes from our own mail the entries that are not for the model; `notify_change` has that mail
-    checked again.
     """
 
     dialect: ExternalMailFormat
     report: Callable[[str, str], None]
     was_sent: Callable[[str], bool]
-    filter_entries: Callable[[list[InboxEntry]], Awaitable[list[InboxEntry]]] = field(default=_unsorted)
-    notify_change: Callable[[], None] = field(default=lambda: None)
+    reader: MailReader | None = None
+
+    def attach(self, reader: MailReader) -> None:
+        """Pass our own mail to this reader from now on; without one all entries are for the model."""
+        self.reader = reader
 
 
 class ExternalTeamInbox(Inbox):
@@ -164,6 +169,18 @@ class OwnInbox(ExternalTeamInbox):
 
     _is_locked_out = False
     _retry_timer: asyncio.TimerHandle | None = None
+    _followers: tuple[Callable[[], None], ...] = ()
+
+    def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See `Inbox`. Also calls back when the inbox is to be read again, because another program had locked it."""
+        unwatch = super().watch(watcher, on_change)
+        self._followers = (*self._followers, on_change)
+
+        def end() -> None:
+            unwatch()
+            self._followers = tuple(one for one in self._followers if one is not on_change)
+
+        return end
 
     async def unread(self) -> list[InboxEntry]:
         """See `Inbox`. While another program has the lock: the entries that need none of our ids."""
@@ -173,7 +190,8 @@ class OwnInbox(ExternalTeamInbox):
         except LockTimeout as problem:
             entries = self._read_without_lock(problem)
         self._context.dialect.note_mail(entries)
-        return await self._context.filter_entries(entries)
+        reader = self._context.reader
+        return entries if reader is None else await reader.filter_entries(self, entries)
 
     async def mark_delivered(self, ids: Collection[str]) -> bool:
         """See `Inbox`. An entry that cannot be flagged now is known from the transcript, and flagged later."""
@@ -201,7 +219,8 @@ class OwnInbox(ExternalTeamInbox):
 
     def _retry(self) -> None:
         self._retry_timer = None
-        self._context.notify_change()
+        for follower in self._followers:
+            follower()
 
     def _note_unlocked(self) -> None:
         if self._is_locked_out:

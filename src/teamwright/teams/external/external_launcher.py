@@ -7,7 +7,9 @@ that still runs; one that has ended has lost its conversation. Depends on backen
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -81,6 +83,8 @@ class ExternalLauncher:
         self._watcher = watcher
         self._backends: dict[str, Backend] = {}
         self._note_tasks: set[asyncio.Task[None]] = set()
+        self._followed: dict[tuple[str, int], tuple[ExternalMember, Callable[[], None]]] = {}
+        """The followed programs by name and incarnation, each with the function that ends this."""
 
     async def choose_backend(self, spec: SpawnSpec) -> str:
         """See `TeammateLauncher`."""
@@ -165,6 +169,7 @@ class ExternalLauncher:
             report_end=over,
             read_lead_mail=lambda: team.mailbox(LEAD).unread(),
             send_note=tell,
+            unfollow=partial(self._unfollow, member.name, incarnation.incarnation),
             color=member.color,
             model=member.model or "",
             agent_type=member.agent_type,
@@ -184,17 +189,19 @@ class ExternalLauncher:
         team = self.team
         external.inbox_signs.read_changes()  # its first prompt is in there
         unwatch = external.inbox_signs.mailbox.watch(self._watcher, external.check_inbox)
-
-        def unfollow() -> None:
-            unwatch()
-            if team.external.listeners.get(external.name.lower()) is external:
-                team.external.remove_member(external.name)
-
-        external.unfollow = unfollow
+        self._followed[external.name, external.incarnation] = external, unwatch
         undo.push_async_callback(self._remove_member, external)
         team.members[member.name] = external
         team.external.own_entries[member.name] = member
         team.external.add_member(member.name, external)
+
+    def _unfollow(self, name: str, incarnation: int) -> None:
+        """Stop following the files of this program; harmless a second time."""
+        external, unwatch = self._followed.pop((name, incarnation), (None, None))
+        if unwatch is not None:
+            unwatch()
+        if external is not None and self.team.external.listeners.get(name.lower()) is external:
+            self.team.external.remove_member(name)
 
     def _start_run(self, external: ExternalMember) -> None:
         external.run_task = asyncio.create_task(external.run(), name=f"program of {external.name}")

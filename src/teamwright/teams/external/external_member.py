@@ -88,7 +88,7 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
     report_end: Callable[[str, str], Awaitable[None]]
     read_lead_mail: Callable[[], Awaitable[object]]
     send_note: Callable[[str, str], None]
-    unfollow: Callable[[], None] = lambda: None
+    unfollow: Callable[[], None]
     """Stops following its files; harmless a second time."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has read its first prompt, or reported that it is active."""

@@ -213,6 +213,33 @@ def read_record(directory: Path) -> MembershipRecord | None:
         raise StorageError("damaged-file", f"{path} is not ours: {problem}", do=do) from problem
 
 
+class MembershipFile:
+    """The record of a member in the directory of its process. `report` shows a failed change to people, by level."""
+
+    def __init__(self, directory: Path, report: Callable[[str, str], None]) -> None:
+        self._directory = directory
+        self._report = report
+        self._record: MembershipRecord | None = None
+
+    @property
+    def record(self) -> MembershipRecord:
+        """The present record, after the first `write`."""
+        assert self._record is not None, "`write` comes before the member exists"
+        return self._record
+
+    def write(self, record: MembershipRecord) -> None:
+        """Write the record. Raises StorageError."""
+        self._record = record
+        record.write(self._directory)
+
+    def change(self, **changes: Any) -> None:
+        """Change the record for the member's next process. A failed write is reported."""
+        try:
+            self.write(replace(self.record, **changes))
+        except TeamwrightError as problem:
+            self._report(f"a new start may not continue from here: {problem.what}", "warning")
+
+
 MAX_REPAIRS = 6
 """Times a minute that it restores its entry; a program that overwrites it more often wins for the rest
 of the minute.

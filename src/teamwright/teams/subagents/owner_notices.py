@@ -163,7 +163,7 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
     def done(job: Job) -> None:
         owners.notify(job.owner, job_end_notice(job), job.key)
 
-    jobs.on_done = done
+    jobs.follow_ends(done)
 
 
 def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | None) -> None:

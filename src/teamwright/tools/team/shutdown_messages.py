@@ -7,6 +7,7 @@ from typing import Protocol
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.teams.shutdown_requests import answer_stop
+from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller, json_result
 from teamwright.tools.team.structured_message import StructuredMessage
 
@@ -14,7 +15,7 @@ from teamwright.tools.team.structured_message import StructuredMessage
 class StopRequests(Protocol):
     """The port for stop requests, implemented in `session`, which owns the timers."""
 
-    async def request_stop(self, to: str, reason: str, call: str = "") -> str:
+    async def request_stop(self, team: SessionTeam, to: str, reason: str, call: str = "") -> str:
         """Ask a member to stop. Return the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
         ...
 
@@ -37,7 +38,7 @@ async def request_shutdown(
             do=["Write to lead if a member should stop."],
             note="nothing was sent",
         )
-    request_id = await requests.request_stop(to, message.reason or "", ctx.key)
+    request_id = await requests.request_stop(caller.team, to, message.reason or "", ctx.key)
     text = f"{to} was asked to stop. You are notified when it has ended, or why it objects."
     return json_result({"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}")
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 
 from msgspec import field
-from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
@@ -28,6 +26,7 @@ from teamwright.teams.external.membership import (
     RESUMABLE_ENDS,
     DepartingMember,
     Departure,
+    MembershipFile,
     MembershipRecord,
     OwnRosterEntry,
     leave_team,
@@ -37,14 +36,13 @@ from teamwright.teams.team import SessionTeam
 
 
 class ExternalMembership(MemberLifetime):
-    """One member that lives in this process. `room` is its directory, `pane` the pane in which its lead started it."""
+    """One member that lives in this process. `file` has its record, `pane` is the pane in which its lead started it."""
 
     name: str
     team: SessionTeam
     maker: AgentFactory
     log: EventLog
-    room: Path
-    record: MembershipRecord
+    file: MembershipFile
     place: OwnRosterEntry
     presence: LeadPresence
     pane: str = ""
@@ -52,6 +50,11 @@ class ExternalMembership(MemberLifetime):
     _deserted: bool = False
     _tasks_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _looking: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
+
+    @property
+    def record(self) -> MembershipRecord:
+        """The present record of the membership."""
+        return self.file.record
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,14 +108,6 @@ class ExternalMembership(MemberLifetime):
         self._deserted = True
         self.end("suspended", why)
 
-    def save_record(self, **changes: Any) -> None:
-        """Save the record for the member's next process. A failed write is reported."""
-        self.record = replace(self.record, **changes)
-        try:
-            self.record.write(self.room)
-        except TeamwrightError as problem:
-            self.say(f"a new start may not continue from here: {problem.what}", "warning")
-
     async def finish(self) -> MemberEnd:
         """End the member's work, notify its lead, and remove its roster entry."""
         self.end("suspended", "its process was ended")
@@ -124,10 +119,10 @@ class ExternalMembership(MemberLifetime):
         departure = self.record.departure or Departure(ended.how, ended.cause, ended.agreed_to or "", message_id())
         stays = departure.how in RESUMABLE_ENDS
         if not stays:
-            self.save_record(departure=departure)
+            self.file.change(departure=departure)
         await leave_team(self.team, self._leaver(), departure, self.say)
         if not stays:
-            self.save_record(is_over=True)
+            self.file.change(is_over=True)
         return ended
 
     def _leaver(self) -> DepartingMember:

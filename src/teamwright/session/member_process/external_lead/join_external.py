@@ -32,11 +32,12 @@ from teamwright.session.context import SessionContext, load_member_context
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.components import (
+    AgentServices,
     JoinedTeam,
     make_agent_factory,
     make_models,
+    make_policies,
     make_team,
-    make_toolset,
     open_background_jobs,
     open_call_counter,
     start_services,
@@ -71,7 +72,7 @@ from teamwright.storage.lease import LEASE, Lease
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
-from teamwright.teams.external.membership import MembershipRecord, OwnRosterEntry
+from teamwright.teams.external.membership import MembershipFile, MembershipRecord, OwnRosterEntry
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -92,6 +93,8 @@ class _MemberParts(Struct):
     watcher: Watcher
     maker: AgentFactory
     requests: RequestQueue
+    grants: ExternalLeadGrants
+    file: MembershipFile
     warnings: list[str] = field(default_factory=list[str])
 
 
@@ -140,17 +143,21 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     stack.push_async_callback(models.aclose)
     requests = make_request_queue(ground, log, watcher)
     jobs = open_background_jobs(ground, stack)
-    kit = make_toolset(ground, jobs, requests, ShutdownRefusal(), None)
+    policies = make_policies(ground, lead_answers=True)
+    file = MembershipFile(room, lambda text, level: log.emit(Notice(member=found.name, text=text, level=level)))
+    may_bypass = policies.session.mode is Mode.BYPASS
+    grants = ExternalLeadGrants(found.name, policies, log.emit, file, may_bypass)
+    services = AgentServices(policies, jobs, numbers, requests, ShutdownRefusal(), grants)
     purse = BudgetTracker(
         ground.options.budget, each=ground.settings.each, earlier=partial(totals_until, log.path, log.last_number)
     )
-    maker = make_agent_factory(ground, models, purse, log, kit, numbers)
+    maker = make_agent_factory(ground, models, purse, log, services)
     require_person_for_mode(ground.home, maker.policy.mode)
     maker.plans.configure(ground.settings, ask_timeout(ground), led_externally=True)
-    make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
+    make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
     await jobs.wait_for_orphan_cleanup()
-    return _MemberParts(found, lived, ground, log, watcher, maker, requests, warnings)
+    return _MemberParts(found, lived, ground, log, watcher, maker, requests, grants, file, warnings)
 
 
 def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
@@ -263,13 +270,13 @@ async def _guest(
         entry = found.config.find(found.name)
         wanted = entry or own_entry(found, flags, model, ground.cwd)
         record = _record(found, life, replace(wanted, agent_type=spec.agent_type, plan_mode_required=found.plans))
-    record.write(lived.room)
+    made.file.write(record)
     lead = lead_process(found.config, env)
     place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.join(record.entry)
     grace_s = ground.settings.places.orphan_timeout_s
     presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
-    parts = (found.name, team, made.maker, made.log, lived.room, record, place, presence, _pane(entry, record, env))
+    parts = (found.name, team, made.maker, made.log, made.file, place, presence, _pane(entry, record, env))
     guest = ExternalMembership(*parts, warnings=(*made.warnings, *told))
     presence.note_roster(found.config)
     return guest, spec
@@ -294,18 +301,15 @@ def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamCo
 
 def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
     """Create the handler of the lead's mail: grants, answers, requests."""
-    maker, requests, record = made.maker, made.requests, guest.record
-    grants = ExternalLeadGrants(guest.name, maker.policies, team.emit, lambda mode: guest.save_record(mode=str(mode)))
-    grants.may_bypass = maker.may_bypass = maker.policy.mode is Mode.BYPASS
+    maker, requests, record, grants = made.maker, made.requests, guest.record, made.grants
+    maker.may_bypass = grants.may_bypass
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
         maker.policy.change_mode(Mode(record.mode))
-    maker.grant, maker.policies.lead_answers = grants, True
     requests.join_team(team, MailApprover(team, requests=requests))
     mailed = MailedRequests(requests, team, guest.name)
     since = record.entry.joined_at if record.found else 0
     reception = LeadMail(team, guest.name, since, mailed.heard, grants.in_mode)
-    postal.filter_entries = partial(reception.filter_entries, team.mailbox(guest.name))
-    postal.notify_change = guest.check_mail
+    postal.attach(reception)
     return reception
 
 

@@ -8,7 +8,7 @@ settings always apply. Depends on the queue, mail and policies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.session.factory.agent_policies import AgentPolicies
+from teamwright.teams.external.membership import MembershipFile
 from teamwright.teams.team import SessionTeam
 
 LEAD_SAYS = "lead"
@@ -93,13 +94,13 @@ _SOURCE = "granted by the lead's mail"
 
 
 class ExternalLeadGrants(Struct):
-    """Grants to the member of this name. `kept` is called with the mode, for its next process."""
+    """Grants to the member of this name. `file` keeps its mode for its next process."""
 
     name: str
     policies: AgentPolicies
     emit: Emit
-    kept: Callable[[Mode], None]
-    may_bypass: bool = False
+    file: MembershipFile
+    may_bypass: bool
 
     async def __call__(self, owner: str, policy: Policy, answer: PermissionAnswer) -> None:
         """Implement the grant port of `agent`. A grant that fails is reported and left out. Never raises."""
@@ -135,7 +136,7 @@ class ExternalLeadGrants(Struct):
         if session.mode is mode:
             return
         session.change_mode(mode)
-        self.kept(mode)
+        self.file.change(mode=str(mode))
         if not told:
             self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
 

@@ -33,6 +33,7 @@ from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_ta
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.roster import KnownRoster
+from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
 from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
@@ -153,7 +154,7 @@ class InProcessTeammate(Teammate, kw_only=True, eq=False):
             owed = owed and not self.pending_plan.ends_conversation(self.agent.conversation)
         if self.resumed and not (owed or self.is_paused):
             if self.stop_request is not None:
-                self.end_cause = "shut down on request"  # its turn had ended without an objection
+                self.end_cause = SHUT_DOWN  # its turn had ended without an objection
             else:
                 await self._repeat_idle_notice()
         while not self.end_cause:
@@ -233,7 +234,7 @@ class InProcessTeammate(Teammate, kw_only=True, eq=False):
         capped = self.budget_pause.record_turn(end)
         if self.state is MemberState.STOPPING or self.stop_request is not None:
             # A turn that ended without an objection is consent: a model cannot refuse by silence.
-            self.end_cause = self.end_cause or "shut down on request"
+            self.end_cause = self.end_cause or SHUT_DOWN
         if self.end_cause:
             return
         notice = self._idle_notice(end)

@@ -26,7 +26,8 @@ from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.roster_entries import change_entry, save_mode_everywhere
-from teamwright.teams.shutdown import finish_end, is_shutdown_request, notify_lead_of_end
+from teamwright.teams.shutdown import finish_end, notify_lead_of_end
+from teamwright.teams.shutdown_answers import SHUT_DOWN, find_agreement, is_shutdown_request, was_asked_to_stop
 from teamwright.teams.shutdown_requests import StopTarget, send_stop_request, start_deadline
 from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
 from teamwright.teams.team import SessionTeam
@@ -62,6 +63,9 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
             gone.append(member.name)
         elif (trouble := await _resume_member(team, member, life, deadlines)) is None:
             (back if team.find(member.name) is not None else gone).append(member.name)
+        elif (parting := _agreed_end(team, member, life)) is not None:  # it agreed meanwhile, and its process ended
+            await _end_member(team, parting)
+            gone.append(member.name)
         else:
             cause = f"could not be resumed: {trouble.what}"
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
@@ -103,12 +107,10 @@ def _is_own_member(member: RosterMember, file: TeamFile) -> bool:
 
 def _agreed_end(team: SessionTeam, member: RosterMember, incarnation: Incarnation) -> PendingEnd | None:
     """Return the end of a member that agreed to its shutdown, or was ended, just before the kill."""
-    for request, answer in team.requests.answered_requests():
-        if is_shutdown_request(request, member.name, incarnation.incarnation) and answer.get("approve") is True:
-            cause = "shut down on request"
-            agreed = str(request["id"]) if answer.get("by") != "system" and not incarnation.command else ""
-            return PendingEnd(member.name, incarnation.incarnation, cause, message_id(), agreed)
-    return None
+    if (agreed := find_agreement(team.requests, member.name, incarnation.incarnation)) is None:
+        return None
+    agreed = "" if incarnation.command else agreed
+    return PendingEnd(member.name, incarnation.incarnation, SHUT_DOWN, message_id(), agreed)
 
 
 async def _clean_up(team: SessionTeam, name: str, incarnation: Incarnation) -> None:
@@ -138,8 +140,7 @@ def _keeps_place(team: SessionTeam, member: RosterMember, incarnation: Incarnati
     """
     if incarnation.command or trouble.slug == "damaged-file":
         return False
-    requests = team.requests.open_requests()
-    return not any(is_shutdown_request(request, member.name, incarnation.incarnation) for request in requests)
+    return not was_asked_to_stop(team.requests, member.name, incarnation.incarnation)
 
 
 async def _resume_member(

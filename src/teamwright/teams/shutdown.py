@@ -7,15 +7,15 @@ The process that resumes the team completes an interrupted end. Depends on the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import find_delivered_ids
 from teamwright.mail.inbox import read_entries
-from teamwright.protocol.clock import iso_time, now_ms
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
@@ -32,6 +32,7 @@ from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
 from teamwright.teams.plan_requests import close_plans
+from teamwright.teams.shutdown_answers import is_shutdown_request, shutdown_answer, was_asked_to_stop
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import TeamFile
 from teamwright.teams.teammate import Teammate
@@ -141,9 +142,7 @@ def _keeps_place(team: SessionTeam, teammate: Teammate) -> bool:
     """Return True when the member failed or crashed without a request to stop. Never for another program's member."""
     if teammate.state not in FAILED_STATES or teammate.is_external or team.external.files_removed:
         return False
-    return not any(
-        is_shutdown_request(request, teammate.name, teammate.incarnation) for request in team.requests.open_requests()
-    )
+    return not was_asked_to_stop(team.requests, teammate.name, teammate.incarnation)
 
 
 async def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
@@ -187,20 +186,6 @@ async def _try_step(team: SessionTeam, name: str, failing: str, step: Awaitable[
         why = problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
         team.emit(Notice(member=name, text=f"{name} has ended, but {failing}: {why}", level="warning"))
         return otherwise
-
-
-def is_shutdown_request(request: Mapping[str, Any], name: str, incarnation: int) -> bool:
-    """Return True for a shutdown request to that incarnation of the member."""
-    return (
-        request.get("kind") == "shutdown"
-        and str(request.get("target", "")).lower() == name.lower()
-        and request.get("incarnation") == incarnation
-    )
-
-
-def shutdown_answer(approve: bool, reason: str, by: str = "system") -> dict[str, Any]:
-    """Return the answer to a shutdown request for its file."""
-    return {"approve": approve, "reason": reason, "by": by, "at": now_ms()}
 
 
 async def _close_requests(team: SessionTeam, pending_end: PendingEnd) -> None:

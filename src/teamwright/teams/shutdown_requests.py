@@ -20,7 +20,8 @@ from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, Shutdow
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
-from teamwright.teams.shutdown import is_shutdown_request, kill, lead_stop_error, remove_crashed, shutdown_answer
+from teamwright.teams.shutdown import kill, lead_stop_error, remove_crashed
+from teamwright.teams.shutdown_answers import SHUT_DOWN, is_shutdown_request, shutdown_answer
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
@@ -161,7 +162,7 @@ async def answer_stop(
     if before is None and not team.requests.answer(request_id, shutdown_answer(approve, reason, name)):
         raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
     if approve:
-        mate.end_cause = "shut down on request"
+        mate.end_cause = SHUT_DOWN
         return True
     mate.note_objection()
     id = keyed_id("objected", request_id)

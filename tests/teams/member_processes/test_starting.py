@@ -12,9 +12,11 @@ from teamwright import Team
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
+from teamwright.storage.lease import lease_held
 from teamwright.teams.backends import process_launcher
 from teamwright.teams.backends.terminal_adapter import DETACHED
 from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.shutdown_answers import shutdown_answer
 from teamwright.testing.model_server import LoopbackModel
 from tests.parity.house import PROCESS, House, Parts, house
 from tests.support.waits import WAIT_S
@@ -195,3 +197,31 @@ async def test_of_sixteen_at_once_of_which_some_fail_the_others_are_there(tmp_pa
         assert len({member["color"] for member in here.roster().values() if "color" in member}) == 8
         await here.quiet()
         assert {name for name, _ in here.parts.bodies} == set(there)
+
+
+async def test_a_member_that_agrees_to_stop_and_ends_during_the_resume_is_not_started_again(
+    tmp_path, marked, monkeypatch
+):
+    parts, home = Parts({"ann": ["I am here."]}), tmp_path / "home"
+    async with LoopbackModel(parts) as server:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
+        options = {"model": "sonnet", "cwd": tmp_path, "home": home, "env": env, "backend": DETACHED}
+        async with Team("crew", **options) as team:
+            await team.spawn("ann", "JOB ann")
+            await until(team, team.session.team.is_quiet)
+            requests = team.session.team.requests
+            asked = {"kind": "shutdown", "requester": LEAD, "target": "ann", "incarnation": 1}
+            requests.open("shutdown-1@ann", asked | {"reason": "done", "opened_at": 1, "deadline": 2})
+            await team.session.stop_members("as a kill would", keep=True)
+
+        def agrees(lease: Path) -> bool:
+            requests.answer("shutdown-1@ann", shutdown_answer(True, "", "ann"))
+            return lease_held(lease)
+
+        monkeypatch.setattr(process_launcher, "lease_held", agrees)
+        async with Team.resume("crew", **options) as team:
+            assert (team.session.resumed.members, team.session.resumed.gone) == ((), ("ann",))
+            assert not marked.pids()
+    told = (home / "teams/crew/inboxes/team-lead.json").read_text()
+    assert "shutdown_approved" in told and "shut down on request" in told
+    assert len(parts.of("ann")) == 1

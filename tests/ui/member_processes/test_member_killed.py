@@ -1,6 +1,7 @@
 """A process of a member ends by a kill or a signal: its tasks go back, the lead hears of it once, nothing stays."""
 
 import json
+import re
 import signal
 from itertools import chain, repeat
 
@@ -104,6 +105,39 @@ def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path,
     here.play.comes_back(5, "ann")
     bob.go()
     ended(here, lead, "SIGTERM" if number == signal.SIGTERM else "crashed: ")
+
+
+HELD_AGREEMENT = "grep -q '\"approve\": *true' && echo $$ > {up} && cat {gate}; true"
+"""A hook that holds the process once its model's agreement to stop is in the file of the request."""
+
+
+@pytest.mark.slow_after(1)
+def test_who_has_agreed_to_stop_has_ended_so_though_it_was_killed_before_it_could_say_goodbye(scene, tmp_path):
+    up, gate = Mark(tmp_path / "up"), Mark(tmp_path / "gate")
+
+    def lead(body):
+        stops = {"type": "shutdown_request", "reason": "all is done"}
+        return call("SendMessage", to="ann", message=stops) if "ann's report." in newest(body) else "I wait."
+
+    def agrees(body):
+        [request] = set(re.findall(r"shutdown-\d+@ann", json.dumps(body["messages"])))
+        answer = {"type": "shutdown_response", "request_id": request, "approve": True}
+        return call("SendMessage", to="lead", message=answer)
+
+    here = scene(chain([agent("JOB ann", name="ann")], repeat(lead, 30)), ann=["ann's report.", agrees])
+    hook = {"type": "command", "command": HELD_AGREEMENT.format(up=up.path, gate=gate.path)}
+    here.set(hooks={"PostToolUse": [{"matcher": "SendMessage", "hooks": [hook]}]})
+    here.start()
+    up.wait()
+    kill(here.marked.member("ann"))
+    code, _, err = here.end()
+    assert code == 0, err
+    assert here.of("member_changed", "ann")[-1]["state"] == "completed"
+    told = [json.loads(entry["text"]) for entry in mail_of_lead(here) if entry["text"].startswith("{")]
+    told = [one for one in told if one["type"] in {"shutdown_approved", "teammate_terminated"}]
+    assert [one["type"] for one in told] == ["shutdown_approved", "teammate_terminated"]
+    assert told[1]["cause"] == "shut down on request"
+    here.once()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.roster_entries import change_entry, set_location
 from teamwright.teams.shutdown import process_end
+from teamwright.teams.shutdown_answers import find_agreement
 from teamwright.teams.spawn import incarnation_mode, start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
@@ -79,7 +81,7 @@ class ProcessLauncher:
         return process
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`."""
+        """See `TeammateLauncher`. Raises TeamRefused for a member that has agreed to stop, also meanwhile."""
         spot, place = await self._locate(incarnation)
         if spot is not None and place is not None:
             process = self._make_teammate(member, incarnation, place, self.host.process_token(incarnation))
@@ -90,6 +92,8 @@ class ProcessLauncher:
                 await _resume_plan(process)
                 return process
         await self.clean_up(incarnation)
+        if find_agreement(self.team.requests, member.name, incarnation.incarnation) is not None:
+            raise TeamRefused("team-refused", f"{member.name} has agreed to stop", note="nothing was started")
         kind = await self._current_backend(member)
         if kind == IN_PROCESS:
             return await self._resume_in_process(member, incarnation, undo)
@@ -167,6 +171,7 @@ class ProcessLauncher:
             report_end=over,
             held_senders=lambda name: held_senders(team, name),
             lead_mode=lambda: str(team.lead_policy.effective_mode),
+            find_agreement=partial(find_agreement, team.requests, member.name, incarnation.incarnation),
             color=member.color,
             model=member.model or "",
             agent_type=member.agent_type,

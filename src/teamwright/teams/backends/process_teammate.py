@@ -26,6 +26,7 @@ from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation import process_directory
 from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
+from teamwright.teams.shutdown_answers import SHUT_DOWN
 
 LEAD_END_S = 3.0
 """Seconds in which a lead ends that is ended together with a member's process."""
@@ -36,6 +37,9 @@ _END_EVENTS = {
     str(MemberState.CRASHED): LifecycleEvent.CRASHED,
 }
 """The lifecycle event of a process's end while its lead continues, by the reported kind; any other kind is leaving."""
+
+_UNFINISHED = {MemberState.SUSPENDED, MemberState.CRASHED}
+"""The kinds of end that came from outside: a member that had agreed to its shutdown has ended by that."""
 
 _END_PREFIXES = {LifecycleEvent.FAILED: "failed: ", LifecycleEvent.CRASHED: "crashed: "}
 
@@ -59,6 +63,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
     report_end: Callable[[str, str, str | None], Awaitable[None]]
     held_senders: Callable[[str], list[str]]
     lead_mode: Callable[[], str]
+    find_agreement: Callable[[], str | None]
+    """Returns the shutdown request that it agreed to, as its file says; empty when it was approved for it."""
     pid: int = 0
     wire: IpcConnection | None = None
     connected: asyncio.Event = field(default_factory=asyncio.Event)
@@ -217,6 +223,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
             bye = ProcessEnd(
                 MemberState.CRASHED, f"its process {self.pid} ended without a message{await self._last_line()}"
             )
+        if bye.kind in _UNFINISHED and (agreed := self.find_agreement()) is not None:
+            bye = ProcessEnd("left", SHUT_DOWN, agreed)  # its message was lost, not its answer
         if bye.kind == MemberState.SUSPENDED:
             await self._wait_for_lead_end()
         if self.end_cause or self.state in ENDED_STATES:

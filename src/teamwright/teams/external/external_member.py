@@ -26,6 +26,7 @@ from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
 from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.plan_requests import PendingPlan
+from teamwright.teams.shutdown_answers import SHUT_DOWN
 
 
 class InboxSigns(Struct):
@@ -234,7 +235,7 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
     def note_agreement(self) -> None:
         """See `ExternalMemberListener`."""
         if not self.end_cause:
-            self.end_cause = "shut down on request"
+            self.end_cause = SHUT_DOWN
             self._agreed_to_stop.set()
 
     def note_objection(self) -> None:

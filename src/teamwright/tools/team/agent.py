@@ -120,7 +120,7 @@ class AgentTool(Tool[AgentInput]):
             f"model: {mate.model}\n{_location_line(mate.shown_location)}"
             "It has your prompt. You are notified when it reports."
         )
-        return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
+        return ToolResult(text, facts=facts)
 
 
 class ForkingAgentTool(AgentTool):

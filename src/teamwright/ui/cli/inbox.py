@@ -14,6 +14,7 @@ from teamwright.teams.status.team_views import MailView, mail_views
 from teamwright.ui.cli.output import WIDTH, format_iso, json_flag, say, say_json
 from teamwright.ui.cli.run_location import open_home, run_location
 from teamwright.ui.display_text import clean, cut, one_line
+from teamwright.ui.protocol_text import message_words
 
 
 @click.command()
@@ -41,7 +42,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
 def _show(mail: MailView) -> None:
     head = (format_iso(mail.timestamp), mail.sender, "" if mail.read else "unread", mail.kind)
     say(cut("  ".join(one_line(part) for part in head if part), WIDTH))
-    for line in clean(mail.text).splitlines():
+    for line in clean(message_words(mail.text)).splitlines():
         for part in textwrap.wrap(line, WIDTH - 4) or [""]:
             say(f"    {part}".rstrip())
     say()

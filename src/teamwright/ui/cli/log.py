@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from contextlib import aclosing
@@ -29,6 +28,7 @@ from teamwright.ui.cli.output import (
 from teamwright.ui.cli.run_location import open_home, run_location
 from teamwright.ui.display_text import clean, cut
 from teamwright.ui.event_text import display_name, event_line
+from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.views.log import CallView, LogView, event_name, find_call, find_log, first_event_number, log_events
 
 
@@ -142,7 +142,6 @@ def _line(event: TeamEvent) -> str | None:
 
 
 def _show_call(call: CallView) -> None:
-    command = call.input.get("command")
     say_facts(
         [
             ("call", call.call),
@@ -153,11 +152,10 @@ def _show_call(call: CallView) -> None:
         label=8,
     )
     say()
-    asked = command if isinstance(command, str) else json.dumps(dict(call.input), ensure_ascii=False, indent=2)
-    for line in clean(asked).splitlines():
-        say(f"  {line}")
+    for line in input_lines(call.input):
+        say(f"  {clean(line)}")
     say()
-    for line in clean(call.output).splitlines():
-        say(line)
+    for line in output_lines(call.output):
+        say(clean(line))
     if not call.complete:
         say("… (the log holds no more of it, and no transcript has it)")

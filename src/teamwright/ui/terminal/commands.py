@@ -6,7 +6,6 @@ Depends on the package `session`.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
@@ -36,6 +35,7 @@ from teamwright.session.control.person_actions import (
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
+from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, CustomCommand, UnknownCommand
 from teamwright.ui.terminal.narrator import display_name
@@ -166,10 +166,8 @@ async def _log(session: Session, rest: str) -> list[str]:
     if not re.fullmatch(r"c?[0-9]+", rest.strip(), re.IGNORECASE):
         return ["  /log cN: N is the number of a call, as /diff and … more lines name it"]
     call = await asyncio.to_thread(find_call, LogView(session.log.path, session.id), rest)
-    asked = call.input.get("command")
     lines = [f"{call.call} {display_name(call.member)} {call.tool}, {call.seconds:.2f} s, {call.outcome}"]
-    lines += (asked if isinstance(asked, str) else json.dumps(dict(call.input), ensure_ascii=False)).split("\n")
-    lines += ["", *call.output.rstrip("\n").split("\n")]
+    lines += [*input_lines(call.input), "", *output_lines(call.output)]
     lines += [] if call.complete else ["… (the log holds no more of it, and no transcript has it)"]
     return [f"  {clean(line)}" for line in lines]
 

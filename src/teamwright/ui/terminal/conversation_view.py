@@ -18,20 +18,13 @@ from msgspec import Struct
 
 from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import (
-    IdleNotification,
-    ModeChangeMessage,
-    PlanApprovalResponse,
-    ShutdownRequest,
-    TaskAssignment,
-    parse_protocol,
-)
 from teamwright.protocol.message_xml import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
+from teamwright.ui.protocol_text import message_words
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, ends_text
 from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
 from teamwright.views.conversation import ConversationReader, Message, conversation_of, describe_input
@@ -247,29 +240,10 @@ def _mail(content: Sequence[Block], *, words: bool) -> Iterator[tuple[str, str]]
         if block.get("type") == "text":
             text = str(block.get("text", ""))
             for found in _ENVELOPE.finditer(text):
-                yield parse_sender(found[1]) or LEAD, _protocol_text(unescape_tags(found[2]))
+                yield parse_sender(found[1]) or LEAD, message_words(unescape_tags(found[2]))
             bare = _REMINDER.sub("", _ENVELOPE.sub("", text)).strip() if words else ""
             if bare:
                 yield LEAD, bare
-
-
-def _protocol_text(body: str) -> str:
-    """Return a protocol message as a text for people; other text is returned unchanged."""
-    match parse_protocol(body):
-        case ShutdownRequest(reason=reason):
-            return f"you may stop{f': {reason}' if reason else ''}"
-        case TaskAssignment(task_id=task, subject=subject):
-            return f"#{task} is yours: {subject}"
-        case IdleNotification() as notice:
-            return notice.result or notice.failure_reason or "idle"
-        case PlanApprovalResponse(approved=approved, feedback=feedback):
-            return "your plan is approved" if approved else f"your plan is not approved: {feedback or 'no reason'}"
-        case ModeChangeMessage(mode=mode):
-            return f"the mode is {mode}"
-        case None:
-            return body
-        case other:
-            return other.TYPE
 
 
 def _wrap(text: str, room: int, first: int) -> list[str]:

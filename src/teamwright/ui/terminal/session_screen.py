@@ -30,10 +30,9 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
-from teamwright.ui.terminal.commands import HANDLERS, CommandCalls, unknown_command_lines
+from teamwright.ui.terminal.commands import CommandCalls, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
-from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
-from teamwright.ui.terminal.editor import Editor, ReadCancelled
+from teamwright.ui.terminal.editor import Editor
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
 from teamwright.ui.terminal.line_completion import Candidate, candidates
@@ -49,9 +48,11 @@ from teamwright.ui.terminal.line_parser import (
     leading_word,
     parse_line,
 )
+from teamwright.ui.terminal.member_reports import MemberReports
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.running_output import RunningOutput
+from teamwright.ui.terminal.screen_commands import ScreenCommands
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.views.live_status import SessionStatusSource
@@ -81,6 +82,10 @@ class SessionScreen:
             self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors)
         )
         self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
+        self.reports = MemberReports(self.narrator, self.texts.render, self._mask)
+        self.commands = ScreenCommands(
+            session, narrator, self.view, self.line_input, self.show, self._show_folded, self._view_member
+        )
         viewed, paint, redraw = (lambda: self.view.name), self.narrator.paint, (lambda: self.editor.refresh())
         source, masked = SessionStatusSource(self.session), self._mask
         commands = partial(running_command, self.session.maker)
@@ -205,7 +210,8 @@ class SessionScreen:
         self.panel.note(event)
         self.line_input.note(event)
         self.shortcuts.note(event)
-        self.texts.print(self.narrator.lines(event), is_urgent=event.member == "user")
+        lines = self.reports.lines(event, self.view.name) or self.narrator.lines(event)
+        self.texts.print(lines, is_urgent=event.member == "user")
         self.view.handle_after(event)
         self.editor.refresh()
 
@@ -318,45 +324,15 @@ class SessionScreen:
 
     async def _command(self, line: TerminalCommand) -> None:
         """Run a command of the terminal. Raises EOFError for /quit, and for /resume after a session was chosen."""
-        viewed = self.view.viewed_member
-        match line:
-            case TerminalCommand(name="/quit"):
+        if line.name == "/quit":
+            raise EOFError
+        if line.name == "/resume":
+            width = window_size().columns
+            self.next_session = await choose_next_session(self.session, line.rest, self.editor, self.show, width)
+            if self.next_session is not None:
                 raise EOFError
-            case TerminalCommand(name="/resume"):
-                width = window_size().columns
-                self.next_session = await choose_next_session(self.session, line.rest, self.editor, self.show, width)
-                if self.next_session is not None:
-                    raise EOFError
-            case TerminalCommand(name="/view"):
-                self._view_member(line.rest.strip().removeprefix("@") or LEAD)
-            case TerminalCommand(name="/stop", rest="") if viewed:
-                await self._stop_viewed(viewed)
-            case TerminalCommand(name="/interrupt", rest="") if viewed:
-                self.view.interrupt()
-            case TerminalCommand(name="/requests"):
-                questions = self.line_input.requests
-                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
-            case TerminalCommand(name="/diff"):
-                self.show(await diff_lines(self.session, line.rest, self.narrator.paint))
-            case TerminalCommand(name="/undo"):
-                self._show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
-            case _:
-                self._show_folded(await HANDLERS[line.name](self.session, line.rest))
-
-    async def _stop_viewed(self, name: str) -> None:
-        """End the viewed member for good after the person confirmed."""
-        if await self._agrees(f"end {clean(name)} for good? [y/n] "):
-            self._show_folded(await HANDLERS["/stop"](self.session, name))
         else:
-            self.show([f"  {clean(name)} stays"])
-
-    async def _agrees(self, question: str) -> bool:
-        """Ask the person a question of the terminal and return True for yes."""
-        try:
-            reply = await self.editor.answer(question)
-        except (ReadCancelled, EOFError):
-            return False
-        return reply.strip().lower() in {"y", "yes"}
+            await self.commands.run(line)
 
     def _custom_command_names(self) -> list[str]:
         return [one.name for one in list_commands(self.session)]

@@ -1,0 +1,70 @@
+"""Commands of a terminal that need its screen: the viewed member, open requests, questions with yes or no.
+
+Depends on the package `session`, the view and the editor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from teamwright.protocol.ids import LEAD
+from teamwright.session.session import Session
+from teamwright.ui.display_text import clean
+from teamwright.ui.terminal.commands import HANDLERS
+from teamwright.ui.terminal.conversation_view import ConversationView
+from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
+from teamwright.ui.terminal.editor import ReadCancelled
+from teamwright.ui.terminal.line_input import LineInput
+from teamwright.ui.terminal.line_parser import TerminalCommand
+from teamwright.ui.terminal.narrator import Narrator
+
+
+class ScreenCommands(Struct):
+    """The commands of one screen. `show` prints lines, `show_folded` breaks them between words, `open_view` views an
+    agent and reports an unknown name.
+    """
+
+    session: Session
+    narrator: Narrator
+    view: ConversationView
+    line_input: LineInput
+    show: Callable[[Sequence[str]], None]
+    show_folded: Callable[[Sequence[str]], None]
+    open_view: Callable[[str], None]
+
+    async def run(self, line: TerminalCommand) -> None:
+        """Run a command. Raises TeamwrightError."""
+        viewed = self.view.viewed_member
+        match line:
+            case TerminalCommand(name="/view"):
+                self.open_view(line.rest.strip().removeprefix("@") or LEAD)
+            case TerminalCommand(name="/stop", rest="") if viewed:
+                await self._stop_viewed(viewed)
+            case TerminalCommand(name="/interrupt", rest="") if viewed:
+                self.view.interrupt()
+            case TerminalCommand(name="/requests"):
+                questions = self.line_input.requests
+                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
+            case TerminalCommand(name="/diff"):
+                self.show(await diff_lines(self.session, line.rest, self.narrator.paint))
+            case TerminalCommand(name="/undo"):
+                self.show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
+            case _:
+                self.show_folded(await HANDLERS[line.name](self.session, line.rest))
+
+    async def _stop_viewed(self, name: str) -> None:
+        """End the viewed member for good after the person confirmed."""
+        if await self._agrees(f"end {clean(name)} for good? [y/n] "):
+            self.show_folded(await HANDLERS["/stop"](self.session, name))
+        else:
+            self.show([f"  {clean(name)} stays"])
+
+    async def _agrees(self, question: str) -> bool:
+        """Ask the person a question of the terminal and return True for yes."""
+        try:
+            reply = await self.line_input.editor.answer(question)
+        except (ReadCancelled, EOFError):
+            return False
+        return reply.strip().lower() in {"y", "yes"}

@@ -144,7 +144,7 @@ def words(table: str) -> set[str]:
 
 def test_the_options_and_the_fields_of_a_result_in_the_manual_are_those_of_the_code():
     assert words("| option |") == set(teamwright.TeamOptions.__annotations__)
-    shown = words("| of a `Result` |")
+    shown = words("| attribute of a `Result` |")
     known = {name for name in dir(teamwright.Result) if not name.startswith("_")} - {"raise_for_stop"}
     assert shown <= known
     assert known - shown <= {"api_ms", "messages_sent", "messages_seen", "messages_undelivered"}

@@ -40,6 +40,103 @@ async def main():
 asyncio.run(main())
 """
 
+EXAMPLES = """
+import asyncio, json, sys
+import claude_agent_sdk as sdk
+
+base = {"cli_path": sys.argv[1], "cwd": sys.argv[2]}
+kept = []
+
+async def collect(messages):
+    async for message in messages:
+        kept.append(message)
+
+def results():
+    return [one.result for one in kept if isinstance(one, sdk.ResultMessage)]
+
+async def streaming_input():
+    async def prompts():
+        for text in ("One", "Two"):
+            yield {"type": "user", "message": {"role": "user", "content": text}}
+    await collect(sdk.query(prompt=prompts(), options=sdk.ClaudeAgentOptions(**base)))
+    return results()
+
+async def hooks():
+    called = []
+    async def guard(given, tool_use_id, context):
+        called.append(given["tool_input"]["command"])
+        if given["tool_input"]["command"] != "rm main.py":
+            return {}
+        said = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "no rm"}
+        return {"hookSpecificOutput": said}
+    matchers = {"PreToolUse": [sdk.HookMatcher(matcher="Bash", hooks=[guard])]}
+    await collect(sdk.query(prompt="hooks", options=sdk.ClaudeAgentOptions(**base, hooks=matchers)))
+    return [called, results()]
+
+async def permissions():
+    asked = []
+    async def can_use_tool(name, given, context):
+        asked.append([name, given["file_path"], bool(context.tool_use_id), [one.type for one in context.suggestions]])
+        if "refused" in given["file_path"]:
+            return sdk.PermissionResultDeny(message="not there")
+        return sdk.PermissionResultAllow(updated_input={**given, "content": "changed"})
+    options = sdk.ClaudeAgentOptions(**base, can_use_tool=can_use_tool)
+    async with sdk.ClaudeSDKClient(options=options) as client:
+        await client.query("permissions")
+        await collect(client.receive_response())
+    return [asked, results()]
+
+async def mcp_server():
+    @sdk.tool("add", "Add two numbers", {"a": float, "b": float})
+    async def add(args):
+        return {"content": [{"type": "text", "text": f"sum {args['a'] + args['b']}"}]}
+    server = sdk.create_sdk_mcp_server(name="calc", version="1.0.0", tools=[add])
+    options = sdk.ClaudeAgentOptions(**base, mcp_servers={"calc": server}, allowed_tools=["mcp__calc__add"])
+    await collect(sdk.query(prompt="mcp_server", options=options))
+    return results()
+
+async def interrupts():
+    options = sdk.ClaudeAgentOptions(**base, permission_mode="bypassPermissions")
+    async with sdk.ClaudeSDKClient(options=options) as client:
+        await client.query("interrupts")
+        async for message in client.receive_messages():
+            if isinstance(message, sdk.AssistantMessage):
+                break
+        await client.interrupt()
+        ended = [one.subtype async for one in client.receive_response() if isinstance(one, sdk.ResultMessage)]
+        await client.set_permission_mode("acceptEdits")
+        await client.set_model("haiku")
+        await client.query("One")
+        await collect(client.receive_response())
+    return [ended, results()]
+
+async def partial_messages():
+    options = sdk.ClaudeAgentOptions(**base, include_partial_messages=True)
+    await collect(sdk.query(prompt="One", options=options))
+    events = [one.event for one in kept if type(one).__name__ == "StreamEvent"]
+    return ["".join(one["delta"].get("text", "") for one in events if one["type"] == "content_block_delta"), results()]
+
+print(json.dumps(asyncio.run(globals()[sys.argv[3]]())))
+"""
+
+SCRIPTED = {
+    "hooks": [("Bash", {"command": "rm main.py"}), ("Bash", {"command": "ls"})],
+    "permissions": [("Write", {"file_path": name, "content": "x"}) for name in ("kept.txt", "refused.txt")],
+    "mcp_server": [("mcp__calc__add", {"a": 1, "b": 2})],
+    "interrupts": [("Bash", {"command": "sleep 600"})],
+}
+"""The calls of the model, by the prompt."""
+
+EXPECTED = {
+    "streaming_input": ["Done.", "Done."],
+    "hooks": [["rm main.py", "ls"], ["Done."]],
+    "permissions": [[["Write", "kept.txt", True, ["setMode"]], ["Write", "refused.txt", True, ["setMode"]]], ["Done."]],
+    "mcp_server": ["Done: sum 3"],
+    "interrupts": [["error_during_execution"], ["Done."]],
+    "partial_messages": ["Done.", ["Done."]],
+}
+"""The output of each example."""
+
 
 @pytest.fixture(scope="session")
 def sdk(request):
@@ -60,27 +157,25 @@ def sdk(request):
     return python
 
 
+@pytest.fixture
+def command(tmp_path):
+    """The program as one executable file."""
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 @pytest.mark.parametrize("prompt", [None, "You are a reader of files."], ids=["usual prompt", "own prompt"])
-def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, prompt):
+def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, command, prompt):
     def script(body):
         text = json.dumps(body["messages"])
         reads = "Read main.py" in text and "tool_result" not in text
         return Answer("Reading.", tools=[("Read", {"file_path": "main.py"})]) if reads else "Done."
 
-    program = tmp_path / "program"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
-    program.chmod(0o755)
     options = json.dumps({"allowed_tools": ["Read"], "max_turns": 5, "system_prompt": prompt})
     with LoopbackModel.in_thread(script) as server:
-        env = Program(repo, tmp_path / "home", server.url).environment
-        done = subprocess.run(
-            [str(sdk), "-c", CLIENT, str(program), str(repo), options],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_client(sdk, CLIENT, command, Program(repo, tmp_path / "home", server.url), options)
         first = server.bodies[0]["system"][0]["text"]
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         ["UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "ResultMessage"],
@@ -89,3 +184,28 @@ def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, prompt):
         ["Done."],
     ]
     assert first.startswith(prompt or "You are a coding agent.")
+
+
+@pytest.mark.parametrize("example", EXPECTED)
+def test_the_documented_uses_of_the_sdk_work(tmp_path, repo, sdk, command, example):
+    def script(body):
+        last = body["messages"][-1]["content"]
+        if last[0]["type"] == "tool_result":
+            return "Done: sum 3" if last[0]["content"] == "sum 3" else "Done."
+        calls = SCRIPTED.get(last[0]["text"]) if last[0]["type"] == "text" else None
+        return Answer("At work.", tools=calls) if calls else "Done."
+
+    with LoopbackModel.in_thread(script) as server:
+        done = run_client(sdk, EXAMPLES, command, Program(repo, tmp_path / "home", server.url), example)
+    assert json.loads(done.stdout) == EXPECTED[example]
+    if example == "permissions":
+        assert (repo / "kept.txt").read_text() == "changed"
+        assert not (repo / "refused.txt").exists()
+
+
+def run_client(sdk, code, command, program, argument):
+    """Run the code of a client in the SDK's environment, to its end."""
+    args = [str(sdk), "-c", code, str(command), str(program.cwd), argument]
+    done = subprocess.run(args, env=program.environment, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    return done

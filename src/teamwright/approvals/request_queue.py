@@ -169,6 +169,7 @@ class RequestQueue(Struct):
             options=question.options,
             owner=question.owner,
             suggestions=suggestions,
+            tool_use_id=question.tool_use_id,
             responder=self.answer,
         )
         if self.timeout_s is not None:

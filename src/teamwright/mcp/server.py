@@ -57,6 +57,8 @@ class ServerContext(Struct, frozen=True):
     limits: ServerTimeouts = field(default_factory=ServerTimeouts)
     before_start: Callable[[], Awaitable[object]] = wait_for_nothing
     on_change: Callable[[], None] = lambda: None
+    exchange: Callable[[str, Message], Awaitable[Message]] | None = None
+    """Sends a message to a server inside the client program; None without a client."""
 
 
 class McpServer:
@@ -67,7 +69,7 @@ class McpServer:
 
     def __init__(self, config: ServerConfig, context: ServerContext) -> None:
         self.config = config
-        self.tools = context.listings.load(config.digest, config.key)
+        self.tools = context.listings.load(config.digest, config.key) if config.kind != "sdk" else None
         self.state = "asleep"
         self.problem = ""
         self.pid = 0
@@ -184,6 +186,12 @@ class McpServer:
         if self.config.kind == "stdio":
             process = StdioTransport.start(self.config, self._context.environment, peer, self._report_garbage)
             self.pid = process.pid
+        elif self.config.kind == "sdk":
+            from teamwright.mcp.client_transport import ClientTransport
+
+            if self._context.exchange is None:
+                raise McpServerError("is part of a client program, and none drives this process", dead=True)
+            ClientTransport(self.config.name, peer, self._context.exchange)
         else:
             from teamwright.mcp.http_transport import HttpTransport
 
@@ -198,7 +206,7 @@ class McpServer:
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self._report("tools", f"cannot offer {self.config.mask_secrets(refused[0])}{more}", "warning")
-        if tools != self.tools:
+        if tools != self.tools and self.config.kind != "sdk":  # another client has other tools under the same name
             self._context.listings.save(self.config.digest, self.name, tools)
         self.tools = tools
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.value_repr import repr_without
 
-TransportKind: TypeAlias = Literal["stdio", "http"]
+TransportKind: TypeAlias = Literal["stdio", "http", "sdk"]
 
 MAX_SERVERS = 50
 """Maximum number of servers that are read from one file."""
@@ -25,7 +25,7 @@ MAX_SERVERS = 50
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = frozenset({"http", "streamable-http", "streamableHttp"})
-_KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled"})
+_KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled", "name"})
 _SHORTEST_SECRET = 6
 """Length from which a value in `env` or `headers` is masked in all texts."""
 
@@ -58,6 +58,8 @@ class ServerConfig(Struct, frozen=True):
         """The program or address for people, without any part that may be a secret."""
         if self.kind == "stdio":
             return self.argv[0]
+        if self.kind == "sdk":
+            return "in the client program"
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -172,6 +174,8 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
         return ServerConfig(
             name, key, "http", source.source, digest, cwd, url=url, headers=headers, call_timeout_s=call_s
         )
+    if kind == "sdk":
+        return ServerConfig(name, key, "sdk", source.source, digest, cwd, call_timeout_s=call_s)
     if kind == "sse":
         why = 'the old transport "sse" is not supported; most such servers also have an "http" address'
         raise _UnusableEntry(why, broken=False)

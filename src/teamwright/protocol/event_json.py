@@ -51,7 +51,7 @@ _KINDS_OF_VERSION_1 = {
 }
 """The kind of an event by its name in version 1."""
 
-_NOT_LOGGED = frozenset({"at", "responder", "facts", "origin"})
+_NOT_LOGGED = frozenset({"at", "responder", "facts", "origin", "tool_use_id"})
 """Fields that `to_json` writes in places of their own (`at`, `origin`), or that only live subscribers receive."""
 
 _LOGGED: dict[str, type[TeamEvent]] = {

@@ -56,6 +56,8 @@ class RequestOpened(BaseEvent, frozen=True, kw_only=True):
     owner: str = ""
     deadline: float = 0.0
     suggestions: tuple[Mapping[str, Any], ...] = ()
+    tool_use_id: str = ""
+    """The model's id of the call. Only live subscribers receive it."""
     responder: Responder | None = None
 
     async def allow(

@@ -6,7 +6,7 @@ have precedence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,8 @@ class Options(Struct, frozen=True):
     ask: str | None = None
     ask_timeout_s: float | None = None
     on_request: OnRequest | None = None
+    client_mcp: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]] | None = None
+    """Sends a JSON-RPC message to an MCP server inside the client program, and returns its answer."""
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] | None = None
     team_name: str | None = None

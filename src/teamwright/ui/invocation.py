@@ -53,6 +53,9 @@ class Invocation(Struct, frozen=True):
     report: Path | None = None
     strict: bool = False
     debug: bool = False
+    permission_prompt_tool: str = ""
+    replay_user_messages: bool = False
+    include_partial_messages: bool = False
     blocks: tuple[Block, ...] | None = None
     stdin: str = ""
 
@@ -120,7 +123,39 @@ def build_invocation(
         report=_report_path(where, flags.get("report")),
         strict=bool(flags.get("strict")),
         debug=where.debug,
+        permission_prompt_tool=_permission_prompt_tool(flags),
+        replay_user_messages=_stream_flag(flags, "replay_user_messages", "input_format", "output_format"),
+        include_partial_messages=_stream_flag(flags, "include_partial_messages", "output_format"),
     )
+
+
+def _stream_flag(flags: Mapping[str, Any], name: str, *needed: str) -> bool:
+    """Return the value of a flag that needs the format `stream-json`. Raises UsageError with another format."""
+    missing = [one for one in needed if flags.get(one) != "stream-json"]
+    if not flags.get(name) or not missing:
+        return bool(flags.get(name))
+    formats = " and ".join(f"--{one.replace('_', '-')} stream-json" for one in missing)
+    raise UsageError(
+        "usage",
+        f"--{name.replace('_', '-')} needs {formats}",
+        note="nothing was started",
+    )
+
+
+def _permission_prompt_tool(flags: Mapping[str, Any]) -> str:
+    """Return the approver of a run: `stdio`, the tool of an MCP server, or empty. Raises UsageError for others."""
+    tool = flags.get("permission_prompt_tool") or ""
+    if tool == "stdio" and flags.get("input_format") != "stream-json":
+        raise UsageError("usage", "--permission-prompt-tool stdio needs --input-format stream-json")
+    if tool and tool != "stdio" and not (tool.startswith("mcp__") and tool.count("__") > 1):
+        raise UsageError(
+            "usage",
+            f"{tool[:80]!r} is no tool of an MCP server",
+            looked_at=[("flag", "--permission-prompt-tool")],
+            do=["--permission-prompt-tool mcp__SERVER__TOOL", "--permission-prompt-tool stdio"],
+            note="nothing was started",
+        )
+    return tool
 
 
 def _report_path(where: RunLocation, value: str | None) -> Path | None:

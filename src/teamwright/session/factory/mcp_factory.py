@@ -97,5 +97,6 @@ def _servers(ground: SessionContext, log: EventLog, kit: Toolset, serving: Sessi
         ServerTimeouts(ground.settings.mcp.start_s, ground.settings.mcp.call_s),
         before_start=kit.jobs.wait_for_orphan_cleanup,
         on_change=serving.note,
+        exchange=ground.options.client_mcp,
     )
     return McpServerPool(around)

@@ -149,6 +149,9 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(
         ["--ask"], type=click.Choice(UNATTENDED_CHOICES), metavar="HOW", help="deny, or wait for another terminal."
     ),
+    click.Option(["--permission-prompt-tool"], metavar="TOOL", help="Who answers: mcp__SERVER__TOOL, or stdio."),
+    click.Option(["--include-partial-messages"], is_flag=True, help="stream-json: text of the lead as it arrives."),
+    click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),
     click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),

@@ -15,7 +15,10 @@ from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.cli.usage_errors import nearest_command, too_many_words
 from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_piped
 
-_ONLY_HEADLESS = ("ask", "output_format", "input_format", "verbose", "report", "strict")
+_ONLY_HEADLESS = (
+    *("ask", "output_format", "input_format", "verbose", "report", "strict"),
+    *("permission_prompt_tool", "include_partial_messages", "replay_user_messages"),
+)
 
 
 def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) -> int:

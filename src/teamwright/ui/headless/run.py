@@ -6,36 +6,31 @@ A signal saves the session, ends the members and prints the command to resume. D
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import stat
 import sys
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.messages import Block, text_block
 from teamwright.session.open import open_session
-from teamwright.session.options import default_caps_line
+from teamwright.session.options import Options, default_caps_line
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import offered_names, run_command
 from teamwright.ui.garbage_collector import freeze_loaded
-from teamwright.ui.headless.run_output import RunOutput, control_response, init_object
+from teamwright.ui.headless.run_output import RunOutput, init_object
 from teamwright.views.run_report import CallCollector, report
 
 if TYPE_CHECKING:
+    from teamwright.ui.headless.client_connection import ClientConnection
+    from teamwright.ui.headless.partial_messages import PartialMessages
     from teamwright.ui.invocation import Invocation
-
-MAX_LINE = 64 * 1024 * 1024
-"""The maximum size of a prompt on stdin in bytes, images included."""
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGPIPE: 130}
@@ -57,6 +52,8 @@ async def _run_headless(invocation: Invocation) -> int:
             verbose or (sys.stderr.isatty() and invocation.output_format == "text"),
             calls=CallCollector(receipts=invocation.report is not None),
             on_write_error=partial(ending.end, signal.SIGPIPE),
+            replay_uuids=[] if invocation.replay_user_messages else None,
+            partials=_partial_messages() if invocation.include_partial_messages else None,
         )
         try:
             result, code = await _open_and_run(invocation, outlet, ending)
@@ -73,14 +70,44 @@ async def _run_headless(invocation: Invocation) -> int:
     return code if code is not None else _exit_code(result, strict=invocation.strict, outlet=outlet)
 
 
+def _partial_messages() -> PartialMessages:
+    from teamwright.ui.headless.partial_messages import PartialMessages  # loaded only for its flag
+
+    return PartialMessages()
+
+
 async def _open_and_run(invocation: Invocation, outlet: RunOutput, ending: _SignalState) -> tuple[Result, int | None]:
+    options = replace(invocation.options, headless=True)
+    if invocation.input_format != "stream-json":
+        return await _open_and_run_session(invocation, options, outlet, ending, None)
+    from teamwright.ui.headless.client_connection import ClientConnection  # loaded only for a client
+
+    client = ClientConnection(outlet.json_line)
+    try:
+        options = await client.prepare(options, asks=invocation.permission_prompt_tool == "stdio")
+        return await _open_and_run_session(invocation, options, outlet, ending, client)
+    finally:
+        await client.close()
+
+
+async def _open_and_run_session(
+    invocation: Invocation, options: Options, outlet: RunOutput, ending: _SignalState, client: ClientConnection | None
+) -> tuple[Result, int | None]:
     end = partial(ending.end, signal.SIGTERM)
-    async with open_session(replace(invocation.options, headless=True), end) as session:
+    approver = None
+    if invocation.permission_prompt_tool.startswith("mcp__"):
+        from teamwright.ui.headless.permission_prompt import McpApprover  # loaded only for this flag
+
+        approver = McpApprover(invocation.permission_prompt_tool)
+        options = replace(options, on_request=approver.ask)
+    async with open_session(options, end) as session:
         freeze_loaded()
         streams = outlet.format == "stream-json"
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
         try:
-            return await _run(invocation, session, outlet, ending)
+            if approver is not None:
+                await approver.set_session(session)
+            return await _run(invocation, session, outlet, ending, client)
         finally:
             unsubscribe()
 
@@ -101,12 +128,14 @@ class _SignalState(Struct):
 
 
 async def _run(
-    invocation: Invocation, session: Session, outlet: RunOutput, ending: _SignalState
+    invocation: Invocation, session: Session, outlet: RunOutput, ending: _SignalState, client: ClientConnection | None
 ) -> tuple[Result, int | None]:
     """Run the prompts and end the members; a signal or a closed stdout cancels the run and saves it."""
-    task = ending.task = asyncio.ensure_future(_run_until_done(invocation, session, outlet))
+    task = ending.task = asyncio.ensure_future(_run_until_done(invocation, session, outlet, client))
     ending.session = session
     _write_opening(invocation, session, outlet)  # a reader that closes stdout ends the run here
+    if client is not None:
+        client.attach(session)
     try:
         return await task, None
     except asyncio.CancelledError:
@@ -117,23 +146,31 @@ async def _run(
         return await session.result("cancelled", session.lead.last_end.text), EXIT_CODES[ending.caught[0]]
 
 
-async def _run_until_done(invocation: Invocation, session: Session, outlet: RunOutput) -> Result:
-    return await session.end_members(await _run_prompts(invocation, session, outlet))
+async def _run_until_done(
+    invocation: Invocation, session: Session, outlet: RunOutput, client: ClientConnection | None
+) -> Result:
+    if client is not None:
+        return await session.end_members(await _run_client_prompts(session, outlet, client))
+    return await session.end_members(await _run_prompt(invocation, session))
 
 
-async def _run_prompts(invocation: Invocation, session: Session, outlet: RunOutput) -> Result:
+async def _run_prompt(invocation: Invocation, session: Session) -> Result:
     if (called := invocation.named_command) is not None:
         return await run_command(session, *called, before=invocation.stdin)
-    if invocation.input_format != "stream-json":
-        prompt = await invocation.read_prompt()
-        if not prompt and not await session.has_work():
-            raise _nothing_to_do_error(session)
-        return await session.run(prompt)
+    prompt = await invocation.read_prompt()
+    if not prompt and not await session.has_work():
+        raise _nothing_to_do_error(session)
+    return await session.run(prompt)
+
+
+async def _run_client_prompts(session: Session, outlet: RunOutput, client: ClientConnection) -> Result:
+    """Carry out the client's prompts, each with its result. A failure ends the run, an interrupt does not."""
     result: Result | None = None
-    async for content in _stream_prompts(session, outlet):
+    async for prompt in client.prompts():
         outlet.is_answered = False
-        result = await session.run(content)
-        if not result.ok:
+        outlet.replays(prompt.uuid)
+        result = await client.run(session, prompt)
+        if result.stop not in ("done", "cancelled"):
             break
         if outlet.format != "json":
             outlet.write_answer(result)
@@ -149,63 +186,6 @@ def _nothing_to_do_error(session: Session) -> UsageError:
         do=[f'{session.resume_command} -p "…"'],
         note="nothing was sent",
     )
-
-
-async def _stream_prompts(session: Session, outlet: RunOutput) -> AsyncIterator[list[Block]]:
-    """Yield prompts of stdin, one `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another.
-
-    A `control_request` line is answered on stdout.
-    """
-    async for line in _stdin_lines():
-        if not line.strip():
-            continue
-        body = _parse_line(line)
-        if body.get("type") == "control_request":
-            outlet.json_line(control_response(body, offered_names(session)["slash_commands"]))
-        else:
-            yield _parse_message(body, line)
-
-
-async def _stdin_lines() -> AsyncIterator[bytes]:
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
-        for line in sys.stdin.buffer:  # a file is always readable and cannot be waited for
-            yield line
-        return
-    reader = asyncio.StreamReader(limit=MAX_LINE)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        yield line
-
-
-def _parse_line(line: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        raise _no_message_error(line) from problem
-    if not isinstance(body, dict):
-        raise _no_message_error(line)
-    return cast("dict[str, Any]", body)
-
-
-def _no_message_error(line: bytes) -> UsageError:
-    shown = line[:80].decode(errors="replace").strip()
-    return UsageError(
-        "usage",
-        f"a line of stdin is not a user message: {shown}",
-        do=['send {"type":"user","message":{"role":"user","content":"…"}} on one line'],
-    )
-
-
-def _parse_message(body: dict[str, Any], line: bytes) -> list[Block]:
-    try:
-        content = body["message"]["content"]
-        if body["type"] != "user" or not content:
-            raise KeyError("type")
-    except (KeyError, TypeError) as problem:
-        raise _no_message_error(line) from problem
-    return [text_block(content)] if isinstance(content, str) else list(content)
 
 
 def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) -> None:

@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct, field
 
@@ -35,6 +35,9 @@ from teamwright.ui.event_text import display_name, event_line
 from teamwright.views.cost_line import cost_line
 from teamwright.views.run_report import CallCollector
 
+if TYPE_CHECKING:
+    from teamwright.ui.headless.partial_messages import PartialMessages
+
 _MAX_OPEN_TASKS = 10
 """The maximum number of open tasks listed at the end of a run."""
 
@@ -54,6 +57,9 @@ class RunOutput(Struct):
     calls: CallCollector = field(default_factory=lambda: CallCollector(receipts=False))
     on_write_error: Callable[[], object] | None = None
     write_error: OSError | None = None
+    replay_uuids: list[str] | None = None
+    """The ids of prompts whose lines are marked as replays, oldest first; None without the flag."""
+    partials: PartialMessages | None = None
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
 
@@ -71,13 +77,28 @@ class RunOutput(Struct):
         """Show an event in the format of the flags."""
         self.calls.add_event(event)
         if self.format == "stream-json":
+            for line in () if self.partials is None else self.partials.lines(event, session_id):
+                self.json_line(line)
             body = event_object(event, session_id)
             if body is not None:
-                self.json_line(body)
+                self.json_line(self._marked(body) if self.replay_uuids else body)
         if isinstance(event, RequestOpened):
             self.note(_request_lines(event))
         elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
             self.note(line)
+
+    def replays(self, id: str) -> None:
+        """Mark the line of the next prompt as a replay of the client's line with this id."""
+        if self.replay_uuids is not None:
+            self.replay_uuids.append(id)
+
+    def _marked(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the line of a prompt as the replay of the oldest waiting one; other lines unchanged."""
+        if body["type"] != "user" or "agent_id" in body or not self.replay_uuids:
+            return body
+        if any(block["type"] == "tool_result" for block in body["message"]["content"]):
+            return body
+        return {**body, "isReplay": True, "uuid": self.replay_uuids.pop(0) or body["uuid"]}
 
     def write_answer(self, result: Result) -> None:
         """Write the answer to a prompt, in the format of the flags."""
@@ -254,27 +275,6 @@ def init_object(
         "permissionMode": mode,
         "uuid": str(uuid.uuid4()),
     }
-
-
-def control_response(request: Mapping[str, Any], commands: Sequence[str]) -> dict[str, Any]:
-    """Return the answer to a `control_request` line of a client: success for `initialize`, else an error.
-
-    `commands` are the names of the session's commands. A client's hooks, agents and skills are refused, because they
-    would have no effect.
-    """
-    details: Mapping[str, Any] = request.get("request") or {}
-    subtype = details.get("subtype")
-    answer: dict[str, Any] = {"request_id": request.get("request_id")}
-    refused = next((name for name in ("hooks", "agents", "skills") if details.get(name)), None)
-    if subtype != "initialize":
-        answer |= {"subtype": "error", "error": f"the control request {subtype!r} is not supported"}
-    elif refused is not None:
-        error = f"{refused} of a client are not supported: give them in settings, files or flags"
-        answer |= {"subtype": "error", "error": error}
-    else:
-        described = [{"name": name, "description": "", "argumentHint": ""} for name in commands]
-        answer |= {"subtype": "success", "response": {"commands": described, "models": [], "account": {}}}
-    return {"type": "control_response", "response": answer}
 
 
 def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:

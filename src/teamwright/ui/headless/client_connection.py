@@ -1,0 +1,351 @@
+"""The connection with a client program of `--input-format stream-json`: prompts and control requests on stdin.
+
+A client sends prompts, and control requests at any time (initialize, interrupt, set_permission_mode, …). This side asks
+the client: its hooks, its MCP servers, and its answer to a permission request. Depends on the package `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.config.merge import lead_mode
+from teamwright.hooks.hook_index import TIMEOUT_S, HookSpec
+from teamwright.mcp.json_rpc import McpServerError, Message
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.messages import Block, text_block
+from teamwright.session.control.agent_actions import set_model
+from teamwright.session.control.person_actions import record_interrupt, stop_task
+from teamwright.session.options import Options
+from teamwright.session.result import Result
+from teamwright.session.session import Session
+from teamwright.session.skills.run_command import offered_names
+from teamwright.ui.headless.permission_prompt import answer_request, request_fields
+
+MAX_LINE = 64 * 1024 * 1024
+"""The maximum size of a line on stdin in bytes, images included."""
+
+
+class ClientPrompt(Struct, frozen=True):
+    """A prompt of the client. `uuid` is the client's id of it; empty when it gave none."""
+
+    content: list[Block]
+    uuid: str = ""
+
+
+class ClientError(Exception):
+    """The client answered with an error, or is gone."""
+
+
+class ClientConnection:
+    """The connection with one client. `write` puts a JSON object on stdout."""
+
+    def __init__(self, write: Callable[[dict[str, Any]], object]) -> None:
+        self._write = write
+        self._prompts: asyncio.Queue[ClientPrompt | TeamwrightError | None] = asyncio.Queue()
+        self._waiting: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._numbers = itertools.count(1)
+        loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        self._session: asyncio.Future[Session] = loop.create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._turn: asyncio.Future[Result] | None = None
+        self._is_interrupted = False
+        self._start(self._read())
+
+    # ── the start ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prepare(self, options: Options, *, asks: bool) -> Options:
+        """Return the options with what the client's first line says: its hooks, its agent types.
+
+        `asks`: the client answers permission requests. Raises UsageError for hooks that cannot be used.
+        """
+        first = await self._first
+        said: Mapping[str, Any] = first.get("request") or {}
+        try:
+            if said.get("skills"):
+                raise UsageError("usage", "skills of a client are not supported: the setting skills.disabled has names")
+            hooks = self._hooks(said.get("hooks") or {})
+        except UsageError as problem:
+            self._answer(first, error=problem.what)
+            raise
+        agents: dict[str, Any] = {**options.agents, **(said.get("agents") or {})}
+        on_request = self.ask if asks else options.on_request
+        own_hooks = (*options.own_hooks, *hooks)
+        return replace(options, own_hooks=own_hooks, agents=agents, on_request=on_request, client_mcp=self.exchange_mcp)
+
+    def attach(self, session: Session) -> None:
+        """Answer the client's requests for this session from now on."""
+        self._session.set_result(session)
+        session.log.subscribe(self._note_event, live=True)
+        first = self._first.result()
+        if first:
+            names = offered_names(session)["slash_commands"]
+            commands = [{"name": name, "description": "", "argumentHint": ""} for name in names]
+            modes = {"output_style": "default", "available_output_styles": ["default"], "pid": os.getpid()}
+            self._answer(first, {"commands": commands, "models": [], "account": {}, **modes})
+
+    def _hooks(self, given: Mapping[str, Any]) -> tuple[HookSpec, ...]:
+        from teamwright.api.hook import Hook, to_hooks  # only a client with hooks needs it
+
+        made: list[HookSpec] = []
+        for event, groups in given.items():
+            for group in cast("list[dict[str, Any]]", groups or ()):
+                matcher, timeout_s = group.get("matcher") or "", float(group.get("timeout") or TIMEOUT_S)
+                for id in group.get("hookCallbackIds") or ():
+                    [spec] = to_hooks([Hook(event, partial(self._call_hook, str(id)), matcher, timeout_s)])
+                    made.append(replace(spec, command=f"the client's {id}", source="the client"))
+        return tuple(made)
+
+    # ── prompts and turns ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def prompts(self) -> AsyncIterator[ClientPrompt]:
+        """Yield the client's prompts. Raises UsageError for a line that is not one."""
+        while (found := await self._prompts.get()) is not None:
+            if isinstance(found, TeamwrightError):
+                raise found
+            yield found
+
+    async def run(self, session: Session, prompt: ClientPrompt) -> Result:
+        """Carry out a prompt. An interrupt of the client ends it with a result that is `cancelled`."""
+        turn = self._turn = asyncio.ensure_future(session.run(prompt.content))
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not self._is_interrupted:
+                raise
+            record_interrupt(session)
+            return await session.result("cancelled", session.lead.last_end.text)
+        finally:
+            self._turn, self._is_interrupted = None, False
+
+    def interrupt(self) -> None:
+        """End the running turn of the lead; nothing happens without one."""
+        if self._turn is not None and not self._turn.done():
+            self._is_interrupted = True
+            self._turn.cancel()
+
+    # ── questions to the client ───────────────────────────────────────────────────────────────────────────────
+
+    async def request(self, id: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send the client a control request and return its answer. Raises ClientError.
+
+        When cancelled, the client is told that no answer is needed any more.
+        """
+        if self._is_closed:
+            raise ClientError("the client has closed its input")
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = answer
+        try:
+            self._write({"type": "control_request", "request_id": id, "request": body})
+            return await answer
+        except asyncio.CancelledError:
+            self._write({"type": "control_cancel_request", "request_id": id})
+            raise
+        finally:
+            self._waiting.pop(id, None)
+
+    def _next_id(self) -> str:
+        return f"tw_{next(self._numbers)}"
+
+    async def _call_hook(self, callback: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        body = {"subtype": "hook_callback", "callback_id": callback, "input": dict(payload)}
+        if payload.get("tool_use_id"):
+            body["tool_use_id"] = payload["tool_use_id"]
+        return await self.request(self._next_id(), body)
+
+    async def exchange_mcp(self, server: str, message: Message) -> Message:
+        """Send a JSON-RPC message to a server in the client and return its answer. Raises McpServerError."""
+        body = {"subtype": "mcp_message", "server_name": server, "message": message}
+        try:
+            said = await self.request(self._next_id(), body)
+        except ClientError as problem:
+            raise McpServerError(f"cannot be reached through the client: {problem}", dead=True) from None
+        answer = said.get("mcp_response")
+        return cast("Message", answer) if isinstance(answer, dict) else {}
+
+    async def ask(self, event: RequestOpened) -> bool:
+        """Ask the client about a permission request, and give its answer."""
+        fields = request_fields(event)
+        body = {"subtype": "can_use_tool", **fields, "permission_suggestions": [dict(one) for one in event.suggestions]}
+        try:
+            said = await self.request(event.request, body)
+        except ClientError as problem:
+            return await event.deny(f"the client gave no answer: {problem}")
+        first = await answer_request(event, said)
+        if said.get("behavior") == "deny" and said.get("interrupt"):
+            self.interrupt()
+        return first
+
+    def _note_event(self, _number: int, event: TeamEvent) -> None:
+        """Tell the client that a request was answered in another way."""
+        if isinstance(event, RequestClosed) and (waiting := self._waiting.get(event.request)) is not None:
+            self._write({"type": "control_cancel_request", "request_id": event.request})
+            if not waiting.done():
+                waiting.set_exception(ClientError("it was answered in another way"))
+
+    # ── lines of the client ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self) -> None:
+        try:
+            async for line in _stdin_lines():
+                if line.strip():
+                    self._take(_parse_line(line), line)
+        except TeamwrightError as problem:
+            self._prompts.put_nowait(problem)
+        except (OSError, ValueError) as problem:
+            self._prompts.put_nowait(UsageError("usage", f"stdin cannot be read: {problem}"))
+        finally:
+            self._is_closed = True
+            if not self._first.done():
+                self._first.set_result({})
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(ClientError("the client has closed its input"))
+            self._prompts.put_nowait(None)
+
+    def _take(self, body: dict[str, Any], line: bytes) -> None:
+        kind = body.get("type")
+        if kind == "control_response":
+            self._take_answer(body.get("response") or {})
+        elif kind == "control_request":
+            said: Mapping[str, Any] = body.get("request") or {}
+            if not self._first.done() and said.get("subtype") == "initialize":
+                self._first.set_result(body)
+            else:
+                self._start(self._carry_out(body))
+        elif kind not in ("keep_alive", "control_cancel_request"):
+            self._prompts.put_nowait(_parse_prompt(body, line))
+            if not self._first.done():
+                self._first.set_result({})
+
+    def _take_answer(self, said: Mapping[str, Any]) -> None:
+        waiting = self._waiting.get(str(said.get("request_id")))
+        if waiting is None or waiting.done():
+            return
+        if said.get("subtype") == "success":
+            answer = said.get("response")
+            waiting.set_result(cast("dict[str, Any]", answer) if isinstance(answer, dict) else {})
+        else:
+            waiting.set_exception(ClientError(str(said.get("error") or "an error without a text")[:500]))
+
+    def _start(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, body: dict[str, Any]) -> None:
+        """Carry out a control request of the client, and answer it."""
+        if not self._first.done():
+            self._first.set_result({})
+        session = await asyncio.shield(self._session)
+        said: Mapping[str, Any] = body.get("request") or {}
+        subtype = str(said.get("subtype"))
+        try:
+            self._answer(body, await self._carry_out_subtype(session, subtype, said))
+        except TeamwrightError as problem:
+            self._answer(body, error=problem.what)
+        except (KeyError, TypeError, ValueError) as problem:
+            self._answer(body, error=f"the control request {subtype!r} is not complete: {problem}")
+
+    async def _carry_out_subtype(self, session: Session, subtype: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        match subtype:
+            case "interrupt":
+                self.interrupt()
+                return {}
+            case "set_permission_mode":
+                session.modes.set_lead(lead_mode(str(said["mode"]), "set_permission_mode"))
+                return {"mode": session.permission_mode}
+            case "set_model":
+                change = await set_model(session, str(said["model"] or session.options.model or "default"))
+                return {"model": change.model}
+            case "mcp_status":
+                served = session.maker.kit.serving
+                return {"mcpServers": [server_object(one) for one in (served.views() if served is not None else ())]}
+            case "stop_task":
+                if await stop_task(session, str(said["task_id"])) is None:
+                    raise UsageError("usage", f"no task {said['task_id']!r} is running")
+                return {}
+            case "initialize":
+                raise UsageError("usage", "initialize comes first, once: the session is open")
+            case _:
+                raise UsageError("usage", f"the control request {subtype!r} is not supported")
+
+    def _answer(
+        self, request: Mapping[str, Any], response: Mapping[str, Any] | None = None, *, error: str = ""
+    ) -> None:
+        answer: dict[str, Any] = {"request_id": request.get("request_id"), "subtype": "error" if error else "success"}
+        answer |= {"error": error} if error else {"response": response or {}}
+        self._write({"type": "control_response", "response": answer})
+
+    async def close(self) -> None:
+        """End the reading, and the requests that are left."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+SERVER_STATUS = {"running": "connected", "failed": "failed"}
+"""The states of MCP servers in the words of similar programs; all others are `pending`."""
+
+
+def server_object(server: Any) -> dict[str, str]:
+    """Return the name and the status of an MCP server."""
+    return {"name": server.name, "status": SERVER_STATUS.get(server.state, "pending")}
+
+
+async def _stdin_lines() -> AsyncIterator[bytes]:
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        for line in sys.stdin.buffer:  # a file is always readable and cannot be waited for
+            yield line
+        return
+    reader = asyncio.StreamReader(limit=MAX_LINE)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield line
+
+
+def _parse_line(line: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise _no_message_error(line) from problem
+    if not isinstance(body, dict):
+        raise _no_message_error(line)
+    return cast("dict[str, Any]", body)
+
+
+def _no_message_error(line: bytes) -> UsageError:
+    shown = line[:80].decode(errors="replace").strip()
+    return UsageError(
+        "usage",
+        f"a line of stdin is not a user message: {shown}",
+        do=['send {"type":"user","message":{"role":"user","content":"…"}} on one line'],
+    )
+
+
+def _parse_prompt(body: dict[str, Any], line: bytes) -> ClientPrompt:
+    try:
+        content = body["message"]["content"]
+        if body["type"] != "user" or not content:
+            raise KeyError("type")
+    except (KeyError, TypeError) as problem:
+        raise _no_message_error(line) from problem
+    return ClientPrompt(
+        [text_block(content)] if isinstance(content, str) else list(content), str(body.get("uuid") or "")
+    )

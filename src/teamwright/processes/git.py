@@ -83,6 +83,27 @@ def git_argv(*args: str) -> list[str]:
     return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
+class GitState(Struct, frozen=True):
+    """The commit that is checked out, and whether tracked files differ from it."""
+
+    head: str
+    dirty: bool
+
+
+STATE_TIMEOUT_S = 0.15
+"""Seconds after which the state of a large repository is left out."""
+
+
+def read_state(cwd: Path) -> GitState | None:
+    """Return the state of the repository; None before its first commit, and where git is missing or slow."""
+    done = run_git(cwd, "status", "--porcelain=v2", "--branch", "-uno", timeout_s=STATE_TIMEOUT_S)
+    first, *others = done.output.splitlines() or [""]
+    head = first.removeprefix("# branch.oid ")
+    if not done.ok or head in {first, "(initial)"}:
+        return None
+    return GitState(head, any(not line.startswith("#") for line in others))
+
+
 def run_git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
     """Run `git ARGS` in this directory. Exit code 128: the repository could make git run a program.
 

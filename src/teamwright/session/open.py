@@ -37,6 +37,7 @@ from teamwright.session.context import (
 )
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.agent_parts import start_reading_state
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.components import (
     AgentServices,
@@ -114,6 +115,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     if not ground.resumed:
         undo.callback(_remove, ground)
     log, standing = _log(ground, stack)
+    git = None if ground.resumed else start_reading_state(ground.cwd)
     pruning = _pruning(ground, log, stack)
     watcher = await stack.enter_async_context(Watcher())
     numbers = open_call_counter(ground, log)
@@ -139,7 +141,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=ground.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.check_answers)
-    agent = await maker.lead(team, _conversation(ground, maker))
+    agent = await maker.lead(team, git or _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs, maker.purse.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
@@ -348,7 +350,5 @@ def _in_mode(ground: SessionContext, maker: AgentFactory) -> AgentFactory:
     return maker
 
 
-def _conversation(ground: SessionContext, maker: AgentFactory) -> Conversation | None:
-    if not ground.resumed:
-        return None
+def _conversation(ground: SessionContext, maker: AgentFactory) -> Conversation:
     return load_conversation(ground.home.transcript(ground.cwd, ground.id), maker.prefixes)

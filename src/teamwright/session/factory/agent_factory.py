@@ -5,6 +5,7 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
-from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms
+from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import required_effort
@@ -35,6 +36,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 
 if TYPE_CHECKING:
+    from teamwright.processes.git import GitState
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import SubagentRun
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 class AgentFactory(AgentParts):
     """The factory of the lead, teammates and sub-agents."""
 
-    async def lead(self, team: SessionTeam, conversation: Conversation | None = None) -> Agent:
-        """Build the lead with a new conversation, or with the resumed one."""
+    async def lead(self, team: SessionTeam, start: Conversation | Awaitable[GitState | None]) -> Agent:
+        """Build the lead with the resumed conversation, or with a new one in a repository of that state."""
         model = await self._open(None, LEAD)
         self.team = team
         self.plans.lead_team(team)
@@ -57,7 +59,7 @@ class AgentFactory(AgentParts):
             own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
             return self._shown([*own, *await self.kit.mcp_tools(self.policy.hides)])
 
-        header = conversation.header if conversation is not None else None
+        header = start.header if isinstance(start, Conversation) else None
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
@@ -66,12 +68,12 @@ class AgentFactory(AgentParts):
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, shown=LEAD))
         own = await tools()
-        if conversation is None:
-            prefix = self._prefix(model, system(), own, self._lead_effort(model.card))
-            conversation = Conversation.start(self._transcript, prefix, self._about(basis))
-        else:
+        if isinstance(start, Conversation):
             wanted = None if self.effort is None else required_effort(model.card, self.effort)
-            conversation = self._go_on(conversation, model, wanted)
+            conversation = self._go_on(start, model, wanted)
+        else:
+            prefix = self._prefix(model, system(), own, self._lead_effort(model.card))
+            conversation = Conversation.start(self._transcript, prefix, self._about(basis, await start))
         is_new = conversation.lines <= 1
         terms = AgentTerms(
             self.meters.lead(),
@@ -93,6 +95,7 @@ class AgentFactory(AgentParts):
         model = await self._open(spec.model, spec.name, budget)
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
+        git = start_reading_state(spec.cwd or self.cwd) if header is None else None
         goes_on = header is not None
         effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
         caller = Caller(spec.name, team)
@@ -115,10 +118,11 @@ class AgentFactory(AgentParts):
         who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=incarnation.incarnation, own=path)
         basis, own = self._basis(who, model, born, spec.cwd), await tools()
-        if goes_on:
+        if git is None:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
-            conversation = Conversation.start(path, self._prefix(model, system(), own, effort), self._about(basis))
+            prefix = self._prefix(model, system(), own, effort)
+            conversation = Conversation.start(path, prefix, self._about(basis, await git))
         activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
         terms = AgentTerms(
             self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on),

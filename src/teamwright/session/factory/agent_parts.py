@@ -5,7 +5,8 @@ Depends on all packages below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from teamwright.models.model import Meter, Model, ModelCard, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Approver
+from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
@@ -53,6 +55,7 @@ from teamwright.storage.paths import Home
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
+    from teamwright.processes.git import GitState
     from teamwright.teams.spawn_spec import SpawnSpec
 
 
@@ -259,11 +262,12 @@ class AgentParts(Struct, dict=True):
             self.prefixes, PrefixModel(model.card, self.kit.model_settings, effort), system, tools
         )
 
-    def _about(self, basis: AgentBasis) -> dict[str, str]:
-        """Return the first line of a new transcript."""
+    def _about(self, basis: AgentBasis, git: GitState | None = None) -> dict[str, Any]:
+        """Return the first line of a new transcript. `git` is the state of the repository when the agent started."""
         who, where = basis.who, {"cwd": str(basis.workplace.cwd), "model": basis.model.card.name}
         known = {"session": self.session, "member": who.name, "agent_id": who.agent_id, **where}
-        return {**known, TAG_KEY: self.tag_key}
+        state = {} if git is None else {"git_head": git.head, "git_dirty": git.dirty}
+        return {**known, TAG_KEY: self.tag_key, **state}
 
     def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
         """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
@@ -315,6 +319,18 @@ class AgentParts(Struct, dict=True):
         )
         basis.born.effort = made.effort
         return made
+
+
+def start_reading_state(cwd: Path) -> Awaitable[GitState | None]:
+    """Start to read the state of the repository of `cwd`; the result is None outside one (see `read_state`)."""
+    loop = asyncio.get_running_loop()
+    if discover(cwd).repository is not None:
+        from teamwright.processes.git import read_state  # outside a repository nothing pays for this import
+
+        return loop.run_in_executor(None, read_state, cwd)
+    nothing: asyncio.Future[GitState | None] = loop.create_future()
+    nothing.set_result(None)
+    return nothing
 
 
 @lru_cache(maxsize=8)

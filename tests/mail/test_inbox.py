@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from teamwright.mail.inbox import MAX_TEXT_BYTES, count_entries, inbox_for, read_entries
+from teamwright.mail.inbox import MAX_TEXT_BYTES, inbox_for, read_entries
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.storage.file_lock import lock_for
+from tests.support.inboxes import count_entries
 from tests.support.waits import WAIT_S
 
 

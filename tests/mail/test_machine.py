@@ -11,12 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from teamwright.mail.inbox import Inbox, count_entries
+from teamwright.mail.inbox import Inbox
 from teamwright.protocol.mail import InboxEntry
 from teamwright.storage import lock_dir
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
 from tests.support.examples import examples
+from tests.support.inboxes import count_entries
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_000])
 

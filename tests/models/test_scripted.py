@@ -345,23 +345,7 @@ async def test_names_from_outside_are_asked_for_before_anything_starts():
     script = Script.parse('[script]\ngiven = ["repo"]\n[[agent.ada.turn]]\nsay = "{{repo}}"', "p.toml")
     with pytest.raises(CannotStart, match="needs repo from outside"):
         script.model("ada")
-    with pytest.raises(CannotStart, match="needs repo from outside"):
-        script.ensemble()
     assert await Talk(script.model("ada", given={"repo": "click"})).says("go") == "click"
-
-
-async def test_an_ensemble_gives_each_asker_its_own_part_and_a_new_conversation_a_new_player():
-    model = Script.parse(
-        '[[agent.lead.turn]]\nsay = "I lead"\n[[agent.ada.turn]]\nsay = "one"\n[[agent.ada.turn]]\nsay = "two"',
-        "p.toml",
-    ).ensemble()
-    ada = Talk(model, "ada")
-    assert [await ada.says("go"), await Talk(model, "team-lead").says("go"), await ada.says("go")] == [
-        "one",
-        "I lead",
-        "two",
-    ]
-    assert await Talk(model, "ada").says("a second life") == "one"
 
 
 async def test_constant_texts_are_put_in_when_the_script_is_read():

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Team
-from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs
+from teamwright.agent.job_journal import Job, JobJournal
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams.team_file import TeamStateFile, read_team_file
@@ -64,10 +64,10 @@ async def test_adopting_a_team_ends_what_its_former_session_left_running_and_tel
         await team.run("Go on.")
     assert told(model, "ada").count("the long build") == 1
     assert "only the former lead" not in told(model, LEAD)
-    assert [job.id for job in unreported_jobs(session)] == ["b000001"]
+    assert [job.id for job in JobJournal(session).unreported()] == ["b000001"]
     async with Team.resume("crew", model=(again := ScriptedModel("ok")), cwd=tmp_path) as team:
         await team.run("And on.")
-    assert unreported_jobs(session) == [] and not [r for r in again.requests if r.agent_name == "ada"]
+    assert JobJournal(session).unreported() == [] and not [r for r in again.requests if r.agent_name == "ada"]
 
 
 @pytest.mark.promise("D8", "P3")

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from teamwright.mail.inbox import count_entries, inbox_for
+from teamwright.mail.inbox import inbox_for
 from teamwright.mail.unread_quota import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.testing import ScriptedModel
+from tests.support.inboxes import count_entries
 from tests.teams.crew import a_team, until
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.job_journal import Job, JobJournal, unreported_jobs
+from teamwright.agent.job_journal import Job, JobJournal
 from teamwright.models.model import Prefix
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.messages import text_block
@@ -53,19 +53,19 @@ def test_each_owner_is_told_until_its_transcript_has_it_and_then_never_again(tmp
     assert crew["ada"].woken == [("b2 killed", "job-b2")] * 2
     crew["ada"].conversation.append_user_message(UserMessage((text_block("b2 killed"),), ("notice:job-b2",)))
     assert tell(tmp_path, crew) == ["b1"]
-    assert [job.id for job in unreported_jobs(tmp_path)] == ["b1"]
+    assert [job.id for job in JobJournal(tmp_path).unreported()] == ["b1"]
 
 
 def test_a_job_of_one_who_is_gone_is_nobodys_and_so_is_a_former_leads(tmp_path, crew):
     begun(tmp_path, ("b1", "bob"), ("b2", "team-lead"), ("b3", "ada"))
     assert tell(tmp_path, crew, lead=False) == ["b3"]
-    assert [job.id for job in unreported_jobs(tmp_path)] == ["b3"]
+    assert [job.id for job in JobJournal(tmp_path).unreported()] == ["b3"]
 
 
 def test_a_namesake_that_was_born_after_the_job_is_not_told(tmp_path, crew, monkeypatch):
     monkeypatch.setattr("teamwright.agent.job_journal.now_ms", lambda: now_ms() - 3_600_000)
     begun(tmp_path, ("b1", "ada"))
-    assert tell(tmp_path, crew) == [] == unreported_jobs(tmp_path)
+    assert tell(tmp_path, crew) == [] == JobJournal(tmp_path).unreported()
 
 
 def test_what_the_session_itself_stopped_wakes_no_lead(tmp_path, crew):

@@ -206,7 +206,7 @@ async def test_what_a_command_leaves_running_becomes_a_job_and_the_call_returns(
     result = await bash.run(call("(echo late; exec sleep 600) & echo now"), ctx)
     [job] = jobs.list()
     assert "now" in result.content and job.id in result.content and not result.is_error
-    assert "late" in jobs.read_output(job.id)
+    assert "late" in job.file.read_text()
     await jobs.stop(job.id)
     assert job.state == "stopped" and not [row for row in list_processes() if row.group == job.pid]
 
@@ -250,7 +250,7 @@ async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_on
         await asyncio.to_thread((work / "go").write_text, "on\n")
         ended = await told.get()
     assert ended is job and (job.state, job.exit_code) == ("failed", 4)
-    assert jobs.read_output(job.id) == "first\nsecond\n" and oct(job.file.stat().st_mode)[-3:] == "600"
+    assert job.file.read_text() == "first\nsecond\n" and oct(job.file.stat().st_mode)[-3:] == "600"
     assert told.empty()
     await jobs.close()
 

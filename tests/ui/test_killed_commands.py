@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.agent.job_journal import unreported_jobs
+from teamwright.agent.job_journal import JobJournal
 from teamwright.processes.orphans import find_orphans
 from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
@@ -58,7 +58,7 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
         wait_for_output(program)
         kill(process)
     session = session_of(program)
-    [lost] = unreported_jobs(session)
+    [lost] = JobJournal(session).unreported()
     assert alive(started) >= started and all(left.is_alive for left in find_orphans(session)), (
         "nobody was there to end them"
     )
@@ -83,7 +83,7 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
     assert (third.returncode, third.stdout) == (0, "Done.\n"), third.stderr
     assert NOTE.findall(words_of(server.bodies[-1])) == [(lost.id, "killed")], "once, whatever was killed meanwhile"
     assert told_results(server.bodies[-1])[-1]["text"] == "anybody"
-    assert not alive(started) and find_orphans(session) == [] and unreported_jobs(session) == []
+    assert not alive(started) and find_orphans(session) == [] and JobJournal(session).unreported() == []
     assert list((session / "processes").iterdir()) == []
 
 

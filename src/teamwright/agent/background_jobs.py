@@ -193,14 +193,6 @@ class BackgroundJobs:
             await asyncio.wait({watcher}, timeout=timeout_s)
         return name not in self._watchers
 
-    def read_output(self, name: str, characters: int = 30_000) -> str:
-        """Return the end of the output of a job so far. The file has all of it."""
-        job = self.get(name)
-        with open(job.file, "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - characters * 4))
-            return file.read().decode("utf-8", "replace")[-characters:]
-
     async def stop(self, name: str) -> Job:
         """End a job and all processes that it started. An ended job is returned unchanged."""
         job = self.get(name)

@@ -69,7 +69,10 @@ class JobJournal:
         self._unreported = _read(self.path, self.used_ids)
 
     def unreported(self) -> list[Job]:
-        """Return jobs of earlier runs of the session that are not reported, oldest first; see `unreported_jobs`."""
+        """Return jobs of earlier runs of the session that are not reported, oldest first.
+
+        A job without a recorded end is `killed`; the others have ended, but their owner may not have been notified.
+        """
         return list(self._unreported.values())
 
     def record_start(self, job: Job) -> None:
@@ -107,15 +110,6 @@ class JobJournal:
             if self._journal is None:
                 self._journal = Journal.open(self.path)
             self._journal.append(line.encode("utf-8", "replace"))
-
-
-def unreported_jobs(session: Path) -> list[Job]:
-    """Return the unreported background jobs in a session's directory, oldest first. Read-only.
-
-    A job without a recorded end is `killed`; the others have ended, but their owner may not have been notified. Only
-    for a session without a running process: otherwise running jobs look killed.
-    """
-    return list(_read(session / JOBS_FILE, set()).values())
 
 
 def all_jobs(session: Path) -> list[Job]:

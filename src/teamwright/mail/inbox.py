@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from teamwright.mail.entry_proof import EntrySigner
 from teamwright.mail.inbox_events import InboxEvents, OnArrival, OnLoss
@@ -114,8 +114,6 @@ def _write_archive(items: list[InboxItem], archive: Path) -> list[InboxItem]:
         journal.close()
     return [item for item in items if id(item) not in moved]
 
-
-R = TypeVar("R")
 
 MAX_TEXT_BYTES = 256_000
 """Bytes of UTF-8 that one message may have; longer text should be in a file."""
@@ -286,20 +284,11 @@ def read_entries(path: Path, *, only_first: bool = False) -> list[InboxEntry]:
     Of a very large file with `only_first` only the first entries. Raises StorageError (`damaged-file`) when the content
     is no array, also 6 ms later.
     """
-    return _read_without_lock(path, lambda items: [item.entry for item in items], beginning=only_first)
-
-
-def count_entries(path: Path) -> tuple[int, int]:
-    """Return the number of unread entries, and of all entries, as `read_entries` reads them."""
-    return _read_without_lock(path, lambda items: (sum(item.is_unread for item in items), len(items)))
-
-
-def _read_without_lock(path: Path, view: Callable[[list[InboxItem]], R], *, beginning: bool = False) -> R:
     for left in range(RETRIES, -1, -1):
         found = read_with_stamp(path)
         try:
-            items = split_array(found[1], whole=not beginning) if found is not None else []
-            return view([item for item in items if item.is_unread or item.is_consumed])
+            items = split_array(found[1], whole=not only_first) if found is not None else []
+            return [item.entry for item in items if item.is_unread or item.is_consumed]
         except NotAnArray:
             time.sleep(RETRY_S if left else 0)
     raise StorageError("damaged-file", f"{path} is not an inbox now", note="its owner will repair it")

@@ -302,7 +302,6 @@ ProtocolMessage: TypeAlias = (
 """Every protocol message; `match` on it."""
 
 _BY_TYPE: Mapping[str, type[_ProtocolMessage]] = {cls.TYPE: cls for cls in get_args(ProtocolMessage)}
-PROTOCOL_TYPES = frozenset(_BY_TYPE)
 
 
 def parse_protocol(text: str) -> ProtocolMessage | None:

@@ -47,9 +47,6 @@ robin salmon seal shrew skylark snipe sparrow squirrel starling stork swallow sw
 turtle vole wagtail walrus weasel whale wolf wombat wren yak zebra
 """)
 
-COMBINATIONS = len(_QUALITIES) * len(_KINDS) * len(_BEINGS)
-"""The number of possible names."""
-
 
 def plan_name() -> str:
     """Return three random words, such as `brave-cedar-otter`."""

@@ -72,7 +72,8 @@ class RateLimiter:
         self._terms = RateLimitTerms(max_running, backoff_s, max_backoff_s)
         self._capped = max_running < RateLimitTerms().max_running
         self._store = store or MemoryRateLimitStore()
-        self._running = 0
+        self.running_count = 0
+        """The number of running calls."""
         self._queue: deque[asyncio.Future[None]] = deque()
         self._mutex = threading.RLock()
 
@@ -80,11 +81,6 @@ class RateLimiter:
     def limit(self) -> int:
         """The number of calls that may run at once now."""
         return self._state().max_running(self._terms)
-
-    @property
-    def running_count(self) -> int:
-        """The number of running calls."""
-        return self._running
 
     @property
     def paused_s(self) -> float:
@@ -97,7 +93,7 @@ class RateLimiter:
         state = self._state()
         if state.paused_until > time.monotonic():
             return "the rate limit"
-        return "" if self._running < state.max_running(self._terms) else "a free place among those who may call"
+        return "" if self.running_count < state.max_running(self._terms) else "a free place among those who may call"
 
     def _state(self) -> RateState:
         with self._mutex:
@@ -149,10 +145,10 @@ class RateLimiter:
     def _take(self, state: RateState, *, called: bool) -> int | _Waiting:
         """Take a permit, or return the reason to wait; a call that was woken (`called`) goes before all others."""
         with self._mutex:
-            room = self._running < state.max_running(self._terms) and (called or not self._queue)
+            room = self.running_count < state.max_running(self._terms) and (called or not self._queue)
             place = self._take_permit(state) if room else None
             if place is not None:
-                self._running += 1
+                self.running_count += 1
                 return place
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             (self._queue.appendleft if called else self._queue.append)(future)
@@ -171,7 +167,7 @@ class RateLimiter:
 
     def _leave(self, place: int) -> None:
         with self._mutex:
-            self._running -= 1
+            self.running_count -= 1
             if place != ANY_PERMIT:
                 self._store.release_permit(place)
         self._wake()
@@ -182,7 +178,7 @@ class RateLimiter:
             return
         with self._mutex:
             open_places = (place for place in tuple(self._queue) if not place.get_loop().is_closed())
-            called = list(islice(open_places, max(0, self.limit - self._running)))
+            called = list(islice(open_places, max(0, self.limit - self.running_count)))
             for place in called:
                 self._queue.remove(place)
         for place in called:
@@ -195,7 +191,7 @@ class RateLimiter:
         pause if the service asked for more.
         """
         now = time.monotonic()
-        refusal = ServiceRefusal(permit.epoch, self._running, now, retry_after_s, random.random() * 0.25)
+        refusal = ServiceRefusal(permit.epoch, self.running_count, now, retry_after_s, random.random() * 0.25)
         with self._mutex:
             self._store.change(lambda state: apply_refusal(state.at_time(now), self._terms, refusal))
         return self.paused_s

@@ -89,15 +89,6 @@ class Script:
             ScriptPlayer(script_agent_name(agent), self.file.part(agent), supplied, receipts, self.file.repeat_pattern),
         )
 
-    def ensemble(
-        self, given: Mapping[str, str] | None = None, receipts: CallNumberLookup = no_call_numbers
-    ) -> ScriptedEnsemble:
-        """Return one model for all agents of a run: each agent (`Request.agent_name`) plays its own part.
-
-        Raises CannotStart (`bad-script`) when a name of `[script] given` is not supplied.
-        """
-        return ScriptedEnsemble(self, dict(given or {}), receipts)
-
 
 class ScriptedAgent:
     """The model of one conversation. Not to be shared: it remembers its answers."""
@@ -133,36 +124,6 @@ class ScriptedAgent:
         yield Reply(content, "tool_use" if calls else "end_turn", _USAGE, self.card.wire)
 
 
-class ScriptedEnsemble:
-    """All parts of a script as one Model: each agent has its own player, created at its first request."""
-
-    def __init__(self, script: Script, given: Mapping[str, str], receipts: CallNumberLookup) -> None:
-        self._script = script
-        self._given = given
-        self._receipts = receipts
-        self._players: dict[str, tuple[bytes, ScriptedAgent]] = {}
-        script.model("", given)  # raises for a missing name before anything starts
-
-    @property
-    def card(self) -> ModelCard:
-        """A card without costs, named after the script."""
-        return self._script.card
-
-    async def aclose(self) -> None:
-        """Do nothing: nothing is open."""
-
-    def stream(self, request: Request) -> AsyncGenerator[Part, None]:
-        """Yield the next answer of the agent's part. A conversation that starts again gets a new player."""
-        first = request.items[0] if request.items else b""
-        known = self._players.get(request.agent_name)
-        if known is not None and request.aside:
-            return known[1].stream(request)
-        if known is None or (known[0] != first and not any(_is_answer(item) for item in request.items)):
-            known = (first, self._script.model(request.agent_name, self._given, self._receipts))
-            self._players[request.agent_name] = known
-        return known[1].stream(request)
-
-
 def text_pieces(content: list[Block]) -> Iterator[str]:
     """Yield the text of an answer in at most four pieces a block, cut at blanks, as a stream would deliver it."""
     for block in content:
@@ -178,10 +139,6 @@ def _pieces(text: str) -> Iterator[str]:
         end = len(text) if last else (text.rfind(" ", at + size // 2, at + size) + 1) or at + size
         yield text[at:end]
         at = end
-
-
-def _is_answer(item: bytes) -> bool:
-    return item.startswith(b'{"role":"assistant"')
 
 
 def _unreadable(path: Path, why: str) -> CannotStart:

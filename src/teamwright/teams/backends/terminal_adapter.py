@@ -22,17 +22,8 @@ from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 @cache
 def shipped_adapters() -> dict[str, TerminalAdapter]:
     """Return the shipped adapters by name, read once a process."""
-    return parse_adapters(_read_shipped()["adapters"])
-
-
-def facts_date() -> str:
-    """Return the day on which their facts were looked up, `YYYY-MM-DD`."""
-    return str(_read_shipped()["seen"])
-
-
-@cache
-def _read_shipped() -> dict[str, Any]:
-    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("adapters.json").read_text("utf-8")))
+    shipped = cast("dict[str, Any]", json.loads(Path(__file__).with_name("adapters.json").read_text("utf-8")))
+    return parse_adapters(shipped["adapters"])
 
 
 DETACHED = "detached"

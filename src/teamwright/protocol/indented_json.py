@@ -12,6 +12,10 @@ from typing import Any, Generic, TypeVar, cast
 T = TypeVar("T")
 
 
+_Texts = dict[object, tuple[object, str]]
+"""Values with their texts, by name or by identity."""
+
+
 class EncodedValues(Generic[T]):
     """Many values of one kind under one key: a list, or an object with a value for each name.
 
@@ -28,40 +32,39 @@ class EncodedValues(Generic[T]):
 class IndentedJson:
     """The encoder of one file, which remembers the texts of the values that it encoded last."""
 
-    __slots__ = ("_known", "encoded")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, str]] = {}
-        self.encoded = 0
-        """The number of values of `EncodedValues` that were encoded, without those whose text was known."""
+        self._known: dict[str, _Texts] = {}
 
     def encode(self, data: Mapping[str, object]) -> bytes:
         """Return the bytes that `json.dumps(…, indent=2, ensure_ascii=False)` would give."""
-        used: dict[int, tuple[object, str]] = {}
         lines: list[str] = []
         for key, value in data.items():
             many = isinstance(value, EncodedValues)
-            text = self._each(cast("EncodedValues[Any]", value), used) if many else _indented(value, "\n  ")
+            text = self._each(key, cast("EncodedValues[Any]", value)) if many else _indented(value, "\n  ")
             lines.append(f"{_text(key)}: {text}")
-        self._known = used
         return ("{\n  " + ",\n  ".join(lines) + "\n}").encode() if lines else b"{}"
 
-    def _each(self, many: EncodedValues[Any], used: dict[int, tuple[object, str]]) -> str:
-        if not isinstance(many.values, Mapping):
-            items = [self._part(value, many, used) for value in many.values]
-            return "[\n    " + ",\n    ".join(items) + "\n  ]" if items else "[]"
-        items = [f"{_text(name)}: {self._part(value, many, used)}" for name, value in many.values.items()]
-        return "{\n    " + ",\n    ".join(items) + "\n  }" if items else "{}"
-
-    def _part(self, value: object, many: EncodedValues[Any], used: dict[int, tuple[object, str]]) -> str:
-        if type(value) is int:
-            return str(value)
-        known = self._known.get(id(value))
-        if known is None or known[0] is not value:
-            self.encoded += 1
-            known = (value, _indented(many.as_json(value), "\n    "))
-        used[id(value)] = known
-        return known[1]
+    def _each(self, key: str, many: EncodedValues[Any]) -> str:
+        named = isinstance(many.values, Mapping)
+        items = (
+            many.values.items()
+            if isinstance(many.values, Mapping)
+            else zip(map(id, many.values), many.values, strict=True)
+        )
+        before, after = self._known.get(key, {}), _Texts()
+        texts: list[str] = []
+        for name, value in items:  # plain code: this runs for every member of a large team
+            known = before.get(name)
+            if known is None or known[0] is not value:
+                text = _indented(many.as_json(value), "\n    ")
+                known = (value, f"{_text(str(name))}: {text}" if named else text)
+            after[name] = known
+            texts.append(known[1])
+        self._known[key] = after
+        first, last = "{}" if named else "[]"
+        return first + "\n    " + ",\n    ".join(texts) + "\n  " + last if texts else first + last
 
 
 def _indented(value: object, newline: str) -> str:

@@ -98,7 +98,7 @@ class TeamConfig(Struct, frozen=True, dict=True):
     @property
     def teammates(self) -> tuple[RosterMember, ...]:
         """All members but the lead."""
-        return tuple(m for m in self.members if not m.is_lead)
+        return tuple([m for m in self.members if m.name != LEAD])
 
     def with_member(self, member: RosterMember) -> TeamConfig:
         """Return the roster with this entry in place of the one of the same name, or appended."""

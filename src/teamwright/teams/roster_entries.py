@@ -72,12 +72,11 @@ async def update_entries(team: SessionTeam) -> TeamConfig | None:
     Returns the roster when something was written. Raises StorageError, LockTimeout.
     """
     stale: dict[str, EntryChange] = {}
-    for mate in list(team.members.values()):
-        entry = team.external.own_entries.get(mate.name)
-        present = entry if entry is None else _current_entry(mate, entry)
-        if entry is None or present == entry:
+    for name, mate in list(team.members.items()):
+        entry = team.external.own_entries.get(name)
+        if entry is None or (present := _current_entry(mate, entry)) is entry or present == entry:
             continue
-        if not mate.is_external and present is not None and entry.mode != present.mode:
+        if not mate.is_external and entry.mode != present.mode:
             await save_mode(team.state, mate.name, mate.own_mode)
         stale[mate.name] = lambda entry, mate=mate: _current_entry(mate, entry)
     return await change_entries(team, stale) if stale else None
@@ -101,4 +100,5 @@ def _roster_mode(teammate: Teammate, entry: RosterMember) -> str | None:
     """Return the member's own mode; None for one that follows the lead's."""
     if teammate.is_external:  # only its program knows its present mode
         return entry.mode if entry.mode is None else teammate.mode
-    return None if teammate.own_mode is Mode.BUBBLE else str(teammate.own_mode)
+    mode = teammate.own_mode
+    return None if mode is Mode.BUBBLE else str(mode)

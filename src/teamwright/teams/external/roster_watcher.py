@@ -20,6 +20,7 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.file_stores import FileStores
+from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
@@ -119,7 +120,7 @@ class RosterWatcher:
 
     def _report_external_changes(self, before: TeamConfig, after: TeamConfig) -> None:
         known = set(map(id, before.members))
-        for member in [member for member in after.teammates if id(member) not in known]:
+        for member in [member for member in after.members if id(member) not in known and not member.is_lead]:
             old = before.find(member.name)
             if self._is_ours(member):
                 self._report_activity(old, member)
@@ -150,7 +151,7 @@ class RosterWatcher:
         team, known = self._team, self._known
         if known is None:
             return
-        names = frozenset(m.name.lower() for m in known.teammates) & team.external.external_names
+        names = frozenset(name for name in team.external.external_names if name in known.positions)
         if names != self._recorded:
             with suppress(StorageError):  # team.json is missing or damaged: this is reported elsewhere
                 await team.state.change(lambda file: file.with_roster(known, names))
@@ -201,15 +202,18 @@ class RosterWatcher:
         lead = self._known.find(LEAD) if self._known is not None else None
         if lead is not None and config.find(LEAD) is None:
             wrong[LEAD] = lead
-        live = {mate.name for mate in team.running_members if not mate.end_cause}
-        live |= {mate.name for mate in team.members.values() if mate.keeps_place}
         for name, entry in team.external.own_entries.items():
             found = config.find(name)
-            if found is not entry and name in live and found != (right := _repaired_entry(entry, found)):
+            if found is not entry and self._has_place(name) and found != (right := _repaired_entry(entry, found)):
                 wrong[name] = right
             elif found is not None and found.joined_at == entry.joined_at and self._has_ended(name):
                 wrong[name] = None
         return wrong
+
+    def _has_place(self, name: str) -> bool:
+        """Return True when the member is alive, or keeps its place on the roster."""
+        mate = self._team.members.get(name)
+        return mate is not None and (mate.keeps_place or (mate.state not in ENDED_STATES and not mate.end_cause))
 
     def _has_ended(self, name: str) -> bool:
         """Return True when the member was removed from the roster: then it came back with an old copy of another

@@ -6,10 +6,15 @@ import pytest
 
 from teamwright.mail import inbox_layout
 from teamwright.mail.inbox import Inbox
-from teamwright.mail.inbox_layout import InboxItem
+from teamwright.mail.inbox_layout import MAX_UNREAD, InboxItem
 from teamwright.mail.locked_inbox import LockedInbox
-from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.errors import InboxFull
+from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.storage.json_array import NotAnArray, encode_array
+
+
+def notice(number, result):
+    return IdleNotification(sender="bea", timestamp=f"time {number}", result=result).encode()
 
 
 def kept_elements():
@@ -53,3 +58,22 @@ def test_elements_that_moved_while_the_array_was_damaged_are_all_found(place):
     with pytest.raises(NotAnArray):
         inbox.split(encode_array([*entries[:3], b'{"from":}']))
     assert [item.msg_id for item in inbox.split(encode_array(entries))] == [f"id-{number}" for number in range(4)]
+
+
+@pytest.mark.parametrize(("many", "result"), [(MAX_UNREAD, "all is done"), (MAX_UNREAD - 5, None)])
+async def test_a_notice_in_place_of_an_older_one_parses_that_one_alone(inbox, on_disk, monkeypatch, many, result):
+    for number in range(many):
+        text = notice(number, result) if number in {300, 301} else f"message {number}"
+        await inbox().put(InboxEntry("bea" if number == 301 else "ada", text, msg_id=f"id-{number}"))
+    await inbox().unread()
+    parsed, loads = [], inbox_layout.json.loads
+    monkeypatch.setattr(inbox_layout.json, "loads", lambda raw: parsed.append(raw) or loads(raw))
+    await inbox().put(InboxEntry("bea", notice(many, result), msg_id="newer"))
+    unread = await inbox().unread()
+    assert sum(isinstance(raw, bytes) for raw in parsed) == 1
+    wanted = [f"id-{number}" for number in range(many) if number != 301] + ["newer"]
+    assert [entry.msg_id for entry in unread] == [entry["msg_id"] for entry in on_disk()] == wanted
+    for number in range(MAX_UNREAD - many):
+        await inbox().put(InboxEntry("ada", f"more {number}"))
+    with pytest.raises(InboxFull):
+        await inbox().put(InboxEntry("ada", "one more"))

@@ -132,7 +132,7 @@ class Inbox:
         self.archive = archive
         self.signer = EntrySigner(guard)
         self._file = LockedInbox(path, guard, on_damage)
-        self._outbox = Outbox(self._file, self._note_appended, self._note_replaced)
+        self._outbox = Outbox(self._file, self._note_commit)
         self._stamp: FileStamp | None = None
         self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
         self._has_more = False  # than `unread` returned
@@ -245,17 +245,26 @@ class Inbox:
         if self._events is not None:
             self._events.compare(self._unread, items)
 
-    def _note_appended(self, before: FileStamp | None, after: FileStamp, entries: Sequence[OutgoingEntry]) -> None:
-        """Update the known state after entries of this process were appended, without reading the file."""
+    def _note_commit(
+        self,
+        before: FileStamp | None,
+        after: FileStamp,
+        entries: Sequence[OutgoingEntry],
+        replaced: Sequence[InboxItem],
+    ) -> None:
+        """Update the known state after a commit of this process, without reading the file.
+
+        Newer notices replaced the older ones on purpose: they are not lost.
+        """
+        gone = {item.msg_id for item in replaced}
+        if self._events is not None:
+            for msg_id in gone:
+                self._events.note_failed(msg_id or "", is_certain=True)
         if self._stamp is not None and self._stamp == before and not self._has_more:
             self._stamp = after
+            if gone:
+                self._unread = [entry for entry in self._unread if entry.msg_id not in gone]
             self._unread += [_stored_entry(outgoing) for outgoing in entries]
-
-    def _note_replaced(self, ids: Sequence[str]) -> None:
-        """Note that newer notices replaced these on purpose: they are not lost."""
-        if self._events is not None:
-            for msg_id in ids:
-                self._events.note_failed(msg_id, is_certain=True)
 
 
 def _contains_id(raw: bytes, msg_id: str) -> bool:

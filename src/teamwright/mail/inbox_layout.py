@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.storage.json_array import NotAnArray
+from teamwright.storage.json_array import NotAnArray, encode_array
 
 READ_ENDINGS = (b'"read":true }', b'"read":true}')
 """The endings of a consumed element's line in Teamwright's layout."""
@@ -137,6 +137,51 @@ def split_array(content: bytes, *, whole: bool = False, known: Sequence[InboxIte
     if not isinstance(values, list):
         raise NotAnArray
     return [InboxItem(None, value) for value in cast("list[object]", values)]
+
+
+def replace_unread(
+    content: bytes,
+    senders: Collection[str],
+    is_old: Callable[[InboxEntry], bool],
+    new: Sequence[bytes],
+    *,
+    most: int | None = None,
+) -> tuple[bytes, list[InboxItem]]:
+    """Return the array with new elements in place of old unread ones of these senders, and the old ones: the first
+    `most`, by default all. In Teamwright's layout other elements are not parsed. Raises NotAnArray.
+    """
+    lines = _unread_lines(content, senders)
+    items = split_array(content) if lines is None else lines
+    old = [item for item in items if item.is_unread and item.entry.sender in senders and is_old(item.entry)][:most]
+    if not old:
+        return content, []
+    if lines is None:
+        return encode_array([*(item.raw for item in items if item not in old), *new]), old
+    kept, end, whole = list[bytes | memoryview](), 0, memoryview(content)
+    for item in old:
+        kept.append(whole[end : item.offset])
+        end = item.end + 2
+    rest = (whole[end:-2], b",\n") if end < len(content) else ()
+    return b"".join([*kept, *rest, b",\n".join(new), b"\n]"]), old
+
+
+def _unread_lines(content: bytes, senders: Collection[str]) -> list[InboxItem] | None:
+    """Return the unread elements of these senders in Teamwright's layout, else None."""
+    if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
+        return None
+    items: list[InboxItem] = []
+    for sender in senders:
+        beginning = b'\n{"from":%s,' % encode_item(sender)
+        start = content.find(beginning)
+        while start >= 0:
+            end = content.find(b"\n", start + 1)
+            raw = content[start + 1 : end].removesuffix(b",")
+            try:
+                items.append(InboxItem(raw, None if raw.endswith(READ_ENDINGS) else json.loads(raw), start + 1))
+            except (ValueError, RecursionError):
+                return None
+            start = content.find(beginning, end)
+    return sorted(items, key=lambda item: item.offset)
 
 
 def _split_beginning(content: bytes) -> list[InboxItem] | None:

@@ -10,18 +10,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from teamwright.mail.inbox_layout import InboxItem
+from teamwright.mail.inbox_layout import InboxItem, replace_unread
 from teamwright.mail.locked_inbox import RETRIES, LockedInbox
 from teamwright.mail.unread_quota import UnreadQuota, measure_unread
 from teamwright.protocol.errors import LockLost, StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
-from teamwright.storage.json_array import ArrayFile, FileStamp, encode_array
+from teamwright.storage.json_array import ArrayFile, FileStamp
 
-OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["OutgoingEntry"]], None]
-"""Called after entries were appended, with the file's state before and after."""
-
-OnReplaced = Callable[[Sequence[str]], None]
-"""Called with the ids of notices that newer ones of the same sender replaced in a full inbox."""
+OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["OutgoingEntry"], Sequence[InboxItem]], None]
+"""Called after entries were appended, with the file's state before and after, and the notices that they replaced."""
 
 
 class OutgoingEntry:
@@ -70,15 +67,13 @@ class Outbox:
         "_drain_task",
         "_inbox",
         "_on_commit",
-        "_on_replaced",
         "_queue",
         "_quota",
     )
 
-    def __init__(self, inbox: LockedInbox, on_commit: OnCommit, on_replaced: OnReplaced) -> None:
+    def __init__(self, inbox: LockedInbox, on_commit: OnCommit) -> None:
         self._inbox = inbox
         self._on_commit = on_commit
-        self._on_replaced = on_replaced
         self._queue: list[OutgoingEntry] = []
         self._busy = False
         self._committed_in_tick = False
@@ -163,48 +158,59 @@ class Outbox:
         }
         accepted = [outgoing for outgoing in batch if outgoing not in refused] if refused else batch
         if accepted:
-            appended = self._write(file, accepted)
-            after = file.final_stamp()
-            self._quota = tally.after_write(after, accepted[-1].raw, exact=appended)
-            if appended:
-                self._on_commit(before, after, accepted)
+            self._note_commit(file, before, tally, accepted, _write(file, accepted))
         elif tally.is_exact:
             self._quota = tally  # the next send is refused without reading the whole file
         for outgoing in [outgoing for outgoing in refused if outgoing.is_idle_notice]:
-            if self._replace(file, outgoing):
+            if self._replace(file, tally, outgoing):
                 del refused[outgoing]
         for outgoing in batch:
             outgoing.settle(refused.get(outgoing))
         self._forget_settled()
 
-    def _replace(self, file: ArrayFile, outgoing: OutgoingEntry) -> bool:
+    def _replace(self, file: ArrayFile, tally: UnreadQuota, outgoing: OutgoingEntry) -> bool:
         """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
         none.
         """
-        items = self._inbox.split(file.read()) if file.stamp is not None else []
-        old = next((item for item in items if _is_notice(item, outgoing.entry.sender)), None)
-        if old is None:
+        before, sender = file.stamp, outgoing.entry.sender
+        if before is None:
             return False
-        file.replace(encode_array([*(item.raw for item in items if item is not old), outgoing.raw]))
-        file.final_stamp()
-        self._quota = None
-        self._on_replaced([old.msg_id] if old.msg_id else [])
-        return True
+        content, old = replace_unread(file.read(), {sender}, _is_notice, [outgoing.raw], most=1)
+        if old:
+            file.replace(content)
+            tally.unread, tally.size = tally.unread + 1, tally.size + len(outgoing.raw)
+            self._note_commit(file, before, tally, [outgoing], old)
+        return bool(old)
+
+    def _note_commit(
+        self,
+        file: ArrayFile,
+        before: FileStamp | None,
+        tally: UnreadQuota,
+        entries: Sequence[OutgoingEntry],
+        replaced: Sequence[InboxItem],
+    ) -> None:
+        """Count and report what was written. Raises LockLost when it may not be in the file."""
+        after = file.final_stamp()
+        tally.unread, tally.size = tally.unread - len(replaced), tally.size - sum(len(old.raw) for old in replaced)
+        self._quota = tally.after_write(after, entries[-1].raw)
+        self._on_commit(before, after, entries, replaced)
 
     def _forget_settled(self) -> None:
         self._queue = [outgoing for outgoing in self._queue if not (outgoing.settled or outgoing.is_abandoned)]
 
-    def _write(self, file: ArrayFile, entries: Sequence[OutgoingEntry]) -> bool:
-        """Write the entries to the file; return False when older notices made room for them."""
-        idle = {outgoing.entry.sender for outgoing in entries if outgoing.is_contentless}
-        if idle and file.stamp is not None:
-            items = self._inbox.split(file.read())
-            kept = [item for item in items if not _is_outdated_notice(item, idle)]
-            if len(kept) != len(items):
-                file.replace(encode_array([*(item.raw for item in kept), *(outgoing.raw for outgoing in entries)]))
-                return False
-        file.append([outgoing.raw for outgoing in entries])
-        return True
+
+def _write(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[InboxItem]:
+    """Write the entries to the file; return the older notices that they replaced."""
+    idle = {outgoing.entry.sender for outgoing in entries if outgoing.is_contentless}
+    raws = [outgoing.raw for outgoing in entries]
+    if idle and file.stamp is not None:
+        content, old = replace_unread(file.read(), idle, _is_contentless_notice, raws)
+        if old:
+            file.replace(content)
+            return old
+    file.append(raws)
+    return []
 
 
 def _not_in_file(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
@@ -223,14 +229,10 @@ def _idle_notice(text: str) -> IdleNotification | None:
     return message if isinstance(message, IdleNotification) else None
 
 
-def _is_outdated_notice(item: InboxItem, senders: set[str]) -> bool:
-    """Return True for an unread notice that says only idle, of a member that sends another one."""
-    if not item.is_unread or item.entry.sender not in senders:
-        return False
-    notice = _idle_notice(item.entry.text)
+def _is_notice(entry: InboxEntry) -> bool:
+    return _idle_notice(entry.text) is not None
+
+
+def _is_contentless_notice(entry: InboxEntry) -> bool:
+    notice = _idle_notice(entry.text)
     return notice is not None and notice.is_contentless
-
-
-def _is_notice(item: InboxItem, sender: str) -> bool:
-    """Return True for an unread idle notification of this sender."""
-    return item.is_unread and item.entry.sender == sender and _idle_notice(item.entry.text) is not None

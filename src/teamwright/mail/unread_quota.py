@@ -62,11 +62,9 @@ class UnreadQuota(Struct):
         """Return True when that much more may be unread."""
         return self.unread + count <= MAX_UNREAD and self.size + size <= MAX_UNREAD_BYTES
 
-    def after_write(self, stamp: FileStamp, last: bytes, *, exact: bool) -> UnreadQuota:
+    def after_write(self, stamp: FileStamp, last: bytes) -> UnreadQuota:
         """Return the same count for the file after an own write, which ends with the element `last`."""
-        return UnreadQuota(
-            self.reader, stamp, (last + b"\n]")[-TAIL_BYTES:], self.unread, self.size, is_exact=self.is_exact and exact
-        )
+        return _copy(self, stamp, (last + b"\n]")[-TAIL_BYTES:])
 
 
 def measure_unread(file: ArrayFile, known: UnreadQuota | None, size: int, count: int) -> UnreadQuota:

@@ -160,6 +160,8 @@ async def measure_layers(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             pass  # the first session that uses a server stores its list of tools
     async with open_session(options(spec, root, model)) as session:
         await create_team(session.team, "bench", None, None)
+        if session.pruning is not None:
+            await session.pruning  # old sessions are looked for once after a start, in another thread
         warm = calls if spec["kind"] == "http" else WARM
         await run_prompts(*await build_member(session, "warm"), warm, 1)
         model.begin(calls)

@@ -99,13 +99,14 @@ STALLED = ("silence", "nothing but")
 
 HEAD = """# Faults of model services
 
-Each fault below is made by a server on loopback in each format, and the table says what it becomes. It is written by
-`python -m tests.models.formats.faults`, with one new try instead of ten; a test compares it.
+A server on loopback makes each fault below in each format, and the table shows the result of the model call. The
+command `python -m tests.models.formats.faults` writes the table, with one retry instead of ten. A test compares it.
 
-- An *answer* is followed by its [end](answer-ends.md).
-- Another word is the [error](errors.md) of the model call. *Once* says that the request is not tried again.
-- *Later* says that the same request may work later: the agent is paused.
-- *Tries again automatically* says that the paused agent does so when the limit has passed.
+- *Answer* is followed by the [end](answer-ends.md) of the answer.
+- Another first word is the [error](errors.md) of the model call.
+- *Once*: the request is not tried again.
+- *Later*: the same request may work later, and the agent is paused.
+- *Tries again automatically*: the paused agent tries again when the limit has passed.
 
 """
 

@@ -19,6 +19,8 @@ from msgspec import Struct
 from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, messages_backward, read_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
+from teamwright.session.lookup.saved_members import transcripts_of
+from teamwright.session.session import Session
 from teamwright.teams.external.external_member import ExternalMember
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.teammate import Teammate
@@ -86,6 +88,14 @@ def conversation_of(mate: Teammate) -> ConversationReader:
     return ConversationReader(
         mate.transcript_path, isinstance(mate, InProcessTeammate), isinstance(mate, ExternalMember)
     )
+
+
+def saved_conversation(session: Session, name: str) -> ConversationReader | None:
+    """Return the conversation of a member that has ended, or of a sub-agent by its id; None without a transcript."""
+    maker = session.maker
+    paths = transcripts_of(maker.home.session(maker.cwd, session.id), name)
+    found = [path for path in paths if path.exists()]
+    return ConversationReader(max(found, key=lambda path: path.stat().st_mtime_ns), live=False) if found else None
 
 
 def _message(line: bytes) -> bytes:

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block, message_text
+from teamwright.session.lookup.saved_members import transcripts_of
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.event_log_reader import read_events, read_newest
@@ -146,19 +147,11 @@ def find_call(log: LogView, call: str) -> CallView:
 def _from_transcripts(log: LogView, event: ToolCalled) -> str | None:
     """Return the newest matching result of tool and input in the member's transcripts, which begins like the log's."""
     found: str | None = None
-    for path in _transcripts(log.path.parent, event.member):
+    for path in transcripts_of(log.path.parent, event.member):
         for text in _results(path, event.tool, dict(event.input)):
             if text.startswith(event.output):
                 found = text
     return found
-
-
-def _transcripts(session: Path, member: str) -> list[Path]:
-    if member == LEAD:
-        return [session.with_suffix(".jsonl")]
-    stem = inbox_stem(member)
-    later = sorted((session / "agents").glob(f"{stem}-*.jsonl"))
-    return [session / "agents" / f"{stem}.jsonl", *later]
 
 
 def _results(path: Path, tool: str, given: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from teamwright.testing.replies import Answer
 from tests.ui.terminal.crew import below, crew, gates, last, opens, row_of, spawn, starts
-from tests.ui.terminal_driver import CTRL_T
+from tests.ui.terminal_driver import CTRL_D, CTRL_T
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who
 
 __all__ = ["gates"]
@@ -147,8 +147,9 @@ def test_a_member_that_asks_says_so_and_the_request_is_counted(gates):
         person.until(lambda rows: "request" not in last(rows) and "idle" in row_of(rows, "ada"))
 
 
+@pytest.mark.finding("U7")
 @pytest.mark.promise("H9")
-def test_sub_agents_in_the_background_are_counted_on_the_row_of_whoever_started_them(gates):
+def test_sub_agents_in_the_background_have_rows_are_counted_and_asked_about_on_leaving(gates):
     def play(body):
         if "background job" in all_told(body):
             return bash("cat gate-ben") if "through" not in told(body) else "Found."
@@ -168,8 +169,16 @@ def test_sub_agents_in_the_background_are_counted_on_the_row_of_whoever_started_
     with at_terminal(with_agents, gates) as (person, _):
         person.says("go")
         person.until(lambda rows: "+1 sub-agent · Bash cat gate-ada" in row_of(rows, "ada"))
+        rows = person.until(lambda rows: any("general-purpose: look" in row for row in below(rows)))
+        id = next(row.split()[1] for row in below(rows) if "general-purpose: look" in row)
+        person.says(f"/view {id}")
+        person.sees(f"── {id} · sub-agent of ada, running ──", f"ada → {id}: a job behind", "Bash cat gate-ben")
+        person.types(CTRL_D)
+        person.sees(f"ada, sub-agent {id} are at work:", "wait until all is done", "leave? [w/s/l]")
+        person.says("")
         opens(gates, "ben")
         person.until(lambda rows: row_of(rows, "ada") and "sub-agent" not in row_of(rows, "ada"))
+        person.until(lambda rows: not any("general-purpose" in row for row in below(rows)))
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_a_viewed_member_that_ends_is_left_and_lines_go_to_the_lead_again(gates)
         person.sees("── lead ──", "\nYes, they are.")
         assert "are they?" in words_to(server, "lead")
         person.says("/view ada")
-        person.sees("'ada' is not in")
+        person.sees("── ada · has ended ──", "  your lines go to lead", "\n>")
         person.says("/view ada2")
         person.sees("'ada2' is not in")
 
@@ -250,3 +250,19 @@ def test_a_long_conversation_is_shown_from_its_end(gates):
         person.says("/view ada")
         person.sees("── ada · working", "  …", "line 99", "ada        Bash cat gate-ada", "\n@ada>")
         assert not person.shows("line 3\n")
+
+
+@pytest.mark.finding("U9")
+def test_a_member_that_has_ended_can_be_viewed_and_lines_still_go_to_the_lead(gates):
+    with at_terminal(crew, gates) as (person, server):
+        starts(person)
+        person.says("/stop ada")
+        person.sees("ada was stopped")
+        person.says("/view ada")
+        person.sees("── ada · has ended ──", "lead → ada: Take task 1.", "ada        Bash cat gate-ada")
+        person.sees("  your lines go to lead", "\n>")
+        person.says("are they?")
+        person.sees("Yes, they are.")
+        person.says("/view zoe")
+        person.sees("zoe", "nothing was changed")
+        assert "are they?" in words_to(server, "lead") and not person.shows("── zoe")

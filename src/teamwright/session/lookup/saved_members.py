@@ -55,3 +55,15 @@ def find_inbox(team: TeamView, name: str) -> Path:
     if member is None and not os.path.exists(path):
         raise unknown_member(name, team.member_names, f"team {team.name}", note="nothing was read")
     return path
+
+
+def transcripts_of(session: Path, agent: str) -> list[Path]:
+    """Return the paths of an agent's transcripts in a session's directory, the oldest incarnation first.
+
+    `agent` is a member's name or a sub-agent's id. The files may not exist.
+    """
+    if agent == LEAD:
+        return [session.with_suffix(".jsonl")]
+    stem = inbox_stem(agent)
+    later = sorted((session / "agents").glob(f"{stem}-*.jsonl"))
+    return [session / "agents" / f"{stem}.jsonl", *later]

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.message_xml import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
@@ -27,7 +28,13 @@ from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.protocol_text import message_words
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, ends_text
 from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
-from teamwright.views.conversation import ConversationReader, Message, conversation_of, describe_input
+from teamwright.views.conversation import (
+    ConversationReader,
+    Message,
+    conversation_of,
+    describe_input,
+    saved_conversation,
+)
 
 MAX_HISTORY_LINES = 40
 """The number of lines of a conversation that are shown when a member is opened."""
@@ -62,8 +69,16 @@ class ConversationView(Struct):
     # ── open and return ─────────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, name: str) -> None:
-        """Show the last messages and answers of a member, then its events. Raises UnknownMember, InvalidName."""
-        mate = find_member(self.session.team, name, "nothing was changed")
+        """Show the last messages and answers of a member, then its events. Raises UnknownMember, InvalidName.
+
+        The conversation of an ended member or of a sub-agent is only shown: the viewed agent stays.
+        """
+        try:
+            mate = find_member(self.session.team, name, "nothing was changed")
+        except UnknownMember:
+            if not self._show_saved(name):
+                raise
+            return
         if mate is None:
             self.return_to_lead()
             return
@@ -77,10 +92,28 @@ class ConversationView(Struct):
         self.show(
             [
                 self._heading(about),
-                *self._history_lines(conversation),
+                *self._history_lines(conversation, self.name),
                 "  your lines go to it · Esc or /view: back to the lead",
             ]
         )
+
+    def _show_saved(self, name: str) -> bool:
+        """Show the end of the conversation of an ended member or a sub-agent. Return False when there is none."""
+        reader = saved_conversation(self.session, name)
+        if reader is None:
+            return False
+        run = self.session.agents.find(name)
+        about = "has ended" if run is None else f"sub-agent of {display_name(run.owner)}, {run.state}"
+        end = f"  your lines go to {display_name(self.name)}"
+        more = "; /view shows its newest lines again" if run is not None and run.is_running else ""
+        self.show(
+            [
+                self._heading(f"{display_name(name)} · {about}"),
+                *self._history_lines(reader, name, LEAD if run is None else run.owner),
+                end + more,
+            ]
+        )
+        return True
 
     def return_to_lead(self) -> None:
         """Return to the lead; no effect when the lead is viewed."""
@@ -139,10 +172,10 @@ class ConversationView(Struct):
             else:
                 self.texts.print(answer_lines([message]))
 
-    def _history_lines(self, reader: ConversationReader) -> list[str]:
+    def _history_lines(self, reader: ConversationReader, name: str, prompts_by: str = LEAD) -> list[str]:
         if reader.foreign:
             return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
-        lines = history_lines(reader.recent(MAX_HISTORY_LINES), self.name, self.narrator)
+        lines = history_lines(reader.recent(MAX_HISTORY_LINES), name, self.narrator, prompts_by)
         return lines if len(lines) <= MAX_HISTORY_LINES else ["  …", *lines[-MAX_HISTORY_LINES:]]
 
     def _heading(self, about: str) -> str:
@@ -162,13 +195,13 @@ SENDERS_SHOWN_ELSEWHERE: Collection[str] = frozenset({"user", "task-list"})
 """Senders whose messages have another line when they are sent."""
 
 
-def history_lines(messages: Sequence[Message], name: str, narrator: Narrator) -> list[str]:
+def history_lines(messages: Sequence[Message], name: str, narrator: Narrator, prompts_by: str = LEAD) -> list[str]:
     """Return received and written texts, oldest first. A call is one line, without its result unless it failed."""
     failed = {str(block["tool_use_id"]) for block in _blocks(messages, "tool_result") if block.get("is_error")}
     lines: list[str] = []
     for message in messages:
         if message["role"] == "user":
-            lines += received_lines(message["content"], name, narrator, shown_elsewhere=(), with_prompts=True)
+            lines += received_lines(message["content"], name, narrator, shown_elsewhere=(), prompts_by=prompts_by)
         else:
             lines += answer_lines([message])
             lines += [_call(call, name, narrator, failed) for call in _blocks([message], "tool_use")]
@@ -215,15 +248,15 @@ def received_lines(
     narrator: Narrator,
     *,
     shown_elsewhere: Collection[str] = SENDERS_SHOWN_ELSEWHERE,
-    with_prompts: bool = False,
+    prompts_by: str = "",
 ) -> list[str]:
     """Return the lines of received messages with their senders, except those from `shown_elsewhere`.
 
-    With `with_prompts` texts without an envelope are included: prompts of the user or of the agent that started the
+    With `prompts_by` texts without an envelope are included: prompts of the user or of that agent, which started the
     member.
     """
     lines: list[str] = []
-    for sender, body in _mail(content, words=with_prompts):
+    for sender, body in _mail(content, prompts_by):
         if sender in shown_elsewhere:
             continue
         head = f"{narrator.name(sender)} → {narrator.name(name)}: "
@@ -235,15 +268,15 @@ def received_lines(
     return lines
 
 
-def _mail(content: Sequence[Block], *, words: bool) -> Iterator[tuple[str, str]]:
+def _mail(content: Sequence[Block], prompts_by: str) -> Iterator[tuple[str, str]]:
     for block in content:
         if block.get("type") == "text":
             text = str(block.get("text", ""))
             for found in _ENVELOPE.finditer(text):
                 yield parse_sender(found[1]) or LEAD, message_words(unescape_tags(found[2]))
-            bare = _REMINDER.sub("", _ENVELOPE.sub("", text)).strip() if words else ""
+            bare = _REMINDER.sub("", _ENVELOPE.sub("", text)).strip() if prompts_by else ""
             if bare:
-                yield LEAD, bare
+                yield prompts_by, bare
 
 
 def _wrap(text: str, room: int, first: int) -> list[str]:

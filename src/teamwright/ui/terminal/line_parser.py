@@ -14,7 +14,7 @@ from teamwright.session.prompt_input import parse_slash_command
 COMMANDS: dict[str, str] = {
     "/help": "this list",
     "/members": "the members of the team, their work and what they wait for",
-    "/view NAME": "show a member's conversation and follow it; your lines go to it. /view: back to the lead",
+    "/view NAME": "follow a member, and write to it; show an ended one or a sub-agent. /view: back to the lead",
     "/tasks": "the task list",
     "/cost": "tokens and money so far, by member",
     "/diff @NAME": "what changed since the session began, and who did it; --stat, or c7 for one call",

@@ -122,7 +122,7 @@ class Panel(Struct):
         """Return the current rows for the current size of the window."""
         size = window_size()
         width, most = max(size.columns - 1, 1), max(1, min(MAX_ROWS, size.lines // 3))
-        members, now = self.source.members(self.board), time.time()
+        members, now = self._members(), time.time()
         self.selection.settle([one.name for one in members])
         row_style = RowStyle(width, most, now, self.selection.name, self.viewed_name(), self.paint, self.mask)
         rows = member_rows(members, self._row_context(members), row_style)
@@ -135,10 +135,13 @@ class Panel(Struct):
         """See StatusArea."""
         if self.open_member is None:
             return False
-        members = self.source.members(self.board)
         return self.selection.move(
             by,
-            [one.name for one in members if one.name != self.viewed_name() and one.state is not MemberState.STARTING],
+            [
+                one.name
+                for one in self._members()
+                if one.name != self.viewed_name() and one.state is not MemberState.STARTING
+            ],
         )
 
     def is_marked(self) -> bool:
@@ -163,10 +166,16 @@ class Panel(Struct):
 
     # ── data for the rows ───────────────────────────────────────────────────────────────────────────────────────
 
+    def _members(self) -> list[MemberStatus]:
+        """Return the rows of lead and members, then those of background sub-agents."""
+        return [*self.source.members(self.board), *map(_subagent_row, self.running_calls.background_agents())]
+
     def _row_context(self, members: list[MemberStatus]) -> RowContext:
         names = [one.name for one in members]
+        calls = {name: call for name in names if (call := self.running_calls.current_call(name))}
+        jobs = {event.agent: _job_text(event) for event in self.running_calls.background_agents()}
         return RowContext(
-            {name: call for name in names if (call := self.running_calls.current_call(name))},
+            calls | {id: f"{job} · {calls[id]}" if id in calls else job for id, job in jobs.items()},
             {name: behind for name in names if (behind := self.running_calls.background_count(name))},
         )
 
@@ -192,6 +201,14 @@ class Panel(Struct):
             self._timer = None
 
 
+def _subagent_row(event: SubagentChanged) -> MemberStatus:
+    return MemberStatus(event.agent, MemberState.WORKING, since=event.at)
+
+
+def _job_text(event: SubagentChanged) -> str:
+    return f"{event.kind}: {event.description}" if event.kind else event.description
+
+
 _RESTING_STATES = frozenset({MemberState.IDLE, MemberState.AWAITING})
 """States in which a member runs no call; its sub-agents may."""
 
@@ -200,7 +217,7 @@ class RunningCalls(Struct):
     """The running call and the background sub-agents of each member."""
 
     calls: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
-    subagents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    subagents: dict[str, dict[str, SubagentChanged]] = field(default_factory=dict[str, "dict[str, SubagentChanged]"])
 
     def note(self, event: TeamEvent) -> None:
         """Update the calls with an event."""
@@ -223,16 +240,16 @@ class RunningCalls(Struct):
                 pass
 
     def _note_subagent(self, event: SubagentChanged) -> None:
-        behind = self.subagents.setdefault(event.member, set())
+        in_background = self.subagents.setdefault(event.member, {})
         if event.state == "background":
-            behind.add(event.agent)
+            in_background[event.agent] = event
         else:
-            behind.discard(event.agent)
+            in_background.pop(event.agent, None)
 
     def _keep_only_lead(self) -> None:
         """Forget the members of an earlier team after a change of the team."""
         self.calls = {LEAD: self.calls.get(LEAD, {})}
-        self.subagents = {LEAD: self.subagents.get(LEAD, set())}
+        self.subagents = {LEAD: self.subagents.get(LEAD, {})}
 
     def current_call(self, name: str) -> str:
         """Return the newest running call of a member; empty without one."""
@@ -242,6 +259,10 @@ class RunningCalls(Struct):
     def background_count(self, name: str) -> int:
         """Return the number of a member's background sub-agents."""
         return len(self.subagents.get(name, ()))
+
+    def background_agents(self) -> list[SubagentChanged]:
+        """Return the background sub-agents of all members, by their newest events."""
+        return [event for own in self.subagents.values() for event in own.values()]
 
     def clear_member(self, member: str) -> None:
         """Forget the running calls of a member that is not in a turn any more."""

@@ -362,7 +362,9 @@ class SessionScreen:
 
     async def _choose_how_to_leave(self) -> LeaveChoice:
         """Ask how to leave. After WAIT the screen runs until the team is done."""
-        self.working_at_leave = [*([LEAD_ALIAS] if self.is_lead_working else []), *members_at_work(self.session)]
+        agents = [f"sub-agent {one.agent}" for one in self.running_calls.background_agents()]
+        working = [LEAD_ALIAS] if self.is_lead_working else []
+        self.working_at_leave = [*working, *members_at_work(self.session), *agents]
         ending = await ask_how_to_leave(self.editor, self._show_folded, self.working_at_leave)
         if ending is LeaveChoice.STAY:
             self.next_session = None

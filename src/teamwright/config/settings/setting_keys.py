@@ -47,29 +47,29 @@ KEYS: dict[str, SettingKey] = {
     ),
     "teams": SettingKey("bool", "Whether agents may form teams."),
     "env": SettingKey("env", "Variables for commands that agents run."),
-    "hooks": SettingKey("map", "Commands that run when something happens."),
+    "hooks": SettingKey("map", "Commands that run at events."),
     "disableAllHooks": SettingKey("bool", "Whether no hook runs at all."),
     "skills.enabled": SettingKey("bool", "Whether skills and slash commands of files are used.", user_only=True),
     "skills.disabled": SettingKey("texts", "Names of skills and slash commands that are left out."),
     "permissions.allow": SettingKey("texts", "Rules for calls that run without a question."),
-    "permissions.ask": SettingKey("texts", "Rules for calls that are asked about."),
+    "permissions.ask": SettingKey("texts", "Rules for calls that ask."),
     "permissions.deny": SettingKey("texts", "Rules for calls that never run."),
     "permissions.additionalDirectories": SettingKey(
         "texts", "Directories that agents may use in addition to the working directory."
     ),
     "permissions.defaultMode": SettingKey("text", "The permission mode at the start."),
     "permissions.leadAnswers": SettingKey(
-        "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
+        "bool", "Whether the lead may answer permission requests of its members instead of the user.", user_only=True
     ),
     "plan_approval": SettingKey(
-        "word", "Who approves plans of members.", user_only=True, words=("lead", "human", "auto")
+        "word", "The approver of members' plans.", user_only=True, words=("lead", "human", "auto")
     ),
     "members.backend": SettingKey(
         "text", "Where members run: auto, in-process, tmux, detached, or an adapter's name.", user_only=True
     ),
     "members.pane_layout": SettingKey(
         "word",
-        "Members in tmux: split, beside the lead; window, in one of their own.",
+        "Members in tmux: split, next to the lead; window, in a separate window.",
         user_only=True,
         words=("split", "window"),
     ),
@@ -78,33 +78,37 @@ KEYS: dict[str, SettingKey] = {
         "map", "Terminal adapters by name: the commands that drive a terminal program.", user_only=True
     ),
     "members.orphan_timeout_s": SettingKey(
-        "seconds", "How long a member's process stays when its lead is gone.", user_only=True
+        "seconds", "How long a member process continues after the end of its lead.", user_only=True
     ),
     "members.commands": SettingKey(
         "map", "Other programs that may run members, by name: argv, env, root, start_s.", user_only=True
     ),
-    "members.command": SettingKey("text", "The one of them that runs members; none: they are ours.", user_only=True),
-    "limits.members": SettingKey("count", "Live teammates at once."),
+    "members.command": SettingKey(
+        "text",
+        "The name in members.commands of the program that runs members; none: Teamwright runs them.",
+        user_only=True,
+    ),
+    "limits.members": SettingKey("count", "Live teammates at the same time."),
     "limits.spawns": SettingKey("count", "Agents started in one run."),
     "limits.spawns_per_minute": SettingKey("count", "Agents started within a minute."),
     "budget.run.usd": SettingKey(
         "amount",
-        "US dollars that a headless run may spend without `--max-budget-usd`: 20. At a terminal you are asked there.",
+        "US dollars that a headless run may spend without `--max-budget-usd`: 20. At a terminal this is a mark.",
         user_only=True,
     ),
     "budget.run.tokens": SettingKey(
         "positive",
-        "Tokens that a headless run may use without `--max-tokens`: 5,000,000. At a terminal you are asked there.",
+        "Tokens that a headless run may use without `--max-tokens`: 5,000,000. At a terminal this is a mark.",
         user_only=True,
     ),
     "budget.run.turns": SettingKey(
         "positive",
-        "Model calls of the lead in a headless run without `--max-turns`: 200. At a terminal you are asked there.",
+        "Model calls of the lead in a headless run without `--max-turns`: 200. At a terminal this is a mark.",
         user_only=True,
     ),
     "budget.run.minutes": SettingKey(
         "amount",
-        "Minutes that a headless run may take without `--timeout`: 120. At a terminal you are asked there.",
+        "Minutes that a headless run may take without `--timeout`: 120. At a terminal this is a mark.",
         user_only=True,
     ),
     "budget.agent.usd": SettingKey("amount", "US dollars that one member or sub-agent may spend."),
@@ -112,10 +116,12 @@ KEYS: dict[str, SettingKey] = {
     "budget.agent.turns": SettingKey("positive", "Model calls that one member or sub-agent may make."),
     "budget.agent.calls": SettingKey("positive", "Tool calls that one member or sub-agent may make."),
     "budget.agent.minutes": SettingKey("amount", "Minutes that one member or sub-agent may work."),
-    "limits.agents": SettingKey("count", "Sub-agents running at once."),
-    "limits.depth": SettingKey("count", "How deep agents may start agents; a sub-agent of a teammate is 1."),
-    "bash.timeout_s": SettingKey("seconds", "How long a command may run when the call does not say."),
-    "bash.max_timeout_s": SettingKey("seconds", "How long a command may run at most."),
+    "limits.agents": SettingKey("count", "Sub-agents that run at the same time."),
+    "limits.depth": SettingKey(
+        "count", "The depth to which agents may start agents; a sub-agent of a teammate has depth 1."
+    ),
+    "bash.timeout_s": SettingKey("seconds", "How long a command may run if the call sets no timeout."),
+    "bash.max_timeout_s": SettingKey("seconds", "The longest timeout of a command."),
     "bash.output_chars": SettingKey("count", "Characters of output in a result; the rest is in a file."),
     "bash.pass_env": SettingKey(
         "texts",
@@ -123,7 +129,7 @@ KEYS: dict[str, SettingKey] = {
         user_only=True,
     ),
     "bash.shell": SettingKey(
-        "text", "The shell of commands: bash, zsh, sh, or a path; none: your $SHELL.", user_only=True
+        "text", "The shell that runs commands: bash, zsh, sh, or a path; none: your $SHELL.", user_only=True
     ),
     "bash.startup": SettingKey(
         "bool", "Whether commands have your shell's functions, aliases and PATH.", user_only=True
@@ -140,29 +146,30 @@ KEYS: dict[str, SettingKey] = {
         words=("auto", "on", "off"),
     ),
     "stall_s": SettingKey(
-        "seconds", "How long an answer may make no progress. Not set: 90, and 600 where models think without a sign."
+        "seconds",
+        "How long an answer may make no progress. Not set: 90, and 600 for services whose models think silently.",
     ),
-    "ask_timeout_s": SettingKey("seconds or null", "How long a question waits; null waits for ever at a terminal."),
+    "ask_timeout_s": SettingKey(
+        "seconds or null", "How long a request waits for an answer; null: without a limit at a terminal."
+    ),
     "unattended_requests": SettingKey(
         "word", "Requests without a person at a terminal: wait, or deny.", words=("wait", "deny")
     ),
-    "shutdown_objection_s": SettingKey("seconds", "How long a member may take to answer a request to stop."),
-    "cancel_grace_s": SettingKey("seconds", "How long a cancelled turn may wind up."),
-    "shutdown_timeout_s": SettingKey("seconds", "How long leaving waits for members that finish their turns."),
-    "dedupe_names": SettingKey("bool", "Whether a name that is taken becomes name-2."),
+    "shutdown_objection_s": SettingKey("seconds", "How long a member may take to answer a shutdown request."),
+    "cancel_grace_s": SettingKey("seconds", "How long a cancelled turn may take to end."),
+    "shutdown_timeout_s": SettingKey("seconds", "How long the end of a session waits for running turns of members."),
+    "dedupe_names": SettingKey("bool", "Whether a name that is in use becomes name-2."),
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),
     "markdown": SettingKey("bool", "Whether a terminal shows Markdown as headings, lists, tables and coloured code."),
     "thinking": SettingKey(
-        "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
+        "word", "adaptive: models that can do so decide how much they think.", words=("adaptive", "off")
     ),
-    "context_tokens": SettingKey(
-        "count", "The window of models that are not in the catalogue, where you know it better."
-    ),
-    "max_output_tokens": SettingKey("count", "The longest answer."),
+    "context_tokens": SettingKey("count", "The window in tokens of models that are not in the catalogue."),
+    "max_output_tokens": SettingKey("count", "The longest answer in tokens."),
     "agents.background": SettingKey(
-        "bool or always", "Whether sub-agents may run in the background; always: each of them does."
+        "bool or always", "Whether sub-agents may run in the background; always: every sub-agent does."
     ),
     "agents.background_after_s": SettingKey(
         "seconds", "Time after which a foreground sub-agent moves to the background."
@@ -170,27 +177,36 @@ KEYS: dict[str, SettingKey] = {
     "agents.jobs_wait_s": SettingKey(
         "seconds", "How long a sub-agent that has answered waits for its background commands."
     ),
-    "agents.fork": SettingKey("bool", "Whether a call of Agent that names no kind makes a fork of its caller."),
-    "coordinator": SettingKey("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
+    "agents.fork": SettingKey("bool", "Whether a call of Agent without an agent type starts a fork of its caller."),
+    "coordinator": SettingKey(
+        "bool", "Whether every sub-agent runs in the background, and a call cannot name a model."
+    ),
     "mcpServers": SettingKey("map", "MCP servers by name, as in .mcp.json."),
     "enableAllProjectMcpServers": SettingKey(
-        "bool", "false: of .mcp.json only the servers that enabledMcpjsonServers names."
+        "bool", "false: only the servers of .mcp.json that enabledMcpjsonServers names are used."
     ),
-    "enabledMcpjsonServers": SettingKey("texts", "Servers of .mcp.json that are used though not all are."),
+    "enabledMcpjsonServers": SettingKey(
+        "texts", "Servers of .mcp.json that are used if enableAllProjectMcpServers is false."
+    ),
     "disabledMcpjsonServers": SettingKey("texts", "Servers of .mcp.json that are left out."),
     "mcp.start_s": SettingKey("seconds", "How long an MCP server may take until it can be called."),
-    "mcp.wait_s": SettingKey("seconds", "How long the first agent waits for MCP servers that were never seen before."),
-    "mcp.call_s": SettingKey("seconds", "How long a call of an MCP server may give no sign of itself."),
-    "mcp.prefix_tools": SettingKey("count", "Tools of MCP servers in every agent's list; others are called by name."),
-    "mcp.prefix_bytes": SettingKey("count", "How many bytes these tools may have together."),
+    "mcp.wait_s": SettingKey("seconds", "How long the first agent waits for MCP servers without a stored tool list."),
+    "mcp.call_s": SettingKey("seconds", "How long a call of an MCP server may last without a sign of progress."),
+    "mcp.prefix_tools": SettingKey(
+        "count", "The largest number of MCP tools in an agent's list; other tools are called with McpCall."
+    ),
+    "mcp.prefix_bytes": SettingKey("count", "The largest size of these tools in bytes."),
     "compact_at": SettingKey(
-        "share or null", "The share of its window at which a conversation is compacted; null: only when it is full."
+        "share or null",
+        "The share of its window at which a conversation is compacted; null: only when the window is full.",
     ),
     "stalled_after_s": SettingKey(
-        "seconds", "How long nothing may come of a member at work before it shows as stalled."
+        "seconds", "How long a working member may make no progress before it is shown as stalled."
     ),
-    "retention_days": SettingKey("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
-    "providers": SettingKey("map", "Your own model services by name, and other values for ours.", user_only=True),
+    "retention_days": SettingKey(
+        "count", "How long archived teams and old sessions are kept, in days; 0: without a limit."
+    ),
+    "providers": SettingKey("map", "Your own model services by name, and changed values of presets.", user_only=True),
     "models": SettingKey(
         "map", "Facts about single models, by provider/model: window, prices, abilities.", user_only=True
     ),

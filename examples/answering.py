@@ -1,4 +1,4 @@
-"""Requests answered by a program: one call is changed before it runs, one kind is granted, the rest refused.
+"""Answer requests by a program: change one call before it runs, grant one kind, and deny the others.
 
 python examples/answering.py
 TEAMWRIGHT_MODEL=scripted:examples/scripts/answering.toml python examples/answering.py   (no key, no network)

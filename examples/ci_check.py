@@ -1,9 +1,9 @@
-"""One call in a CI job: the answer on stdout, what happened on stderr, an exit code that says how it ended.
+"""Make one call in a CI job: the answer is on stdout, the events are on stderr, and the exit code shows the ending.
 
     python examples/ci_check.py
     TEAMWRIGHT_MODEL=scripted:examples/scripts/ci_check.toml python examples/ci_check.py   (no key, no network)
 
-0 done, 1 failed, 4 a cap was hit, 5 members were cut off or, here, a call was refused that the job did not allow.
+0 done, 1 failed, 4 a cap was reached, 5 members were cut off or a call was denied.
 """
 
 import os

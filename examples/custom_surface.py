@@ -1,4 +1,4 @@
-"""A face of one's own: one line an event, questions answered at the keyboard, a number to come back with.
+"""Write a custom user interface: one line per event, requests answered at the keyboard, and a number to reconnect.
 
 python examples/custom_surface.py "What is in this directory?"
 TEAMWRIGHT_MODEL=scripted:examples/scripts/custom_surface.toml python examples/custom_surface.py   (no key, no network)
@@ -12,7 +12,7 @@ from teamwright import MemberChanged, MessageSent, RequestOpened, TaskChanged, T
 
 
 async def ask(request: RequestOpened) -> None:
-    """Put one request to the person at the keyboard; whoever answers first counts."""
+    """Ask the person at the keyboard about one request; the first answer from any source counts."""
     print(f"? {request.member} wants {request.tool}: {request.what}\n  because of {request.rule}")
     if request.kind == "question":
         await request.answer(await asyncio.to_thread(input, "  your answer: "))
@@ -25,7 +25,7 @@ async def ask(request: RequestOpened) -> None:
 
 
 async def show(team: Team, after: int = 0) -> int:
-    """Show what happens until the team is left. Returns the last number seen: what `after` takes, to come back."""
+    """Print events until the team is left. Return the number of the last event, with which `after` continues."""
     async for number, event in team.events(after=after):
         after = number
         match event:
@@ -42,7 +42,7 @@ async def show(team: Team, after: int = 0) -> int:
             case RequestOpened():
                 await ask(event)
             case _:
-                pass  # kinds that this surface does not show, and those of later versions
+                pass  # kinds that this interface does not show, and those of later versions
     return after
 
 

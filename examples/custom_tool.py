@@ -1,4 +1,4 @@
-"""Two functions of a program as tools of its team: the model reads their annotations and docstrings.
+"""Use two functions of a program as tools of its team: the model receives their annotations and docstrings.
 
 python examples/custom_tool.py
 TEAMWRIGHT_MODEL=scripted:examples/scripts/custom_tool.toml python examples/custom_tool.py   (no key, no network)

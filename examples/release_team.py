@@ -1,4 +1,4 @@
-"""A team of three works off two tasks, one after the other, while the program watches.
+"""Run a team of three that does two tasks, one after the other, and print its events.
 
 python examples/release_team.py
 TEAMWRIGHT_MODEL=scripted:examples/scripts/release_team.toml python examples/release_team.py   (no key, no network)

@@ -1,8 +1,8 @@
-"""A test of a team with a scripted model: no key, no network, and everything around the model is real.
+"""Test a team with a scripted model: no key and no network are needed, and everything except the model is real.
 
     python -m pytest examples/test_review_team.py
 
-`ScriptedModel` says what the test wrote, to each agent its own, and keeps what it was asked.
+`ScriptedModel` gives each agent the answers that the test defines, and records the requests.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import LEASE
+from teamwright.storage.lease import lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
@@ -49,7 +49,7 @@ class Audited:
         base = self.home.session(self.cwd, session)
         self.log = EventLog(base / "events.jsonl")
         store_prefix(base / "prefixes", PREFIX)
-        lead = LeadLease(session, self.pid, str(base / LEASE))
+        lead = LeadLease(session, self.pid, str(lease_path(base)))
         new = NewTeam(name, lead, str(self.cwd), "m", now_ms(), log=str(self.log.path))
         self.session, self.name = session, name
         self.directory = (await Teams(self.home).create(new)).directory

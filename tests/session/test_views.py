@@ -23,7 +23,7 @@ from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_sessions import find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import LEASE, Lease, lease_holder
+from teamwright.storage.lease import Lease, lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
@@ -264,7 +264,7 @@ def test_sessions_of_a_directory_are_listed_newest_first_with_the_prompt_that_be
 
 def test_a_session_says_which_process_drives_it_now(home: Home, tmp_path: Path):
     make_session(home, tmp_path).close()
-    lease = Lease.take(home.session(tmp_path, SESSION) / LEASE, "session")
+    lease = Lease.take(lease_path(home.session(tmp_path, SESSION)), "session")
     assert session_views(home, tmp_path)[0].pid == os.getpid()
     lease.release()
     assert session_views(home, tmp_path)[0].pid == 0

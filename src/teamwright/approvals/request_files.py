@@ -24,7 +24,7 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.doorbell import listen
-from teamwright.storage.lease import LEASE
+from teamwright.storage.lease import lease_path
 from teamwright.teams.team import SessionTeam
 
 CUT_OFF = "the process that asked ended before anybody answered"
@@ -47,7 +47,7 @@ class RequestFiles(Struct):
     def lead_process(self) -> LeadProcess:
         """The incarnation of this process, to which its requests are bound."""
         if self._life is None:
-            self._life = LeadProcess.from_lease(self.session, self.directory / LEASE)
+            self._life = LeadProcess.from_lease(self.session, lease_path(self.directory))
         return self._life
 
     def open(

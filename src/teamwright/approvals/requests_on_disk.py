@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from teamwright.approvals.request_record import parse_request
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.roster import parse_config
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 
 REQUESTS = "requests"
@@ -84,7 +83,7 @@ def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestD
             yield made
     for project in _entries(home.own / "projects"):
         for box in _boxes(_entries(project), empty=empty):
-            yield RequestDirectory(box, box.parent / LEASE, session=box.parent.name)
+            yield RequestDirectory(box, lease_path(box.parent), session=box.parent.name)
 
 
 def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | None:
@@ -101,13 +100,13 @@ def _of_team(home: Home, box: Path) -> RequestDirectory | None:
 
     directory = box.parent.name
     try:
-        file = FileStores(home).read_state(directory)
-        name = parse_config(home.config(directory).read_bytes()).name
+        stores = FileStores(home)
+        file, name = stores.read_state(directory), stores.read_roster(directory).name
     except (TeamwrightError, OSError, ValueError):
         return None
     if file is None:
         return None
-    return RequestDirectory(box, Path(file.lead.lease or box.parent / LEASE), name, file.lead.session)
+    return RequestDirectory(box, Path(file.lead.lease or lease_path(box.parent)), name, file.lead.session)
 
 
 def _boxes(parents: Iterable[Path], *, empty: bool) -> Iterator[Path]:

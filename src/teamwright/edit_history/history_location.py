@@ -20,7 +20,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.unknown_names import unknown_member
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import process_directory
 from teamwright.teams.subagents.run_journal import RunJournal
@@ -148,4 +148,4 @@ def make_undo_request(
 
 def running_members(place: HistoryLocation) -> list[str]:
     """Return the members whose own processes are running, by name."""
-    return [room.name for room in place.rooms if lease_held(room / LEASE)]
+    return [room.name for room in place.rooms if lease_held(lease_path(room))]

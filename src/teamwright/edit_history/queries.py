@@ -28,7 +28,7 @@ from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.session.session import Session
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lease import LEASE, Lease
+from teamwright.storage.lease import Lease, lease_path
 
 BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""
@@ -153,7 +153,7 @@ def _at_work(session: Session) -> list[str]:
 
 def _lease(place: HistoryLocation) -> Lease:
     try:
-        return Lease.take(place.directory / LEASE, f"undo in session {place.session}")
+        return Lease.take(lease_path(place.directory), f"undo in session {place.session}")
     except CannotStart as problem:
         held = [pair for pair in problem.looked_at if pair[0] != "lease"]
         raise CannotStart(

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_new
+from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import MAX_BYTES, read_plain
 
 VERSION = 1
@@ -42,6 +43,11 @@ class RequestStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    @classmethod
+    def of_team(cls, home: Home, directory: str) -> RequestStore:
+        """Return the requests of the team in that directory."""
+        return cls(home.requests(directory))
 
     def open(self, request_id: str, body: Mapping[str, Any]) -> Path:
         """Open a request. Return its file, which contains `id`, `v`, the body, and the five keys of every request.

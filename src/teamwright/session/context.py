@@ -34,6 +34,7 @@ from teamwright.session.lookup.saved_sessions import SessionView, find_session, 
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
 from teamwright.session.platform_check import require_platform
+from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.paths import Home, find_home
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
@@ -108,7 +109,7 @@ def load_member_context(options: Options, session: SessionId, room: Path) -> Ses
     """Load the context of a member process of that session; `room` is its directory there."""
     require_platform()
     home = find_home(options.home).require_readable()
-    return replace(_load(options, home, options.cwd, session, resumed=(room / "events.jsonl").exists()), room=room)
+    return replace(_load(options, home, options.cwd, session, resumed=log_path(room).exists()), room=room)
 
 
 def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:

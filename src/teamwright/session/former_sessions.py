@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.subagents.owner_notices import notify_lost
@@ -38,7 +38,7 @@ class FormerSessions(Struct, frozen=True):
             return cls(())
         places = {Path(life.transcript).parent.parent for life in file.incarnation_records.values()}
         places |= {Path(file.lead.lease).parent} if file.lead.lease else set()
-        dead = [p for p in sorted(places - {own}) if p.is_dir() and not lease_held(p / LEASE)]
+        dead = [p for p in sorted(places - {own}) if p.is_dir() and not lease_held(lease_path(p))]
         return cls([BackgroundJobs(session=place) for place in dead], dead)
 
     async def end(self) -> None:

@@ -61,8 +61,8 @@ from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import read_recent
-from teamwright.storage.lease import LEASE, Lease
+from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import make_private
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.team_watcher import TeamWatcher
@@ -109,7 +109,7 @@ async def _close(session: Session) -> None:
 async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
     ground = load_context(options)
     make_private(ground.directory)
-    lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
+    lease = Lease.take(lease_path(ground.directory), f"session {ground.id}")
     stack.callback(lease.release)
     undo = stack.enter_context(ExitStack())
     if not ground.resumed:
@@ -206,7 +206,7 @@ def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) 
 
 def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
     """Open the session's log with an event of this process; return it with the states of all members."""
-    path = ground.directory / "events.jsonl"
+    path = log_path(ground.directory)
     standing = TeamStatus.from_log(read_recent(path))
     log = EventLog(path, standing)
     stack.callback(log.close)

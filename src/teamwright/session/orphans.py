@@ -20,7 +20,7 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.storage.lease import LEASE, lease_holder
+from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.backend import Location
 from teamwright.teams.backends.backend_settings import BackendSettings
@@ -83,7 +83,7 @@ async def _close(life: Incarnation, places: BackendChoice) -> None:
 
 def _process_of(life: Incarnation) -> ProcessTree | None:
     """Return the process with the member's lease, or the one that was started for it and has no lease yet."""
-    if pid := lease_holder(process_directory(Path(life.transcript)) / LEASE):
+    if pid := lease_holder(lease_path(process_directory(Path(life.transcript)))):
         return ProcessTree.from_record(pid, "", process_start(pid), ProcessSnapshot())
     spot = Location.from_json(life.place) if life.place is not None else None
     return process_tree(spot) if spot is not None and is_running(spot) else None

@@ -27,7 +27,7 @@ from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
 from teamwright.session.team_removal import archive_finished_teams
 from teamwright.storage.file_lock import remove_unused_guard
-from teamwright.storage.lease import LEASE, Lease, lease_held
+from teamwright.storage.lease import Lease, lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_entry, prune_archive
 from teamwright.teams.file_stores import FileStores
@@ -180,7 +180,7 @@ def _expired_sessions(home: Home, sessions: list[tuple[float, Path]], before: fl
             break
         if {transcript.stem, session_list_name(transcript.stem)} & needed or _has_open(home, transcript.stem):
             continue
-        if _newest(transcript) < before and not lease_held(transcript.with_suffix("") / LEASE):
+        if _newest(transcript) < before and not lease_held(lease_path(transcript.with_suffix(""))):
             found.append(transcript)
     return found
 
@@ -192,7 +192,7 @@ def _sessions(home: Home) -> list[tuple[float, Path]]:
         stems = {entry.name.removesuffix(".jsonl") for entry in _entries(project.path)}
         for stem in filter(_ID.fullmatch, stems):
             path = f"{project.path}/{stem}"
-            changed = max(_changed(f"{path}.jsonl"), _changed(f"{path}/{LEASE}"))
+            changed = max(_changed(f"{path}.jsonl"), _changed(lease_path(Path(path))))
             found.append((changed, Path(f"{path}.jsonl")))
     return found
 
@@ -224,7 +224,7 @@ def _has_open(home: Home, session: str) -> bool:
     """Return True when the session's own list has an open task, or one that cannot be read."""
     from teamwright.teams.status.team_views import task_views
 
-    return any(task.open for task in task_views(home.tasks(session_list_name(session))))
+    return any(task.open for task in task_views(FileStores(home).task_directory(session_list_name(session))))
 
 
 def _newest(transcript: Path) -> float:
@@ -237,10 +237,10 @@ def _newest(transcript: Path) -> float:
 def _remove(transcript: Path, before: float) -> bool:
     """Remove a session while holding its lease. After a kill the next call removes the rest."""
     directory = transcript.with_suffix("")
-    changed = _changed(directory / LEASE)
-    lease = Lease.take(directory / LEASE, "removed")
+    changed = _changed(lease_path(directory))
+    lease = Lease.take(lease_path(directory), "removed")
     try:
-        os.utime(directory / LEASE, (changed, changed))  # taking the lease does not count as use of the session
+        os.utime(lease_path(directory), (changed, changed))  # taking the lease does not count as use of the session
         if _newest(transcript) >= before:
             return False
         for copy in transcript.parent.glob(f"{transcript.name}.bad.*"):

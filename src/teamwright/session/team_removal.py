@@ -21,11 +21,12 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.states import MemberState
+from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
-from teamwright.tasks.shared_list import is_shared
 from teamwright.teams.archive import archive_team
+from teamwright.teams.file_stores import FileStores
 
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import TeamView
@@ -110,8 +111,8 @@ def _changed(team: SavedTeam) -> float:
     places = (
         team.directory_path,
         team.directory_path / "inboxes",
-        team.home.tasks(team.directory),
-        team.home.requests(team.directory),
+        FileStores(team.home).task_directory(team.directory),
+        RequestStore.of_team(team.home, team.directory).directory,
     )
     files = [path for place in places if place.is_dir() for path in place.iterdir()]
     lease = [team.lease] if team.lease is not None else []
@@ -159,7 +160,7 @@ async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, .
 
 def _shares(team: SavedTeam) -> bool:
     """Return True when its tasks are on a list that others use, where they stay."""
-    return bool(team.file and team.file.task_list) or is_shared(team.home.tasks(team.directory))
+    return bool(team.file and team.file.task_list) or FileStores(team.home).is_shared(team.directory)
 
 
 def _refuse_foreign(team: SavedTeam, *, force: bool) -> None:

@@ -14,10 +14,11 @@ import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import storage_error
-from teamwright.storage.paths import make_private
+from teamwright.storage.paths import Home, make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
 
 
@@ -144,6 +145,34 @@ def ring(path: Path) -> bool:
         except OSError:
             return False
     return True
+
+
+class TeamDoorbells(NamedTuple):
+    """The doorbells of the team in `directory`, one for each member."""
+
+    home: Home
+    directory: str
+
+    @property
+    def place(self) -> Path:
+        """The directory of the doorbells."""
+        return self.path("any").parent
+
+    def path(self, name: str) -> Path:
+        """Return the doorbell of this member."""
+        return self.home.doorbell(self.directory, name)
+
+    def ring(self, name: str) -> bool:
+        """Ring the doorbell of this member (see `ring`)."""
+        return ring(self.path(name))
+
+    def listen(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Bind the doorbell of this member of our process (see `listen`)."""
+        return listen(self.path(name), callback)
+
+    def remove_unused(self) -> None:
+        """Remove the doorbells on which no process listens. Raises StorageError."""
+        remove_unused_in(self.place)
 
 
 def remove_unused(path: Path) -> None:

@@ -36,6 +36,11 @@ _SNAPSHOT = b'"type":"snapshot"'
 _SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 
+def log_path(directory: Path) -> Path:
+    """Return the event log in the directory of a session or of a member process."""
+    return directory / "events.jsonl"
+
+
 class LogSnapshot(Struct, frozen=True):
     """The state after event `number`, as its writer saw it. `is_closed`: the writer ended in order after this event."""
 

@@ -19,7 +19,12 @@ from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
 LEASE = "lease"
-"""The name of the lease file in the directory of a session or of a member process, which its process holds."""
+
+
+def lease_path(directory: Path) -> Path:
+    """Return the lease file in the directory of a session or of a member process, which its process holds."""
+    return directory / LEASE
+
 
 _NOTE_WAIT_S = 0.5
 """Seconds a refused process waits for the holder's note: the holder writes it just after it has the lock."""

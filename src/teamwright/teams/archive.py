@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.requests.request_store import RequestStore
 from teamwright.storage.atomic import storage_error
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.file_stores import FileStores
 
@@ -41,13 +43,11 @@ async def archive_team(home: Home, directory: str) -> Path:
     The team's directory is renamed in one step, so that no process sees half a team. Guards stay. Raises
     TeamwrightError (`unknown-team`), StorageError, LockTimeout.
     """
-    from teamwright.storage.file_lock import lock_for
-
-    config = home.config(directory)
     if not home.team(directory).is_dir():
         raise TeamwrightError("unknown-team", f"there is no team in {home.team(directory)}")
     entry = archive_entry(home, directory)
-    async with lock_for(config, home.guard(config)).hold() as held:
+    stores = FileStores(home)
+    async with stores.lock(stores.roster(directory).path).hold() as held:
         held.check()
         _move(home.team(directory), entry)
     await _finish_archiving(home, directory, entry)
@@ -101,7 +101,7 @@ def prune_archive(
 
 def _move_own_files(home: Home, directory: str, entry: Path) -> None:
     """Move a team's requests, which are elsewhere under a foreign root. Remove its doorbells."""
-    requests, bells = home.requests(directory), home.doorbell(directory, "any").parent
+    requests, bells = RequestStore.of_team(home, directory).directory, TeamDoorbells(home, directory).place
     if requests.is_dir():
         _move(requests, entry / "requests")
     for place in (entry / "bells", bells):

@@ -34,7 +34,7 @@ from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_
 def remove_team_locks(home: Home, directory: str) -> list[Path]:
     """Remove locks of dead owners on the roster, the inboxes and the tasks of a team. Returns the files freed."""
     team = home.team(directory)
-    places = (team, team / "inboxes", home.tasks(directory))
+    places = (team, team / "inboxes", FileStores(home).task_directory(directory))
     return [file for place in places for file in remove_dead_locks(place, home.guard)]
 
 
@@ -240,7 +240,7 @@ class Teams:
                 raise TeamRefused(
                     "team-refused",
                     f'a team "{name}" whose lead is gone has {left}',
-                    looked_at=[("team", str(place)), ("tasks", str(self.home.tasks(team.directory)))],
+                    looked_at=[("team", str(place)), ("tasks", str(self._stores.task_directory(team.directory)))],
                     do=[
                         f"continue it: teamwright resume {quote(name)}, or teamwright teams adopt {quote(name)}",
                         f"put it into the archive: teamwright teams rm {quote(name)} --force",

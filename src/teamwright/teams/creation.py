@@ -18,8 +18,9 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, team_name
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import TaskStatus
+from teamwright.requests.request_store import RequestStore
 from teamwright.storage.atomic import remove_old_pending_files
-from teamwright.storage.doorbell import remove_unused_in
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_team
 from teamwright.teams.catalogue import NewTeam, remove_team_locks
@@ -151,9 +152,14 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         if not implicit and not team.external.shared_list:
             stores = FileStores(team.home)
             await stores.tasks(directory).adopt_open_tasks(stores.tasks(team.session_list_name))
-        remove_unused_in(team.home.doorbell(directory, LEAD).parent)
+        TeamDoorbells(team.home, directory).remove_unused()
         place = team.home.team(directory)
-        remove_old_pending_files(place, place / "inboxes", team.home.requests(directory), team.home.tasks(directory))
+        remove_old_pending_files(
+            place,
+            place / "inboxes",
+            RequestStore.of_team(team.home, directory).directory,
+            FileStores(team.home).task_directory(directory),
+        )
         team.adopt(config.name, directory, implicit=implicit, change="resumed")
         await _replace_session_team(team)
         return config

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import TeamFile, TeamStateFile, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox
+    from teamwright.storage.file_lock import FileLock
     from teamwright.tasks.file_task_store import FileTaskStore
     from teamwright.teams.roster import OnRestored
     from teamwright.teams.roster_file import RosterFile
@@ -30,6 +32,10 @@ class FileStores:
         from teamwright.tasks.file_task_store import FileTaskStore
 
         return FileTaskStore(self._home.tasks(name), self._home.guard)
+
+    def task_directory(self, name: str) -> Path:
+        """Return the directory of a task list."""
+        return self._home.tasks(name)
 
     def is_shared(self, name: str) -> bool:
         """Return True for a task list that several sessions share."""
@@ -59,6 +65,16 @@ class FileStores:
         from teamwright.teams.roster_file import RosterFile
 
         return RosterFile(self._home, directory, on_restored)
+
+    def read_roster(self, directory: str) -> TeamConfig:
+        """Return the roster as it is in its file now. Raises OSError, StorageError."""
+        return parse_config(self._home.config(directory).read_bytes())
+
+    def lock(self, path: Path) -> FileLock:
+        """Return the lock of a file of a team."""
+        from teamwright.storage.file_lock import lock_for
+
+        return lock_for(path, self._home.guard(path))
 
     def state(self, directory: str) -> TeamStateFile:
         """See TeamStores."""

@@ -21,12 +21,11 @@ from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, inbox_stem, team_dir
-from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
+from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.atomic import keep_damaged_copy, write_atomic, write_new
-from teamwright.storage.event_log_reader import read_events
-from teamwright.storage.file_lock import lock_for
+from teamwright.storage.event_log_reader import log_path, read_events
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.lease import LEASE, lease_holder
+from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
@@ -80,7 +79,7 @@ def _is_damaged(home: Home, directory: str) -> bool:
 def _read_config(home: Home, directory: str) -> TeamConfig | None:
     """Return the roster; None when it is missing or damaged. Raises OSError."""
     with suppress(StorageError, FileNotFoundError):
-        return parse_config(home.config(directory).read_bytes())
+        return FileStores(home).read_roster(directory)
     return None
 
 
@@ -157,9 +156,10 @@ class _Recovery:
         lead = lead_of_session(config.lead_session_id, place)
         if not self._may_rebuild(lead):
             return ""
-        path = FileStores(self.home).state(self.directory).path
+        stores = FileStores(self.home)
+        path = stores.state(self.directory).path
         made = self.rebuild_team_file(config, lead, place)
-        async with lock_for(path, self.home.guard(path)).hold() as held:
+        async with stores.lock(path).hold() as held:
             if _read_file(self.home, self.directory) is not None:
                 return ""
             held.check()
@@ -183,7 +183,7 @@ class _Recovery:
         """Return the team file rebuilt from the roster, the transcripts and the session's log in
         `session_directory`.
         """
-        log = session_directory / "events.jsonl"
+        log = log_path(session_directory)
         incarnations = _count_incarnations(log)
         file = replace(TeamFile.new(lead, str(log)).with_roster(config), incarnations=incarnations)
         own = config.find(LEAD)
@@ -246,7 +246,7 @@ def _first_message_id(transcript: Path) -> str:
 
 def _running_process(transcript: Path) -> dict[str, Any] | None:
     """Return the location of a member process that outlived its lead; None when there is none."""
-    pid = lease_holder(process_directory(transcript) / LEASE)
+    pid = lease_holder(lease_path(process_directory(transcript)))
     if not pid:
         return None
     return {"kind": "detached", "id": str(pid), "facts": {"pid": str(pid), "start": process_start(pid)}}

@@ -169,7 +169,7 @@ class SessionTeam(Struct):
     def requests(self) -> RequestStore:
         """The team's requests."""
         self.require_team()
-        return RequestStore(self.home.requests(self.directory))
+        return RequestStore.of_team(self.home, self.directory)
 
     @property
     def tasks(self) -> TaskList:

@@ -24,7 +24,7 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_mark import file_mark
-from teamwright.storage.lease import LEASE, lease_held, process_exists
+from teamwright.storage.lease import lease_held, lease_path, process_exists
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
 
@@ -193,7 +193,7 @@ def is_lead_alive(lead: LeadLease) -> bool:
 
 def lead_of_session(session: str, directory: Path) -> LeadLease:
     """Return the lead of a session: the process that holds the lease in the session's directory."""
-    return LeadLease(session, 0, str(directory / LEASE))
+    return LeadLease(session, 0, str(lease_path(directory)))
 
 
 def parse_team_file(raw: bytes) -> TeamFile:

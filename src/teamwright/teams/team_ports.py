@@ -85,7 +85,7 @@ class TeamPorts(Struct, frozen=True):
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     report_end: ReportEnd | None = None
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
-    wake_remote: Callable[[str], None] | None = None
+    wake_remote: Callable[[str], object] | None = None
     """In a member's own process: wakes a member of another one."""
     launcher_for: Callable[[Any], TeammateLauncher] | None = None
     """Receives the `SessionTeam`, and returns the launcher of its members in separate processes."""

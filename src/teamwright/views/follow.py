@@ -17,7 +17,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.storage.event_log_reader import LogTail, last_number
-from teamwright.storage.lease import LEASE, lease_holder
+from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
@@ -108,7 +108,8 @@ async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[WatchedTe
     reader = StatusReader(home, view.directory)
     uuid = _uuid(home, view.directory)
     async with _waking() as wake:
-        wake.files([home.config(view.directory), home.team_file(view.directory)])
+        stores = FileStores(home)
+        wake.files([stores.roster(view.directory).path, stores.state(view.directory).path])
         while True:
             now = reader.read()
             if not FileStores(home).roster(view.directory).exists or _uuid(home, view.directory) != uuid:
@@ -124,10 +125,11 @@ async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[WatchedTe
 
 
 def _files_of(home: Home, view: StatusView) -> list[Path]:
-    found = [home.inbox(view.directory, inbox_stem(name)) for name in ("team-lead", *_names(view))]
+    stores = FileStores(home)
+    found = [stores.inbox_paths(view.directory, inbox_stem(name))[0] for name in ("team-lead", *_names(view))]
     if view.log:
-        found += [Path(view.log), Path(view.log).parent / LEASE]
-    return [*found, *(home.tasks(view.directory) / f"{task.id}.json" for task in view.tasks if task.open)]
+        found += [Path(view.log), lease_path(Path(view.log).parent)]
+    return [*found, *(stores.task_directory(view.directory) / f"{task.id}.json" for task in view.tasks if task.open)]
 
 
 def _names(view: StatusView) -> list[str]:
@@ -161,7 +163,7 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
     same log.
     """
     tail = LogTail.after_event(path, last_number(path) if after is None else after)
-    lease = path.parent / LEASE
+    lease = lease_path(path.parent)
     ended, driven = "", False
     async with _waking() as wake:
         wake.files([path, lease])

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home
 
 MOST = 200
@@ -81,7 +82,7 @@ def sessions(home: Home, cwd: Path) -> list[NameOnDisk]:
 
 def requests(home: Home) -> Iterator[NameOnDisk]:
     """Yield the open requests of teams and sessions, by their ids."""
-    boxes = [(team, home.requests(team)) for team in _directories(home.shared / "teams")]
+    boxes = [(team, RequestStore.of_team(home, team).directory) for team in _directories(home.shared / "teams")]
     for project in _directories(home.own / "projects"):
         place = home.own / "projects" / project
         boxes += [(f"session {id[:8]}", place / id / "requests") for id in _directories(place)]

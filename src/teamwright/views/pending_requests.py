@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from teamwright.approvals import open_requests
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.storage.watcher import Watcher
 
@@ -55,17 +56,17 @@ class _RequestDirectories(Struct):
         self._directory(teams)
         self._directory(projects)
         for team in _below(teams):
-            self._directory(self.home.requests(team.name))
+            self._directory(RequestStore.of_team(self.home, team.name).directory)
         sessions: list[Path] = []
         for project in _below(projects):
             # A line in a transcript may show that a session was resumed. Sessions that are followed need no check.
             self._directory(project, lambda name, p=project: p / name.removesuffix(".jsonl") not in self._followed)
             sessions += _below(project)
         if self._quiet is None:
-            self._quiet = {session for session in sessions if not lease_held(session / LEASE)}
+            self._quiet = {session for session in sessions if not lease_held(lease_path(session))}
         for session in sessions:
             # A session that was just created may not hold its lease yet.
-            if session not in self._followed and (session not in self._quiet or lease_held(session / LEASE)):
+            if session not in self._followed and (session not in self._quiet or lease_held(lease_path(session))):
                 self._followed.add(session)
                 self._directory(session / "requests")
 

@@ -23,6 +23,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.states import MemberState
+from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_status import ServerStatus, read_state
 from teamwright.storage.event_log_reader import LogTail, read_recent
@@ -280,7 +281,7 @@ def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[PendingR
         replace(request, asker=_shown(request.asker), owner=_shown(request.owner or request.asker))
         for request in standing.requests.values()
     ]
-    on_disk = _unanswered(home.requests(team.directory))
+    on_disk = _unanswered(RequestStore.of_team(home, team.directory).directory)
     requests += [request for request in on_disk if request.id not in standing.requests]
     return sorted(requests, key=lambda request: request.opened_at)
 

@@ -21,7 +21,7 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.lease import LEASE, Lease
+from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import Home
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -74,8 +74,8 @@ class RequestLives(RuleBasedStateMachine):
     def _begin(self) -> None:
         """A life of the session: its lease says which."""
         self.lives += 1
-        self.lease = Lease.take(self.directory / LEASE, "a test")
-        (self.directory / LEASE).write_text(json.dumps({"pid": 1, "since": f"life {self.lives}"}))
+        self.lease = Lease.take(lease_path(self.directory), "a test")
+        lease_path(self.directory).write_text(json.dumps({"pid": 1, "since": f"life {self.lives}"}))
         self.queue = RequestQueue(self._note, lambda: True, RequestFiles(self.directory, SESSION))
 
     def _note(self, event: object) -> None:

@@ -32,7 +32,7 @@ from teamwright.protocol.states import MemberState
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.requests.stop_request import USER
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
-from teamwright.storage.doorbell import ring
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
@@ -78,7 +78,7 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     sent = await inbox.put(entry)
     _still_there(target, inbox.path)
     outcome = _outcome(target, member, led=led)
-    ring(target.home.doorbell(target.directory, member.name))
+    TeamDoorbells(target.home, target.directory).ring(member.name)
     resume = target.resume_command if outcome == "no_consumer" else ""
     shown = LEAD_ALIAS if member.name == LEAD else member.name
     return Delivery(target.name, shown, sent, outcome, member.color, resume)

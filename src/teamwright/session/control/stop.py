@@ -29,7 +29,7 @@ from teamwright.requests.stop_request import (
 )
 from teamwright.session.lookup.team_address import TeamAddress, external_error, runs_with_lead
 from teamwright.session.orphans import EndedOrphans, stop_orphan_members
-from teamwright.storage.doorbell import ring
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.shutdown import lead_stop_error
 
@@ -201,7 +201,7 @@ class _StopRequester(Struct):
         It has `taken_s` seconds to begin, then the time that it announces; `timeout_s` bounds both. An unanswered
         request is withdrawn, so that it is not carried out later.
         """
-        box = RequestStore(self.target.home.requests(self.target.directory))
+        box = RequestStore.of_team(self.target.home, self.target.directory)
         self.request.open_in(box, taken_s)
         try:
             async with Watcher() as watcher:
@@ -219,7 +219,7 @@ class _StopRequester(Struct):
         deaf = self.lead.on_end(news.set) if self.lead is not None else None
         loop = asyncio.get_running_loop()
         begun, patience = loop.time(), taken_s
-        ring(self.target.home.doorbell(self.target.directory, LEAD))
+        TeamDoorbells(self.target.home, self.target.directory).ring(LEAD)
         try:
             while True:
                 news.clear()

@@ -25,7 +25,7 @@ from teamwright.requests.stop_request import (
     open_stops,
     stop_answer,
 )
-from teamwright.storage.doorbell import listen
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.watcher import Watcher
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.lifecycle import USER_CAUSE
@@ -79,10 +79,9 @@ class StopListener(Struct):
                 self._look_for_requests()
             look()
 
-        ways = [listen(self.team.home.doorbell(self.team.directory, name), rung)]
+        ways = [TeamDoorbells(self.team.home, self.team.directory).listen(name, rung)]
         if name == LEAD:
-            requests = self.team.home.requests(self.team.directory)
-            ways.append(self.watcher.follow(requests, self._look_for_requests))
+            ways.append(self.watcher.follow(self.team.requests.directory, self._look_for_requests))
             self._look_for_requests()
 
         def take_down() -> None:

@@ -53,8 +53,8 @@ from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import find_call_number, last_call_number
-from teamwright.storage.lease import LEASE
+from teamwright.storage.event_log_reader import find_call_number, last_call_number, log_path
+from teamwright.storage.lease import lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.external.participants import ExternalParticipants
 from teamwright.teams.file_stores import FileStores
@@ -270,8 +270,8 @@ def make_team(
         replace(settings.team, ping_pong=sys.maxsize) if joined.directory else settings.team,
         lead_model=joined.lead_model,
         lead_policy=maker.policy,
-        lease=str(ground.directory / LEASE),
-        log=str(ground.directory / "events.jsonl"),
+        lease=str(lease_path(ground.directory)),
+        log=str(log_path(ground.directory)),
         name=joined.name,
         directory=joined.directory,
         status=status,

@@ -17,8 +17,9 @@ from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.protocol.messages import message_text
+from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.lease import LEASE, lease_holder
+from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 _FIRST_LINES = 12
@@ -51,7 +52,7 @@ class SessionView(Struct, frozen=True):
     @property
     def log(self) -> Path:
         """The session's event log."""
-        return self.directory / "events.jsonl"
+        return log_path(self.directory)
 
 
 def session_views(home: Home, cwd: Path | None = None) -> list[SessionView]:
@@ -137,7 +138,7 @@ def _view(path: Path) -> SessionView:
         model=str(header.get("model", "")),
         prompt=prompt,
         size=stat.st_size,
-        pid=lease_holder(path.with_suffix("") / LEASE),
+        pid=lease_holder(lease_path(path.with_suffix(""))),
     )
 
 

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, nearest, team_dir
-from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.unknown_names import unknown_team
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
-from teamwright.storage.lease import LEASE, lease_holder
+from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SavedTeam(Struct, frozen=True):
         if self.file is not None and self.file.lead.lease:
             return Path(self.file.lead.lease)
         found = [view.directory for view in session_views(self.home) if view.id == self.session]
-        return found[0] / LEASE if found else None
+        return lease_path(found[0]) if found else None
 
     def lead_pid(self) -> int | None:
         """Return the process that leads it; 0 when its pid is unknown, None when no process leads the team."""
@@ -264,8 +264,9 @@ def team_in(home: Home, directory: str) -> SavedTeam:
     """Return the team in one directory under `teams/`."""
     from teamwright.teams.file_stores import FileStores
 
-    config, no_config = _read(lambda: parse_config(home.config(directory).read_bytes()), "config.json")
-    file, no_file = _read(lambda: FileStores(home).read_state(directory), "team.json")
+    stores = FileStores(home)
+    config, no_config = _read(lambda: stores.read_roster(directory), "config.json")
+    file, no_file = _read(lambda: stores.read_state(directory), "team.json")
     return SavedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))
 
 

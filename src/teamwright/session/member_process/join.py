@@ -48,10 +48,10 @@ from teamwright.session.member_process.lead_proxies import (
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.storage.doorbell import listen, ring
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import read_recent
-from teamwright.storage.lease import LEASE, Lease
+from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.in_process_teammate import InProcessTeammate
@@ -100,10 +100,10 @@ async def _join(
     home_ground = load_member_context(options, session, Path())
     life = _life(home_ground, spawn)
     room = process_directory(Path(life.transcript))
-    ground = replace(home_ground, room=room, resumed=(room / "events.jsonl").exists())
-    lease = Lease.take(room / LEASE, f"member {spawn.member} of {spawn.team}")
+    ground = replace(home_ground, room=room, resumed=log_path(room).exists())
+    lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
     stack.callback(lease.release)
-    log = line.log = EventLog(room / "events.jsonl")
+    log = line.log = EventLog(log_path(room))
     stack.callback(log.close)
     if begun is not None:
         begun(log)
@@ -170,13 +170,14 @@ class _Connections(NamedTuple):
 def _team(spawn: SpawnFile, ground: SessionContext, maker: AgentFactory, to: _Connections) -> SessionTeam:
     """Return the team as its lead created it, without this process's member."""
     home, directory, line = ground.home, spawn.directory, to.line
-    status = TeamStatus.from_log(read_recent(home.session(ground.cwd, ground.id) / "events.jsonl"))
+    doorbells = TeamDoorbells(home, directory)
+    status = TeamStatus.from_log(read_recent(log_path(home.session(ground.cwd, ground.id))))
     ports = TeamPorts(
         watch_mailbox=lambda name, look: team.mailbox(name).watch(to.watcher, look),
         report_end=to.report_end,
         on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
-        open_doorbell=lambda name, look: listen(home.doorbell(directory, name), look),
-        wake_remote=lambda name: _ring(home.doorbell(directory, name)),
+        open_doorbell=doorbells.listen,
+        wake_remote=doorbells.ring,
         remote_state=partial(remote_state, status),
     )
     team = make_team(ground, to.log, maker, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
@@ -192,10 +193,6 @@ def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack
     follow = partial(obeying.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
     connect_owners(None, team, obeying.maker.kit.jobs)
-
-
-def _ring(path: Path) -> None:
-    ring(path)
 
 
 async def _start(

@@ -19,7 +19,7 @@ from teamwright.session.factory.request_queue_factory import ask_timeout
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.launch_flags import make_launch, member_flags
 from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
-from teamwright.storage.event_log_reader import last_number, parse_event
+from teamwright.storage.event_log_reader import last_number, log_path, parse_event
 from teamwright.storage.jsonl import read_backward
 from teamwright.teams.backends.backend import Backend, Launch, Location
 from teamwright.teams.backends.backend_choice import EXPLICIT_REASON
@@ -67,10 +67,10 @@ class MemberLauncher(Struct):
         """Implement `ProcessHost.last_event_number`."""
         room = process_directory(Path(incarnation.transcript))
         if room.parent.parent != self.ground.directory:
-            return last_number(room / "events.jsonl")  # events of another session's log do not count
+            return last_number(log_path(room))  # events of another session's log do not count
         origin = f"{name}#{incarnation.incarnation}:"
         mark = b'"origin":"%s' % origin.encode()
-        for line in read_backward(self.ground.directory / "events.jsonl"):
+        for line in read_backward(log_path(self.ground.directory)):
             event = parse_event(line) if mark in line else None
             if event is not None and event.origin.startswith(origin):
                 return int(event.origin.removeprefix(origin))

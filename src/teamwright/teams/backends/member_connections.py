@@ -34,7 +34,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRejected
 from teamwright.protocol.roster import RosterMember
-from teamwright.storage.event_log_reader import read_events
+from teamwright.storage.event_log_reader import log_path, read_events
 from teamwright.teams.backends.backend import Backend, Launch, Location
 from teamwright.teams.backends.process_teammate import ProcessEnd, ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
@@ -196,7 +196,7 @@ class MemberConnections:
         """Read the logged events of a member whose process ended without notice and did not send them."""
         with suppress(OSError):
             for number, event in read_events(
-                process_directory(process.transcript) / "events.jsonl", process.last_event_number
+                log_path(process_directory(process.transcript)), process.last_event_number
             ):
                 self.receive_event(process, number, to_json(event), is_past=True)
 

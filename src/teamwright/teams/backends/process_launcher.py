@@ -18,7 +18,8 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import RosterMember
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.located_process import process_tree, wait_set
@@ -109,7 +110,7 @@ class ProcessLauncher:
         if spot is not None and place is not None:
             await place.close(spot)
         room = process_directory(Path(incarnation.transcript))
-        if spot is not None and lease_held(room / LEASE) and (family := process_tree(spot)) is not None:
+        if spot is not None and lease_held(lease_path(room)) and (family := process_tree(spot)) is not None:
             await family.terminate(_END_S)  # its location is gone, or its backend does not see it, and it runs
         await asyncio.to_thread(end_orphans, room)
         self.host.discard(room)
@@ -166,7 +167,7 @@ class ProcessLauncher:
             member_name=member.name,
             transcript=Path(incarnation.transcript),
             token=token,
-            doorbell=team.home.doorbell(team.directory, member.name),
+            doorbell=TeamDoorbells(team.home, team.directory).path(member.name),
             backend=backend,
             report_end=over,
             held_senders=lambda name: held_senders(team, name),
@@ -254,7 +255,7 @@ class ProcessLauncher:
     async def _reconnect(self, process: ProcessTeammate, incarnation: Incarnation) -> bool:
         """Return True when its process outlived the lead and has reconnected."""
         room = process_directory(Path(incarnation.transcript))
-        if not process.token or not lease_held(room / LEASE):
+        if not process.token or not lease_held(lease_path(room)):
             return False
         process.last_event_number = self.host.last_event_number(process.name, incarnation)
         self.hub.expect(process)

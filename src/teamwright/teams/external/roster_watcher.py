@@ -280,7 +280,7 @@ class RosterWatcher:
         if "config.json" in news:
             team.external.files_removed = True
             team.external.task_list_removed = (
-                not team.external.shared_list and not team.home.tasks(team.directory).is_dir()
+                not team.external.shared_list and not FileStores(team.home).task_directory(team.directory).is_dir()
             )
             what = f'another program removed the files of the team "{team.name}": {place}'
             then = (

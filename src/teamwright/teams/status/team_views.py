@@ -21,9 +21,10 @@ from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
-from teamwright.storage.lease import LEASE, lease_held
+from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
@@ -174,7 +175,7 @@ def _view(
 def _shared_list(home: Home, ours: TeamFile | None) -> Path | None:
     """Return the shared list that a team uses, if any."""
     with suppress(InvalidName):
-        return home.tasks(ours.task_list) if ours is not None and ours.task_list else None
+        return FileStores(home).task_directory(ours.task_list) if ours is not None and ours.task_list else None
     return None
 
 
@@ -223,7 +224,7 @@ def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool)
         return MemberState.CRASHED
     if live:
         return MemberState.LIVE
-    if life is not None and life.place is not None and lease_held(process_directory(Path(life.transcript)) / LEASE):
+    if life is not None and life.place is not None and lease_held(lease_path(process_directory(Path(life.transcript)))):
         return MemberState.WAITING_FOR_LEAD
     if member.is_lead or member.backend_type == "in-process" or life is not None:
         return MemberState.NOT_RUNNING

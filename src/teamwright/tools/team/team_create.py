@@ -48,7 +48,7 @@ class TeamCreate(Tool[TeamCreateInput]):
             config = await team.roster.read()  # a session has one team: the call returns it under its name
         body = {
             "team_name": config.name,
-            "team_file_path": str(team.home.config(team.directory)),
+            "team_file_path": team.roster.document.place,
             "lead_agent_id": config.lead_agent_id,
         }
         moved = [task.id for task in await team.tasks.all() if task.status != "completed"]

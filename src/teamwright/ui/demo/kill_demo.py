@@ -26,6 +26,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.states import MemberState
 from teamwright.session.open import open_session
 from teamwright.session.repository import Repository
+from teamwright.storage.event_log_reader import log_path
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.demo_process import DemoSpec
 from teamwright.ui.demo.demo_screen import DemoScreen
@@ -93,7 +94,7 @@ async def run_kill_demo(repository: Repository, home: str | None, pace_ms: int, 
     """
     session = str(uuid.uuid4())
     spec = DemoSpec(str(repository.top), repository.name, repository.commit, home, session, pace_ms)
-    log = resolve_home(home).session(repository.top, session) / "events.jsonl"
+    log = log_path(resolve_home(home).session(repository.top, session))
     run = _Run(spec, screen, log, KILLS)
     following = asyncio.create_task(_follow(run))
     try:

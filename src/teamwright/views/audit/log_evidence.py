@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, field
 
+from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.jsonl import read_lines
 from teamwright.views.audit.team_location import TeamLocation
 from teamwright.views.audit.transcript_evidence import reader_of
@@ -76,7 +77,7 @@ def read_logs(place: TeamLocation) -> LogEvidence:
     """Read all logs of the team's sessions. Faults are in `problems`; nothing is raised."""
     logs = LogEvidence()
     for session in place.sessions:
-        path = session / "events.jsonl"
+        path = log_path(session)
         wrong: list[str] = []
         try:
             _read(path, logs, place, wrong)

@@ -19,7 +19,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
-from teamwright.storage.lease import LEASE, lease_held, lease_holder
+from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.lease import lease_held, lease_holder, lease_path
 from teamwright.storage.lock_dir import DirectoryMark, directory_mark
 from teamwright.views.audit.team_location import TeamLocation, entries
 
@@ -61,14 +62,14 @@ def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collect
     Locks of an archived team are skipped, because no process uses them.
     """
     locks = [] if place.archived else list(_locks(place))
-    leases = sorted({*(session / LEASE for session in place.sessions), *_lead_lease(place)})
+    leases = sorted({*(lease_path(session) for session in place.sessions), *_lead_lease(place)})
     held = [path for path in leases if lease_held(path)]
     holders = {lease_holder(path): path for path in held}
     left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
     known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
     known -= set(holders)  # a lease holder is running: its pid in an older record belonged to an earlier process
     left += [one for one in _commands(known) if one.pid not in running]
-    hung = () if held or place.archived else tuple(entries(place.home.doorbell(place.directory, "any").parent))
+    hung = () if held or place.archived else tuple(entries(TeamDoorbells(place.home, place.directory).place))
     return Orphans(
         locks=tuple(lock for lock, ours in locks if ours),
         foreign=tuple(lock for lock, ours in locks if not ours),

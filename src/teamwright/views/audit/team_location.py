@@ -16,9 +16,11 @@ from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id
 from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import ARCHIVED
 from teamwright.teams.team_file import TeamFile, read_team_file
 
@@ -66,8 +68,8 @@ class TeamLocation(Struct, frozen=True):
     def tasks(self) -> Path:
         """The directory of its task files. A shared list counts as the team's own while the team uses it."""
         if self.shared_list:
-            return self.home.tasks(self.shared_list)
-        return self.path / "tasks" if self.archived else self.home.tasks(self.directory)
+            return FileStores(self.home).task_directory(self.shared_list)
+        return self.path / "tasks" if self.archived else FileStores(self.home).task_directory(self.directory)
 
     @property
     def shared_list(self) -> str:
@@ -77,7 +79,7 @@ class TeamLocation(Struct, frozen=True):
     @property
     def requests(self) -> Path:
         """The directory of its requests."""
-        return self.path / "requests" if self.archived else self.home.requests(self.directory)
+        return self.path / "requests" if self.archived else RequestStore.of_team(self.home, self.directory).directory
 
     @property
     def inboxes(self) -> Path:

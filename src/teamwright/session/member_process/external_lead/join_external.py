@@ -66,13 +66,14 @@ from teamwright.session.member_process.external_lead.team_search import (
 from teamwright.session.member_process.lead_proxies import ShutdownRefusal
 from teamwright.session.options import Options
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import read_recent
+from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.jsonl import read_backward
-from teamwright.storage.lease import LEASE, Lease
+from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
 from teamwright.teams.external.membership import MembershipFile, MembershipRecord, OwnRosterEntry
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -111,8 +112,7 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
             with suppress(TeamwrightError):
                 await report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
         raise
-    inbox = found.home.inbox(found.directory, found.name)
-    guard = found.home.guard(inbox)
+    _, guard, _ = FileStores(found.home).inbox_paths(found.directory, found.name)
     lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
     stack.callback(lease.release)
     try:
@@ -131,10 +131,10 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     lived = find_incarnation(found, cwd)
     room = lived.room
     ground, warnings = _ground(_options(found, flags, cwd), found)
-    ground = replace(ground, room=room, resumed=(room / "events.jsonl").exists())
-    lease = Lease.take(room / LEASE, f"member {found.name} of {found.config.name}")
+    ground = replace(ground, room=room, resumed=log_path(room).exists())
+    lease = Lease.take(lease_path(room), f"member {found.name} of {found.config.name}")
     stack.callback(lease.release)
-    log = EventLog(room / "events.jsonl")
+    log = EventLog(log_path(room))
     stack.callback(log.close)
     log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=ground.id))
     watcher = await stack.enter_async_context(Watcher())
@@ -315,12 +315,12 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
 
 def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
     """Connect this process to changes of files by others."""
-    home, directory, watcher = team.home, team.directory, made.watcher
+    watcher = made.watcher
     made.log.subscribe(guest.record_event, live=False)
     connect_budget(made.maker.purse, team, made.log)
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
-    stack.callback(watcher.follow(home.requests(directory), made.requests.check_answers))
+    stack.callback(watcher.follow(team.requests.directory, made.requests.check_answers))
     known = team.tasks.watch_external_changes(lambda _before, _after: None)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)

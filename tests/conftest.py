@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 from hypothesis import settings
 
-from tests.support import examples, programs
+from tests.support import examples, leftovers, programs
 
 settings.load_profile(examples.QUICK)
 
@@ -58,6 +58,14 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The paths of the tests' homes: numbered here, because `mktemp` reads the whole directory for each number."""
     parent = tmp_path_factory.mktemp("homes", numbered=False)
     return (parent / str(number) for number in itertools.count())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test leaves a process that runs in its directory."""
+    yield
+    left = leftovers.end_left_in(tmp_path_factory.getbasetemp())
+    assert not left, f"tests left processes: {left}"
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ SCRIPT = """
 say = "Wait."
 [[agent.lead.turn.call]]
 tool = "Bash"
-input = { command = "echo $$ > pid; sleep 600", description = "wait" }
+input = { command = "echo $$ > pid; exec sleep 600", description = "wait" }
 """
 
 
@@ -35,11 +35,13 @@ def test_it_has_its_own_process_and_session_and_its_caller_learns_of_the_signal_
     args = ["-p", "go", "--model", "scripted:script.toml", "--dangerously-skip-permissions"]
     process = preloaded.popen([*COMMAND, *args], cwd=tmp_path, start_new_session=True, stdin=subprocess.DEVNULL)
     assert isinstance(process, preloaded.Forked)
-    assert int((tmp_path / "pid").read_text()) != process.pid
+    command = int((tmp_path / "pid").read_text())
+    assert command != process.pid
     assert process.poll() is None
     assert os.getsid(process.pid) == process.pid != os.getsid(0)
     process.kill()
     assert process.wait(WAIT_S) == -signal.SIGKILL
+    os.kill(command, signal.SIGKILL)
 
 
 def test_what_python_reads_at_its_start_and_other_programs_are_started(tmp_path):

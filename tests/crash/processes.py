@@ -291,7 +291,7 @@ class Round:
             (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes
             (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
             (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) [\w@-]+; nothing"),  # it was handed back
-            (True, r"^[\w-]+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
+            (True, r"^[\w-]+\.jsonl: Write .* failed: You have not read"),  # the process that read it was killed
             (True, r"Agent .* failed: \w+ is already a live member of the team"),  # a resumed lead asks for who lives
             (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix
             (full, r"^rounds of \S+ were never booked"),  # no disk took the lead's events of them

@@ -21,9 +21,10 @@ from tests.crash.players import Talk, ask_to_stop, send
 from tests.interop import mixed_team
 from tests.interop.rig import Started
 from tests.simulated_product.disk import NEWER
+from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S
 from tests.teams.backends.rig import needs_tmux, private_server
-from tests.teams.member_processes.started_members import await_end, nobody_left
+from tests.teams.member_processes.started_members import nobody_left
 from tests.ui.member_processes.house import until
 from tests.ui.program import Program
 from tests.ui.subagents.play import Answer, Held, Play, agent, call

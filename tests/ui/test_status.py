@@ -16,6 +16,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.leftovers import release
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Mark, Program, error_of
@@ -140,6 +141,7 @@ def program(tmp_path: Path, repo: Path, crew: Crew):
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        release(crew.gate)
 
 
 def starts(program: Program, crew: Crew) -> subprocess.Popen:

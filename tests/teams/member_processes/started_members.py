@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import time
 import uuid
@@ -15,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from teamwright.teams.backends.backend import Launch
+from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S
 
 MARK = "HOUSE_MARK"
@@ -70,20 +70,6 @@ def _line(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
     return ""
-
-
-def await_end(pid: int, within_s: float = WAIT_S) -> bool:
-    """Whether that process ends within that time."""
-    try:
-        life = os.pidfd_open(pid)
-    except OSError:
-        return True
-    try:
-        ending = select.poll()
-        ending.register(life, select.POLLIN)
-        return bool(ending.poll(within_s * 1000))
-    finally:
-        os.close(life)
 
 
 @contextmanager

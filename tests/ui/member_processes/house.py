@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S, wait_until
 from tests.teams.backends.rig import private_server
-from tests.teams.member_processes.started_members import Marked, await_end
+from tests.teams.member_processes.started_members import Marked
 from tests.ui.program import Program
 from tests.ui.subagents.play import Part, Play
 

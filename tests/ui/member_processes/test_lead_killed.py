@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.teams.member_processes.started_members import await_end
+from tests.support.leftovers import await_end
 from tests.ui.member_processes.house import BYPASS, until
 from tests.ui.subagents.play import Held, agent, call
 

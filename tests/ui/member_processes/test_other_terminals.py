@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.leftovers import await_end
 from tests.teams.backends import terminal
-from tests.teams.member_processes.started_members import await_end
 from tests.ui.member_processes.house import house, until
 from tests.ui.subagents.play import Held, agent, call
 

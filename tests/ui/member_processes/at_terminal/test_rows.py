@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from teamwright.testing.replies import Answer, Stall
+from tests.support.leftovers import await_end
 from tests.support.waits import wait_until
-from tests.teams.member_processes.started_members import await_end
 from tests.ui.member_processes.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, ESC

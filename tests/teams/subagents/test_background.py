@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from teamwright.protocol.events import ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
@@ -13,7 +14,9 @@ from tests.teams.subagents.crowd import Children, behind, crew, only, results, s
 
 def facts_of(team, tool="Agent"):
     seen = []
-    team.session.log.subscribe(lambda _n, e: seen.append(e.facts) if getattr(e, "tool", "") == tool else None)
+    team.session.log.subscribe(
+        lambda _n, e: seen.append(e.facts) if isinstance(e, ToolCalled) and e.tool == tool else None
+    )
     return seen
 
 
@@ -24,7 +27,8 @@ async def test_one_in_the_background_is_launched_with_its_fields_and_its_end_is_
         seen = facts_of(team)
         result = await team.run("Go.")
         run = only(team)
-    assert [set(f) for f in seen] == [{"status", "agentId", "description", "prompt", "outputFile", "canReadOutputFile"}]
+    named = {"status", "agentId", "description", "prompt", "outputFile", "canReadOutputFile", "brief"}
+    assert [set(f) for f in seen] == [named]
     assert (seen[0]["status"], seen[0]["prompt"]) == ("async_launched", "Count the lines.")
     assert run.output_file.read_text().splitlines()[1:] == ["done: Count the lines.", "[completed]"]
     assert result.text.startswith("told: <task-notification key=")

@@ -123,7 +123,7 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     terminal.greet()
     feed.replay_to(terminal.on_event)
     member.line.follow(terminal.on_lead_change)
-    unfollow = control.follow(terminal.panel.tasks_changed)
+    unfollow = control.follow(terminal.panel.note_external_task)
     reading = asyncio.create_task(terminal.read_lines(), name="reading lines")
     try:
         return await member.obeying.wait_until_ended()

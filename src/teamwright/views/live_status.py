@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
+from teamwright.protocol.task import Task
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
 from teamwright.teams.status.member_state import OpenTask, with_state
@@ -149,6 +150,17 @@ class TaskBoard(Struct):
         if isinstance(event, TaskChanged):
             self._heard.add(event.task.id)
             self._put(event.task)
+
+    def add_external_change(self, before: Task | None, after: Task | None) -> None:
+        """Add a change by another process; None is a task that did not exist, or was removed."""
+        if (task := after or before) is None or task.is_internal:
+            return
+        self._heard.add(task.id)
+        if after is not None:
+            self._put(task_info(after))
+        else:
+            self.open.pop(task.id, None)
+            self._done.discard(task.id)
 
     async def read(self, team: SessionTeam) -> None:
         """Reload from the files of the team's present list. Raises StorageError."""

@@ -1,6 +1,9 @@
 """Members, tasks and the session as rows: what stands there, what is left out, and that every row fits."""
 
+import asyncio
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +14,12 @@ from teamwright.protocol.events import TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
+from teamwright.tasks.file_task_store import FileTaskStore
+from teamwright.tasks.task_list import TaskList
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width
 from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.panel_rows import (
     STATUS_PARTS,
     RowContext,
@@ -27,6 +33,7 @@ from teamwright.ui.terminal.panel_rows import (
     task_rows,
 )
 from teamwright.views.live_status import SessionRow, TaskBoard
+from tests.support.waits import WAIT_S
 
 NOW = 1_000_000.0
 THE_LEAD = MemberStatus(LEAD, MemberState.IDLE, since=NOW - 5)
@@ -270,3 +277,46 @@ def test_a_task_that_is_deleted_or_done_is_not_open_and_one_that_is_taken_up_aga
     assert task_rows(found, 79, 5, Paint()) == ["   no open task, 1 done"]
     found.add_event(TaskChanged(member="lead", task=task("2"), change="updated"))
     assert (list(found.open), found.done) == (["2"], 0)
+
+
+class ReadOnce:
+    """Where a panel's values come from: the task list of a process, whose reads are counted."""
+
+    def __init__(self, tasks: TaskList) -> None:
+        self.team: Any = SimpleNamespace(tasks=tasks)
+        self.reads = 0
+
+    def members(self, _board: TaskBoard) -> list[MemberStatus]:
+        return [THE_LEAD]
+
+    def now(self, board: TaskBoard) -> SessionRow:
+        return replace(SESSION, done=board.done, tasks=board.done + len(board.open))
+
+    async def read(self, board: TaskBoard) -> None:
+        self.reads += 1
+        await board.read(self.team)
+
+
+@pytest.mark.finding("T25")
+async def test_a_task_that_another_process_changes_is_shown_and_the_list_is_not_read_again(tmp_path):
+    ours, theirs = (TaskList(FileTaskStore(tmp_path / "list", lambda path: tmp_path / path.name)) for _ in range(2))
+    await theirs.create("job 1", "d", by=LEAD)
+    source, redrawn = ReadOnce(ours), asyncio.Event()
+    panel = Panel(source, RunningCalls(), Paint(), lambda: LEAD, None, str, changed=redrawn.set)
+    follower = ours.watch_external_changes(panel.note_external_task)
+    panel.begin()
+    async with asyncio.timeout(WAIT_S):
+        await redrawn.wait()
+    panel.toggle_tasks()
+    for number in range(2, 5):
+        await theirs.create(f"job {number}", "d", by=LEAD)
+    await theirs.update("1", by="ada", status="completed")
+    await theirs.update("2", by="ada", status="in_progress", owner="ada")
+    await theirs.update("3", by=LEAD, status="deleted")
+    redrawn.clear()
+    await follower.check_files()
+    assert redrawn.is_set()
+    assert panel.lines()[:3] == [" ▸ #2 job 2  ada", " · #4 job 4", "   1 done"]
+    assert source.reads == 1
+    follower.close()
+    panel.end()

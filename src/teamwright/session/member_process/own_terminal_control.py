@@ -25,6 +25,7 @@ from teamwright.protocol.request_events import RequestAnswer
 from teamwright.session.control.running_jobs import list_running, move_to_background, running_command
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
+from teamwright.tasks.task_store import OnExternalChange
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.mailbox.outgoing import send_text
@@ -148,19 +149,19 @@ class OwnTerminalControl(Struct):
 
     # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def follow(self, tasks_changed: Callable[[], None]) -> Callable[[], None]:
-        """Watch the member's requests and the tasks, which are files of the team. Return the function that stops it.
+    def follow(self, on_task: OnExternalChange) -> Callable[[], None]:
+        """Watch the member's requests, which are files of the team. Return the function that stops it.
 
-        `tasks_changed` is called when the team's task list changed.
+        `on_task` receives each change of the task list by another process, which the member reads anyway.
         """
         team, watcher = self.member.team, self.member.watcher
         asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
-        changed = team.tasks.store.watch(watcher, lambda _: tasks_changed())
+        tasks = team.tasks.watch_external_changes(on_task)
         self._look(None)
 
         def stop() -> None:
             asked()
-            changed()
+            tasks.close()
 
         return stop
 

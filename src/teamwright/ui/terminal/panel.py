@@ -26,6 +26,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
+from teamwright.protocol.task import Task
 from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import one_line, window_size
@@ -96,9 +97,10 @@ class Panel(Struct):
         """Read the task list; later changes come as events."""
         self._start_read()
 
-    def tasks_changed(self) -> None:
-        """Read the task list again after a change without an event."""
-        self._start_read()
+    def note_external_task(self, before: Task | None, after: Task | None) -> None:
+        """Update the task list with a change by another process, which is no event here."""
+        self.board.add_external_change(before, after)
+        self.changed()
 
     def end(self) -> None:
         """Stop the timer and the readers."""

@@ -15,9 +15,9 @@ def main() -> None:
 def _run() -> int:
     import signal
 
-    from teamwright.ui import garbage_collector
+    from teamwright.ui import python_gc
 
-    garbage_collector.prepare_loading()
+    python_gc.prepare_loading()
     try:
         from teamwright.ui.cli.main import main as run
 
@@ -25,7 +25,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         code = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt during the exit would only print a traceback
-    garbage_collector.freeze_at_exit()
+    python_gc.freeze_at_exit()
     return code
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.storage.atomic import write_atomic
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.document import Document
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile

@@ -10,8 +10,8 @@ from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.testing.memory_mail import MemoryMailbox, MemoryMailTable
 from tests.support.waits import WAIT_S

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from teamwright import MessageSent, Team
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.simulated_product.running import MEMBER, command
 from tests.support.waits import WAIT_S

@@ -19,7 +19,7 @@ from typing import Any
 from teamwright import Member, RequestClosed, RequestOpened, Team
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.usage import Usage
-from teamwright.teams.backends.terminal_adapter import DETACHED
+from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S

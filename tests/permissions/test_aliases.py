@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.tools.shell.aliases import expand_aliases
+from teamwright.tools.shell.alias_expansion import expand_aliases
 from tests.permissions.ground import Ground
 
 ALIASES = {

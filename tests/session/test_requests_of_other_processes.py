@@ -13,7 +13,7 @@ from teamwright.session.control.send_from_outside import send
 from teamwright.session.control.stop import stop_member, stop_team
 from teamwright.session.lookup.team_address import find_address
 from teamwright.storage.doorbell import ring
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, until, within

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from teamwright.storage.directory_notifier import is_inotify_available
+from teamwright.storage.file_watcher import Watcher, WatchSettings
 from teamwright.storage.json_array import file_stamp
-from teamwright.storage.watcher import Watcher, WatchSettings
 from tests.support.waits import WAIT_S
 
 
@@ -158,7 +158,7 @@ async def test_watching_ends_with_its_block_and_an_unused_watcher_starts_nothing
 def test_the_watching_library_is_not_loaded_before_the_first_file():
     import subprocess
 
-    code = "import sys, teamwright.storage.watcher; sys.exit('watchfiles' in sys.modules)"
+    code = "import sys, teamwright.storage.file_watcher; sys.exit('watchfiles' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -265,7 +265,7 @@ async def test_a_change_of_one_file_among_many_is_found_without_looking_at_the_o
         heard, looks = Heard(), []
         watcher.follow(tmp_path / "file", heard)
         monkeypatch.setattr(
-            "teamwright.storage.watcher.file_stamp", lambda name: looks.append(name) or file_stamp(name)
+            "teamwright.storage.file_watcher.file_stamp", lambda name: looks.append(name) or file_stamp(name)
         )
         (tmp_path / "file").write_text("1")
         await heard.again()

@@ -100,7 +100,7 @@ def test_a_member_is_ended_in_one_module():
     """`teams.shutdown` moves members to their ends by order; a member that ends by itself is another matter."""
     ends = re.compile(r"LifecycleEvent\.(KILLED|SUSPENDED)\b")
     places = [module.name for module in modules() if ends.search(module.text)]
-    assert places == ["teamwright.teams.lifecycle", "teamwright.teams.shutdown"]
+    assert places == ["teamwright.teams.shutdown", "teamwright.teams.teammate_state_machine"]
 
 
 def test_no_check_is_silenced():

@@ -5,10 +5,10 @@ import pytest
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState, parse_state
-from teamwright.teams.lifecycle import RATE_LIMITED
 from teamwright.teams.status.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.teammate_state_machine import RATE_LIMITED
 
 
 def facts(state: str, **more) -> MemberStatus:

@@ -3,7 +3,13 @@ import itertools
 import pytest
 
 from teamwright.protocol.states import MemberState
-from teamwright.teams.lifecycle import ENDED_STATES, TRANSITIONS, InvalidTransition, LifecycleEvent, advance
+from teamwright.teams.teammate_state_machine import (
+    ENDED_STATES,
+    TRANSITIONS,
+    InvalidTransition,
+    LifecycleEvent,
+    advance,
+)
 
 
 @pytest.mark.promise("D1", "D3", "D4")

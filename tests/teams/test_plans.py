@@ -10,7 +10,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, PlanApprovalRequest, PlanApprovalResponse
 from teamwright.storage.paths import find_home
-from teamwright.teams.mode_change import set_mode
+from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
 from tests.support.notices import request_ids

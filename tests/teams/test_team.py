@@ -10,7 +10,7 @@ from teamwright import Budget, Team, UnknownMember, UsageError
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import InvalidName, LimitExceeded, TeamRefused
 from teamwright.protocol.messages import message_text
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.permissions.commands import is_proven_read_only
+from teamwright.permissions.shell_line_verdict import is_proven_read_only
 from teamwright.processes.process_tree import list_processes
 from teamwright.protocol.errors import CannotStart
 from teamwright.tools.shell.bash import Bash, BashInput

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.models.scripted.scripted_model import Script
-from teamwright.permissions.commands import parse_command, prove_read_only
 from teamwright.permissions.rules import parse_rules
+from teamwright.permissions.shell_line_verdict import parse_command, prove_read_only
 from teamwright.permissions.verdict import Verdict
 from teamwright.ui.demo.demo_session import GIT_COMMAND, READING_RULES
 from teamwright.ui.display_text import cell_width

@@ -83,7 +83,7 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 
     the position of the fault and the accepted parameters.
     """
-    from teamwright.models.arguments import describe_problem
+    from teamwright.models.tool_call_repair import describe_problem
 
     what = f"The arguments of {tool.name} are not one JSON object: {describe_problem(text)}."
     return ToolResult.error(

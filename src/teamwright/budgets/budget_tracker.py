@@ -76,7 +76,7 @@ class BudgetTracker:
         self._earlier: Callable[[], UsageTotals] | UsageTotals = earlier
         self._moved = asyncio.Event()
 
-    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def budget(self) -> Budget:

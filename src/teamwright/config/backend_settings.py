@@ -15,7 +15,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
 from teamwright.teams.backends.backend_settings import BackendSettings
-from teamwright.teams.backends.terminal_adapter import (
+from teamwright.teams.backends.terminal_adapter_settings import (
     DETACHED,
     InvalidAdapter,
     TerminalAdapter,

@@ -168,7 +168,7 @@ def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
     edits.undos[made.id] = edits.cut_off = made
 
 
-# ── what is added ────────────────────────────────────────────────────────────────────────────────────────────
+# ── additions ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def record_undo(history: Path, undo: UndoEntry, of: str) -> None:

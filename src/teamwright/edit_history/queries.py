@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from teamwright.agent.transcript import header_tag_key, queued_line, read_header
 from teamwright.edit_history.edit_journal import read_journal
-from teamwright.edit_history.file_changes import FileChange, count_reverted, file_changes, newest_edit_of_call
 from teamwright.edit_history.history_location import (
     HistoryLocation,
     agents_of_member,
@@ -21,6 +20,7 @@ from teamwright.edit_history.history_location import (
     running_members,
     subagent_owners,
 )
+from teamwright.edit_history.session_diff import FileChange, count_reverted, file_changes, newest_edit_of_call
 from teamwright.edit_history.undo import UndoResult, apply_undo, require_plan
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError

@@ -22,7 +22,7 @@ from teamwright.edit_history.edit_journal import (
     record_undo_done,
     record_undone_file,
 )
-from teamwright.edit_history.file_changes import display_path
+from teamwright.edit_history.session_diff import display_path
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError

@@ -20,7 +20,7 @@ from teamwright.edit_history.edit_journal import (
     count_by_member,
     display_name,
 )
-from teamwright.edit_history.file_changes import CurrentContent, current_content
+from teamwright.edit_history.session_diff import CurrentContent, current_content
 from teamwright.tools.files.edit_journal import load_content
 
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"

@@ -31,7 +31,7 @@ from teamwright.storage.jsonl import Journal, read_backward
 from teamwright.storage.loop_cache import LoopCache
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
 
 MAX_CONSUMED = 100
 CONSUMED_TO_KEEP = 50

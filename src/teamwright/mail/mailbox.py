@@ -13,7 +13,7 @@ from teamwright.protocol.mail import InboxEntry
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox_events import OnArrival, OnLoss
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
 
 
 class Mailbox(Protocol):

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from teamwright.models.arguments import parse_arguments, parse_object, safe_id, safe_name
 from teamwright.models.model import TextPart, ThinkingPart, UsagePart
+from teamwright.models.tool_call_repair import parse_arguments, parse_object, safe_id, safe_name
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block
 from teamwright.protocol.usage import Usage
 

@@ -28,7 +28,7 @@ def judge_call(ground: DecisionContext, tool: str, access: Access) -> Decision:
     """Return the verdict on a call in one context, without those above."""
     if access.command is not None:
         # The grammar of the shell is slow to load, so only a decision on a command pays for it.
-        from teamwright.permissions.commands import judge_with_aliases
+        from teamwright.permissions.shell_line_verdict import judge_with_aliases
 
         return strictest([judge_with_aliases(ground, access), _decide_by_name(ground, tool, access)], NOTHING_TO_DECIDE)
     deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`

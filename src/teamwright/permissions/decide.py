@@ -283,7 +283,7 @@ class Policy:
 
     def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
         """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
-        from teamwright.permissions.commands import explain
+        from teamwright.permissions.shell_line_verdict import explain
 
         ground = self._current_context()
         return [

@@ -79,8 +79,8 @@ class SessionModes(Struct):
 
         Members without a mode of their own follow at once, and no member exceeds it; `delegate` is only for the lead.
         """
-        from teamwright.teams.mode_change import enter_mode
         from teamwright.teams.mode_rank import ModeSet
+        from teamwright.teams.permission_mode_change import enter_mode
 
         require_allowed_mode(self.maker, mode)
         before = self.mode
@@ -105,7 +105,7 @@ async def set_of_member(
     maker: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
     """Set the mode of a member, like `SessionModes.set`."""
-    from teamwright.teams.mode_change import set_mode
+    from teamwright.teams.permission_mode_change import set_mode
 
     mode = parse_mode(_parse_mode(text), source)
     if not team.exists:

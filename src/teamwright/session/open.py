@@ -62,9 +62,9 @@ from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import make_private
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.team_watcher import TeamWatcher
 from teamwright.teams.lead import Lead
 from teamwright.teams.resume_result import ResumeResult

@@ -21,7 +21,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
-from teamwright.teams.lifecycle import FAILED_STATES, USER_CAUSE
+from teamwright.teams.teammate_state_machine import FAILED_STATES, USER_CAUSE
 
 EARLY_MOST = 1_000
 """Maximum number of messages that are remembered as delivered before they were sent. First prompts have no sent

@@ -40,12 +40,12 @@ from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
 from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
-from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.lead_side_setup import MemberProcesses

@@ -1,6 +1,6 @@
 """Notifiers of directory changes: inotify, or a thread of `watchfiles` where the system has no inotify.
 
-`watchfiles` is imported on demand and polls at intervals. Leaves to `watcher` which changes matter.
+`watchfiles` is imported on demand and polls at intervals. Leaves to `file_watcher` which changes matter.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found
 from teamwright.tasks.task_store import ChangeTask, ClaimAttempt, OnExternalChange, TaskChange, TaskSnapshot
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
     from teamwright.tasks.external_changes import ExternalChanges
 
 _NOTHING = TaskSnapshot()

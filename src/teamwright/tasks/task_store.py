@@ -18,7 +18,7 @@ from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_rules import Actor, FindOpenBlockers
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
 
 ChangeTask: TypeAlias = Callable[[Task, FindOpenBlockers], Task]
 """Returns the changed task, or refuses by raising. It does not await: it runs inside the store's critical section."""

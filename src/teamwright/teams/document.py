@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from teamwright.protocol.events import FileMark
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
 
 T = TypeVar("T")
 

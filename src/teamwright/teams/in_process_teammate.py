@@ -28,7 +28,6 @@ from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_task_ids
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import PendingPlan
@@ -36,6 +35,7 @@ from teamwright.teams.roster import KnownRoster
 from teamwright.teams.shutdown_answers import SHUT_DOWN
 from teamwright.teams.team_ports import TeamAccess
 from teamwright.teams.teammate import Teammate, TurnNotes
+from teamwright.teams.teammate_state_machine import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.turn_end import BudgetPause, RateLimitPause, run_idle_hooks
 
 INTERRUPTED = "interrupted"

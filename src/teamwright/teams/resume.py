@@ -21,7 +21,6 @@ from teamwright.storage.atomic import storage_error
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.resume_result import ResumeResult
@@ -33,6 +32,7 @@ from teamwright.teams.spawn import end_incarnation, restart, send_first_prompt
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import TeamFile
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 
 async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) -> ResumeResult:

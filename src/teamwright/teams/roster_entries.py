@@ -15,9 +15,9 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.backends.backend import Location
 from teamwright.teams.incarnation_changes import save_mode
-from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 
 EntryChange = Callable[[RosterMember], RosterMember]
 

@@ -27,7 +27,7 @@ from teamwright.teams.roster_rebuild import rebuilt_roster
 from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
 
 _READ_RETRIES = 3
 _RETRY_S = 0.002

@@ -27,7 +27,6 @@ from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.catalogue import remove_team_locks
 from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.lifecycle import ENDED_STATES, FAILED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
@@ -36,6 +35,7 @@ from teamwright.teams.shutdown_answers import is_shutdown_request, shutdown_answ
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import TeamFile
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES, FAILED_STATES, LifecycleEvent
 
 T = TypeVar("T")
 

@@ -29,7 +29,6 @@ from teamwright.teams.creation import ensure_team
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.incarnation_changes import begin_incarnation
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.message_text import TeamMailRules
@@ -39,6 +38,7 @@ from teamwright.teams.shutdown_requests import find_read_request
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
 START_S = 30.0
 """Seconds until a member must be ready."""

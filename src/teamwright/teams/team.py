@@ -26,11 +26,11 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import task_info
 from teamwright.teams.external.participants import ExternalParticipants, restored_roster_notice
-from teamwright.teams.lifecycle import BUSY_STATES, ENDED_STATES
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team_ports import TeamLead, TeamPorts
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.teams.teammate import Teammate, Teammates
+from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent

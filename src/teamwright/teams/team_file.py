@@ -29,7 +29,7 @@ from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end
 
 if TYPE_CHECKING:
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
     from teamwright.teams.document import Document
 
 VERSION = 1

@@ -17,8 +17,8 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.teams.lifecycle import LifecycleEvent, advance
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
+from teamwright.teams.teammate_state_machine import LifecycleEvent, advance
 
 if TYPE_CHECKING:
     from teamwright.protocol.mail import ShutdownRequest

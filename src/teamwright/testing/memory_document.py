@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.roster import TeamConfig
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 
 
 class MemoryMailTable(Struct):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.edit_history.file_changes import EditShare, FileChange, display_path
+from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.ui.terminal.paint import DIFF_STYLES

@@ -21,7 +21,7 @@ from teamwright.session.member_process.run_member import running_member, take_sp
 from teamwright.session.member_process.spawn_file import VARIABLE
 from teamwright.ui.display_text import clean
 from teamwright.ui.event_text import event_line
-from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.python_gc import freeze_loaded
 
 
 async def run_in_external_team(flags: MemberFlags) -> MemberEnd:

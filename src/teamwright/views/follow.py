@@ -17,9 +17,9 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.storage.event_log_reader import LogTail, last_number
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.views.status import StatusReader, StatusView
 

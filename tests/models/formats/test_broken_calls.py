@@ -7,8 +7,8 @@ import pytest
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
-from teamwright.models.arguments import MOST_DEPTH, describe_problem, parse_arguments
 from teamwright.models.model import Reply
+from teamwright.models.tool_call_repair import MOST_DEPTH, describe_problem, parse_arguments
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, encode_event

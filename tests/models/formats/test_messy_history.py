@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from teamwright.models.arguments import parse_arguments
 from teamwright.models.model import Reply
+from teamwright.models.tool_call_repair import parse_arguments
 from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from tests.support.waits import WAIT_S

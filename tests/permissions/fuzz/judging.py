@@ -65,8 +65,11 @@ BYPASS = Configuration(
     changes="denied",
     history=False,
 )
-_SCRIPT = "run.sh"
-"""A script of the world that runs a denied program. What a script does is not seen, so this mode allows it."""
+_SCRIPTS = re.compile(r"run\.sh|\bbash\b.* -[a-z]*i")
+"""The scripts of the world that run a denied program: one in the project, and the startup file of an interactive shell.
+What a script does is not seen, so `bypassPermissions` allows it."""
+_WHOLE_DIRECTORIES = re.compile(r"\b[ef]?grep\b.* (-[a-zA-Z]*[rR]|--\S*recurs|\S*recurse)")
+"""A search of whole directories, which shows denied files too; see the classes in docs/permissions.md."""
 
 CONFIGURATIONS = {one.name: one for one in (READING, PLAIN, EDITING, RULES, BYPASS)}
 
@@ -124,9 +127,9 @@ class Judge:
         if found is None:
             return None
         effect = self._effect(line, configuration)
-        if configuration is BYPASS and effect is not None and effect[0] == RUNS and _SCRIPT in line:
+        if effect is None or (configuration is BYPASS and _is_documented(line, effect[0])):
             return None
-        return Wrong(line, configuration.name, *found, *effect) if effect is not None else None
+        return Wrong(line, configuration.name, *found, *effect)
 
     def _effect(self, line: str, configuration: Configuration) -> tuple[str, str] | None:
         self._variant = 1 - self._variant  # the secrets are changed once a line, not twice
@@ -217,6 +220,12 @@ class Judge:
             if wrong:
                 ran = path.startswith(f"{world.marks}/")
                 yield (RUNS if ran else "changes a file"), f"{os.path.relpath(path, world.root)} {what}"
+
+
+def _is_documented(line: str, effect: str) -> bool:
+    """Return True for an effect of a class that deny rules do not prevent, as docs/permissions.md says."""
+    known = {RUNS: _SCRIPTS, SHOWS: _WHOLE_DIRECTORIES}.get(effect)
+    return known is not None and known.search(line) is not None
 
 
 def _is_guarded(path: str, project: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.agent.tool import LastWriters, ToolContext, ToolResult, Workplace
 from teamwright.edit_history.edit_journal import read_journal
-from teamwright.edit_history.file_changes import FileChange, file_changes
+from teamwright.edit_history.session_diff import FileChange, file_changes
 from teamwright.edit_history.undo import UndoRequest, UndoResult, apply_undo, require_plan
 from teamwright.tools.files.edit import Edit, EditInput
 from teamwright.tools.files.edit_journal import record_prompt

@@ -2,9 +2,9 @@
 
 import pytest
 
-from teamwright.edit_history import file_changes
+from teamwright.edit_history import session_diff
 from teamwright.edit_history.edit_journal import read_journal
-from teamwright.edit_history.file_changes import newest_edit_of_call
+from teamwright.edit_history.session_diff import newest_edit_of_call
 from teamwright.tools.files.edit_journal import digest
 
 pytestmark = pytest.mark.promise("K6")
@@ -72,7 +72,7 @@ async def test_a_foreign_change_between_two_edits_is_said(desk):
 
 
 async def test_binary_large_empty_and_lost_contents_are_named_and_the_others_are_shown(desk, monkeypatch):
-    monkeypatch.setattr(file_changes, "COMPARED_MOST", 1_000)
+    monkeypatch.setattr(session_diff, "COMPARED_MOST", 1_000)
     desk.prompt("p")
     await desk.writes("ada", "binary", "\0\0\0")
     await desk.writes("ada", "large", "x" * 1_001)

@@ -14,7 +14,7 @@ from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.lease import lease_held
 from teamwright.teams.backends import process_launcher
-from teamwright.teams.backends.terminal_adapter import DETACHED
+from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown_answers import shutdown_answer
 from teamwright.testing.model_server import LoopbackModel

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.ui.cli.__main__ import render_shapes as written_anew
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE
 from teamwright.ui.cli.flags import PERMISSION_MODES
+from teamwright.ui.cli.generate_help_files import render_shapes as written_anew
 from tests.support import preloaded
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S

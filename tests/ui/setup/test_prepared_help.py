@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from teamwright import __version__
-from teamwright.ui.cli.__main__ import render_help
+from teamwright.ui.cli.generate_help_files import render_help
 from teamwright.ui.prepared_help import HELP_FILE, print_prepared
 from tests.support.waits import WAIT_S
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from teamwright.ui.display_text import cell_width
 from teamwright.ui.terminal.markdown import MarkdownRenderer
-from teamwright.ui.terminal.text_blocks import BlockStream
+from teamwright.ui.terminal.markdown_stream import BlockStream
 from tests.support.examples import examples
 from tests.ui.test_terminal_session import at_terminal
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
-from teamwright.models.arguments import arguments_text, safe_id
 from teamwright.models.model import Prefix
+from teamwright.models.tool_call_repair import arguments_text, safe_id
 
 Event: TypeAlias = dict[str, Any]
 """One decoded event of a stream."""

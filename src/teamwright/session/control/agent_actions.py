@@ -25,8 +25,8 @@ from teamwright.session.lookup.live_agents import find_live_agent, remote_member
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.roster_entries import change_entry
+from teamwright.teams.teammate_state_machine import BUSY_STATES
 
 NOTHING = "nothing was changed"
 

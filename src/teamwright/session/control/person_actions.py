@@ -25,11 +25,11 @@ from teamwright.session.result import TaskResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.backends.backend import HidingBackend
-from teamwright.teams.lifecycle import USER_CAUSE
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.shutdown import delete_team, kill, refuse_with_open_tasks
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import USER_CAUSE
 
 T = TypeVar("T")
 

@@ -34,10 +34,10 @@ from teamwright.requests.stop_request import USER
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log_reader import LogTail, last_number
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.teams.mailbox.outgoing import default_summary
+from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 
 EVERYONE = "*"
 
@@ -125,7 +125,7 @@ def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
     return "woke" if target.state(member.name) in {MemberState.IDLE, ""} else "queued_next_round"
 
 
-# ── waiting for what comes of it ─────────────────────────────────────────────────────────────────────────────
+# ── waiting for the result ─────────────────────────────────────────────────────────────────────────────
 
 
 class AnswerFollower(Struct):

@@ -30,7 +30,7 @@ from teamwright.requests.stop_request import (
 from teamwright.session.lookup.team_address import TeamAddress, external_error, runs_with_lead
 from teamwright.session.orphans import EndedOrphans, stop_orphan_members
 from teamwright.storage.doorbell import TeamDoorbells
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.shutdown import lead_stop_error
 
 TAKEN_S = 10.0

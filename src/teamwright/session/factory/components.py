@@ -151,7 +151,7 @@ def _python_tools(functions: Sequence[Callable[..., Any]]) -> Sequence[AnyTool]:
 
 def _proves_read_only(command: str, cwd: Path) -> bool:
     """Return True when a shell command certainly changes nothing. The parser is imported at the first command."""
-    from teamwright.permissions.commands import is_proven_read_only
+    from teamwright.permissions.shell_line_verdict import is_proven_read_only
 
     return is_proven_read_only(command, cwd)
 

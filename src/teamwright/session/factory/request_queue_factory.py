@@ -12,7 +12,7 @@ from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.grants import Grants
 from teamwright.session.modes import SessionModes
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 
 ASK_TIMEOUT_S = 600.0
 """Seconds that a request waits without a person at a terminal, unless the settings say otherwise."""

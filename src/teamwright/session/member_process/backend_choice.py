@@ -22,7 +22,7 @@ from teamwright.teams.backends.backend_choice import (
 )
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.detached import DetachedBackend
-from teamwright.teams.backends.terminal_adapter import DETACHED, TerminalAdapter, shipped_adapters
+from teamwright.teams.backends.terminal_adapter_settings import DETACHED, TerminalAdapter, shipped_adapters
 from teamwright.teams.backends.tmux import TmuxBackend, TmuxSettings
 from teamwright.teams.backends.tmux_server import TmuxProgram, find_tmux
 

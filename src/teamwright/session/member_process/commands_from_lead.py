@@ -29,11 +29,11 @@ from teamwright.session.member_process.member_lifetime import MemberLifetime
 from teamwright.session.member_process.policy_json import apply_policy, rules_from_json
 from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.lifecycle import ENDED_STATES
-from teamwright.teams.mode_change import set_mode
+from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
 
@@ -74,7 +74,7 @@ class LedMember(MemberLifetime):
             self._reporting.cancel()
             await asyncio.gather(self._reporting, return_exceptions=True)
 
-    # ── what the lead says (see Line) ─────────────────────────────────────────────────────────────────────────
+    # ── calls of the lead ─────────────────────────────────────────────────────────────────────────
 
     def receive_welcome(self, said: IpcBody) -> None:
         """Apply the lead's policy and state, at the first connection and after each reconnection."""
@@ -177,7 +177,7 @@ class LedMember(MemberLifetime):
             why = self.ended.cause or self.ended.how
             raise CannotStart("backend", f"it was ended while it started: {why}", note="nothing was begun")
 
-    # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── other members ────────────────────────────────────────────────────────────────────────────────────────────
 
     def record_event(self, number: int, event: TeamEvent) -> None:
         """Add an event of this process to the members' states, and a refused call to the run's report."""
@@ -217,7 +217,7 @@ class LedMember(MemberLifetime):
                 directories = tuple(dict.fromkeys((*one.scope.directories, *more)))
                 one.change_scope(replace(one.scope, directories=directories))
 
-    # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
+    # ── reports to the lead ────────────────────────────────────────────────────────────────────────────────
 
     def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
         """Read changed files of the task list."""

@@ -51,8 +51,8 @@ from teamwright.session.reload_config import ConfigReloader
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import Lease, lease_path
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory

@@ -20,7 +20,7 @@ from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_events
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.backends.member_connections import VERSION
 
 LEAD_GONE = "its lead was gone"
@@ -66,7 +66,7 @@ class LeadConnection:
         """True after the connection was closed."""
         return self._leaving
 
-    # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── connection ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         """Connect to the lead for the first time. Raises CannotStart when no lead answers or expects this member."""
@@ -156,7 +156,7 @@ class LeadConnection:
         for follower in self._followers:
             follower(is_there)
 
-    # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ──────────────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, what: str, /, **said: Any) -> None:
         """Send a note to the lead; it is dropped without a lead."""
@@ -215,7 +215,7 @@ class LeadConnection:
         for number, event in read_events(self.log.path, heard):
             wire.send_note("event", n=number, event=to_json(event), **said)
 
-    # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
+    # ── receiving ────────────────────────────────────────────────────────────────────────────────
 
     def handle_note(self, name: str, said: IpcBody, /) -> None:
         """Implement `IpcHandler.handle_note`. A note is kept until there is a listener."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from teamwright.session.factory.agent_factory import AgentFactory
     from teamwright.session.member_process.backend_choice import BackendChoice
     from teamwright.storage.event_log import EventLog
-    from teamwright.storage.watcher import Watcher
+    from teamwright.storage.file_watcher import Watcher
     from teamwright.teams.backends.member_connections import MemberConnections
     from teamwright.teams.external.external_launcher import CombinedLauncher
     from teamwright.teams.team import SessionTeam
@@ -56,14 +56,14 @@ class MemberProcesses(Struct):
     def _connect(self, team: SessionTeam) -> CombinedLauncher:
         from teamwright.session.external_programs import ExternalPrograms
         from teamwright.session.member_process.launcher import MemberLauncher
-        from teamwright.session.member_process.services_for_members import MemberServices
+        from teamwright.session.member_process.lead_services import LeadServices
         from teamwright.session.member_process.spawn_file import VARIABLE
         from teamwright.teams.backends.member_connections import MemberConnections
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
         ground, maker, log, policy = self.ground, self.maker, self.log, self.maker.policy
-        services = MemberServices(maker, log.has_listeners, self.settings_rules)
+        services = LeadServices(maker, log.has_listeners, self.settings_rules)
         watched, path = log.has_listeners, ground.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)

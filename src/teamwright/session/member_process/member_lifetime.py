@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.states import MemberState
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.lifecycle import ENDED_STATES
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 _FAILED = "failed: "
 

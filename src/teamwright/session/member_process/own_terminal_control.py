@@ -27,8 +27,8 @@ from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
 from teamwright.tasks.task_store import OnExternalChange
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.mailbox.outgoing import send_text
+from teamwright.teams.teammate_state_machine import BUSY_STATES
 
 USER = "user"
 
@@ -87,7 +87,7 @@ class OwnTerminalControl(Struct):
         """True when the lead's process answers."""
         return self.member.line.is_connected
 
-    # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
+    # ── control ────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, text: str) -> None:
         """Send a message from the user, which is in the inbox at return. Raises InboxFull, LockTimeout,
@@ -128,7 +128,7 @@ class OwnTerminalControl(Struct):
         """Move jobs that the member waits for to the background. Return them as shown to people."""
         return move_to_background(self.member.maker) or []
 
-    # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── status ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextView:
         """Return the content of the context window."""
@@ -147,7 +147,7 @@ class OwnTerminalControl(Struct):
         tasks = self.member.team.tasks
         return [TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t)) for t in await tasks.all()]
 
-    # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────
 
     def follow(self, on_task: OnExternalChange) -> Callable[[], None]:
         """Watch the member's requests, which are files of the team. Return the function that stops it.

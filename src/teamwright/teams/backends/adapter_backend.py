@@ -28,7 +28,7 @@ from teamwright.teams.backends.located_process import (
     terminal_device,
     wait_until_ended,
 )
-from teamwright.teams.backends.terminal_adapter import TerminalAdapter, build_command, fill, json_contains
+from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter, build_command, fill, json_contains
 
 _END_S = 2.0
 _OUTPUT = 1_000_000

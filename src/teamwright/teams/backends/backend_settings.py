@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from teamwright.teams.backends.backend_choice import AUTO
-from teamwright.teams.backends.terminal_adapter import TerminalAdapter
+from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
 
 if TYPE_CHECKING:
     from teamwright.teams.backends.tmux_layout import Layout

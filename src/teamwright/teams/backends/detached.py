@@ -28,7 +28,7 @@ from teamwright.teams.backends.located_process import (
     run_to_end,
     wait_until_ended,
 )
-from teamwright.teams.backends.terminal_adapter import DETACHED
+from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 
 _START_S = 20.0
 _END_S = 2.0

@@ -27,7 +27,6 @@ from teamwright.teams.backends.member_connections import MemberConnections, Proc
 from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.incarnation_changes import save_location
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.roster_entries import change_entry, set_location
@@ -37,6 +36,7 @@ from teamwright.teams.spawn import incarnation_mode, start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
 READY_S = 30.0
 """Seconds until a process must be ready."""

@@ -24,9 +24,9 @@ from teamwright.protocol.states import MemberState
 from teamwright.storage.doorbell import remove_unused
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation import process_directory
-from teamwright.teams.lifecycle import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
+from teamwright.teams.teammate_state_machine import ENDED_STATES, RATE_LIMITED, LifecycleEvent
 
 LEAD_END_S = 3.0
 """Seconds in which a lead ends that is ended together with a member's process."""

@@ -24,8 +24,8 @@ from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, Storage
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.plan_requests import PendingPlan

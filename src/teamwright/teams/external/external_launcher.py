@@ -22,7 +22,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import RosterMember
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.backend_teammate import TeammateLauncher
 from teamwright.teams.backends.backend import Backend, Launch, Location
 from teamwright.teams.backends.located_process import wait_set
@@ -30,13 +30,13 @@ from teamwright.teams.external.external_member import ExternalMember, InboxSigns
 from teamwright.teams.external.external_plans import mode_for_external
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.incarnation_changes import save_location
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster_entries import change_entry, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
 
 class ExternalStart(Struct, frozen=True):

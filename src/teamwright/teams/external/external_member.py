@@ -24,9 +24,9 @@ from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.protocol.states import MemberState
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
-from teamwright.teams.lifecycle import ENDED_STATES, LifecycleEvent
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.shutdown_answers import SHUT_DOWN
+from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
 
 class InboxSigns(Struct):

@@ -20,11 +20,11 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.roster_entries import update_entries
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 MAX_REPAIRS = 6
 """Times a minute that the roster is repaired; a program that overwrites it more often wins for the

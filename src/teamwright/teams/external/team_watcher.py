@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent
-from teamwright.storage.watcher import Watcher
+from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.team import SessionTeam
 

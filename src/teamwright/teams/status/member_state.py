@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
-from teamwright.teams.lifecycle import RATE_LIMITED
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate_state_machine import RATE_LIMITED
 
 
 async def remote_members(team: SessionTeam) -> list[MemberStatus]:

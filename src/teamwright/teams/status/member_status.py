@@ -14,7 +14,7 @@ from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.states import MemberState, parse_state
 from teamwright.protocol.usage import Usage
-from teamwright.teams.lifecycle import INCARNATION_ENDS
+from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 
 WAITING_STATES = frozenset({MemberState.WAITING, MemberState.AWAITING, MemberState.BLOCKED, MemberState.STOPPING})
 """States whose reason is what the member waits for."""

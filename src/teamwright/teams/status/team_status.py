@@ -38,8 +38,8 @@ from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log_reader import RecentEvents
-from teamwright.teams.lifecycle import INCARNATION_ENDS
 from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 
 VERSION = 2
 """The version of the state in a snapshot; a newer version is not read."""

@@ -1,8 +1,8 @@
 """The command line of a shell for one command: the shell, its startup, and the report of its last directory.
 
 A command that is proven to be read-only runs in plain bash, without functions and aliases, so that the proven command
-is the one that runs. Any other runs in the user's shell with its startup; aliases are expanded before (`aliases`), so
-that the shell runs the text of the verdict. Starts no process.
+is the one that runs. Any other runs in the user's shell with its startup; aliases are expanded before
+(`alias_expansion`), so that the shell runs the text of the verdict. Starts no process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def expand_command(command: str, startup: ShellStartup | None, *, proven: bool) 
     snapshot = startup.snapshot if startup is not None else None
     if snapshot is None or not snapshot.aliases or proven or _LOOKUP_COMMAND.fullmatch(command.strip()):
         return ""
-    from teamwright.tools.shell.aliases import expand_aliases  # loading the grammar is expensive
+    from teamwright.tools.shell.alias_expansion import expand_aliases  # loading the grammar is expensive
 
     means = expand_aliases(command, snapshot.aliases)
     return means if means != command else ""

@@ -13,11 +13,11 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import open_blockers
-from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.status.member_state import OpenTask, remote_members, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.tools.caller import Caller, json_result
 
 MAX_SUBAGENTS = 20

@@ -6,7 +6,7 @@ from teamwright.agent.tool import ToolResult
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.mode_change import set_mode
+from teamwright.teams.permission_mode_change import set_mode
 from teamwright.tools.caller import Caller, json_result
 
 

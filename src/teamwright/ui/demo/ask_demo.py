@@ -32,7 +32,7 @@ from teamwright.ui.demo.demo_session import demo_options, demo_team_name
 from teamwright.ui.demo.demo_text import DemoOptions
 from teamwright.ui.display_text import cut
 from teamwright.ui.event_text import answer_text, short_id
-from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.request_lines import request_lines
 from teamwright.views.run_report import CallCollector

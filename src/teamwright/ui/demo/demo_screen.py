@@ -28,7 +28,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.session.run_counts import RunCounts
-from teamwright.teams.lifecycle import INCARNATION_ENDS
+from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
 

@@ -44,8 +44,8 @@ from teamwright.ui.demo.demo_text import (
 )
 from teamwright.ui.demo.kill_demo import audit_lines, run_kill_demo
 from teamwright.ui.display_text import clean, json_text
-from teamwright.ui.garbage_collector import freeze_loaded
 from teamwright.ui.headless.run_output import result_object
+from teamwright.ui.python_gc import freeze_loaded
 from teamwright.views.run_report import CallCollector, report
 
 PACE_MS = 150

@@ -23,8 +23,8 @@ from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import offered_names, run_command
-from teamwright.ui.garbage_collector import freeze_loaded
 from teamwright.ui.headless.run_output import RunOutput, init_object
+from teamwright.ui.python_gc import freeze_loaded
 from teamwright.views.run_report import CallCollector, report
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
+from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, TextBlock
 from teamwright.ui.terminal.narrator import SHELL
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS
-from teamwright.ui.terminal.text_blocks import BlockKind, BlockStream, TextBlock
 
 RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]
 """A function that returns the lines of a block for a width in columns. Their only sequences are colours."""

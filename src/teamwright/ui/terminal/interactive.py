@@ -27,7 +27,7 @@ from teamwright.session.session import Session
 from teamwright.session.trust_question import TrustState, give_trust, trust_survey
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.display_text import clean, model_name, one_line
-from teamwright.ui.garbage_collector import freeze_loaded
+from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks
 from teamwright.ui.terminal.editor_choice import make_editor

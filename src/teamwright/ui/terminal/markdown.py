@@ -26,7 +26,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from teamwright.ui.display_text import clean
-from teamwright.ui.terminal.text_blocks import BlockKind, TextBlock, numbered
+from teamwright.ui.terminal.markdown_stream import BlockKind, TextBlock, numbered
 
 _THEME = Theme(
     {

@@ -17,8 +17,8 @@ from teamwright.protocol.events import MessageSent, TeamEvent, TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.ui.display_text import cell_width, one_line
 from teamwright.ui.terminal.agent_text_output import RenderBlock
+from teamwright.ui.terminal.markdown_stream import BlockStream
 from teamwright.ui.terminal.narrator import Narrator, display_name
-from teamwright.ui.terminal.text_blocks import BlockStream
 
 MAX_REPORT_LINES = 12
 """The number of lines of a report that are shown; the rest is counted."""

@@ -27,8 +27,8 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.teams.lifecycle import ENDED_STATES
 from teamwright.teams.status.member_status import MemberStatus
+from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.ui.display_text import one_line, window_size
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.panel_rows import (

@@ -31,8 +31,8 @@ from teamwright.teams.external.membership import (
     OwnRosterEntry,
     leave_team,
 )
-from teamwright.teams.lifecycle import BUSY_STATES
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.teammate_state_machine import BUSY_STATES
 
 
 class ExternalMembership(MemberLifetime):
@@ -56,7 +56,7 @@ class ExternalMembership(MemberLifetime):
         """The present record of the membership."""
         return self.file.record
 
-    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ──────────────────────────────────────────────────────────────────────────────────────────
 
     def record_event(self, _number: int, event: TeamEvent) -> None:
         """Record an event: the lead reads on the roster whether the member is in a turn."""

@@ -67,9 +67,9 @@ from teamwright.session.member_process.lead_proxies import ShutdownRefusal
 from teamwright.session.options import Options
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.lease import Lease, lease_path
-from teamwright.storage.watcher import Watcher
 from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
 from teamwright.teams.external.membership import MembershipFile, MembershipRecord, OwnRosterEntry

@@ -27,14 +27,14 @@ from teamwright.session.member_process.policy_json import (
     policy_to_json,
 )
 from teamwright.session.modes import set_of_member
-from teamwright.teams.lifecycle import USER_CAUSE
 from teamwright.teams.shutdown import kill
+from teamwright.teams.teammate_state_machine import USER_CAUSE
 
 _RUNS = ("running", "background")
 """States of a running sub-agent."""
 
 
-class MemberServices(Struct):
+class LeadServices(Struct):
     """The services of one session (see `teams.backends.member_connections.MemberCallHandler`)."""
 
     maker: AgentFactory

@@ -1,4 +1,4 @@
-"""Write the files that are made from the commands: `python -m teamwright.ui.cli`, a part of `make generated`.
+"""Write the files that are made from the commands, as a part of `make generated`.
 
 These are `help.txt`, which `--help` prints, and `command_shape.json`, which completion parses with.
 """

@@ -5,7 +5,18 @@ import pytest
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
 from teamwright.ui.terminal.commands import HABITS, unknown_command_lines
 from teamwright.ui.terminal.line_completion import candidates
-from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, NEVER_SUGGESTED, UnknownCommand, parse_line
+from teamwright.ui.terminal.line_parser import (
+    ALIASES,
+    COMMAND_NAMES,
+    COMMANDS,
+    NEVER_SUGGESTED,
+    PROMPTS,
+    CustomCommand,
+    LeadPrompt,
+    TerminalCommand,
+    UnknownCommand,
+    parse_line,
+)
 
 
 def answer(line: str) -> str:
@@ -15,11 +26,11 @@ def answer(line: str) -> str:
 
 
 @pytest.mark.finding("U8")
-@pytest.mark.parametrize("line", [*HABITS, "/claer", "/quti", "/stp", "/undoo", "/plna", "/init x", "/c", "/x"])
+@pytest.mark.parametrize("line", [*HABITS, "/claer", "/quti", "/stp", "/undoo", "/plna", "/inti x", "/c", "/x"])
 def test_no_command_that_ends_or_removes_work_is_suggested(line):
     suggested = answer(line).partition("there are")[0]
     named = {word.strip(":;,?`") for word in suggested.split()} - {line.split()[0]}
-    assert named & NEVER_SUGGESTED <= ({"/quit"} if line == "/exit" else set())
+    assert named & NEVER_SUGGESTED == set()
 
 
 @pytest.mark.finding("U8")
@@ -44,3 +55,21 @@ def test_a_command_of_a_similar_program_is_answered_by_what_to_type(name):
 def test_commands_are_completed_with_their_descriptions(tmp_path):
     (tasks,) = candidates("/task", (), tmp_path)
     assert (tasks.text, tasks.about) == ("/tasks", COMMANDS["/tasks"])
+
+
+@pytest.mark.finding("U8")
+def test_commands_of_similar_programs_work_under_their_names():
+    assert parse_line("/plan", ()) == TerminalCommand("/mode", "plan")
+    assert parse_line("/plan @ann", ()) == TerminalCommand("/mode", "plan @ann")
+    assert parse_line("/EXIT", ()) == TerminalCommand("/quit")
+    assert {to.split()[0] for to in ALIASES.values()} <= set(COMMAND_NAMES)
+    assert parse_line("/review src/api.py", ()) == LeadPrompt(f"{PROMPTS['/review']}\n\nsrc/api.py")
+
+
+@pytest.mark.finding("U8")
+def test_a_command_of_your_own_replaces_one_that_only_similar_programs_have():
+    own = ["/review", "/plan", "/status", "/quit"]
+    assert parse_line("/review x", (), custom_commands=own) == CustomCommand("review", "x")
+    assert parse_line("/plan", (), custom_commands=own) == CustomCommand("plan")
+    assert parse_line("/status", (), custom_commands=own) == CustomCommand("status")
+    assert parse_line("/quit", (), custom_commands=own) == TerminalCommand("/quit")

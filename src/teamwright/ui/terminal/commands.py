@@ -37,8 +37,9 @@ from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, CustomCommand, UnknownCommand
+from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, FIXED_NAMES, CustomCommand, UnknownCommand
 from teamwright.ui.terminal.narrator import display_name
+from teamwright.ui.terminal.program_commands import PROGRAM_COMMANDS, program_lines
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.views.cost import session_cost
 from teamwright.views.log import LogView, find_call
@@ -104,7 +105,7 @@ async def _help(session: Session, _rest: str) -> list[str]:
 
 
 def _custom_command_lines(session: Session) -> list[str]:
-    found = [one for one in list_commands(session) if one.name.lower() not in COMMAND_NAMES]
+    found = [one for one in list_commands(session) if one.name.lower() not in FIXED_NAMES]
     lines = [
         f"  {clean(f'{one.name} {one.hint}'.strip()):<{HELP_COLUMN}} {_shorten(one.about)} ({one.place})"
         for one in found
@@ -151,6 +152,31 @@ async def _set_hidden(session: Session, rest: str, *, hidden: bool) -> list[str]
     if not rest:
         return [f"  /{'hide' if hidden else 'show'} NAME: the name is missing; /members shows the names"]
     return [f"  {clean(await set_pane_hidden(session, rest.strip().removeprefix('@'), hidden=hidden))}"]
+
+
+async def _status(session: Session, _rest: str) -> list[str]:
+    model, cost = session.lead.agent.model.card.name, await session_cost(session)
+    tasks = await session.task_lines()
+    done = sum(task.status == "completed" for task in tasks)
+    return [
+        f"  session {session.id[:8]} in {clean(str(session.maker.cwd))}",
+        f"  model {clean(model)}, mode {session.modes.mode}",
+        f"  team {clean(session.team.name)}" if session.team.name else "  no team",
+        *await _members(session, ""),
+        f"  {done} of {len(tasks)} tasks completed" if tasks else "  no tasks",
+        *cost_lines(cost)[-1:],
+    ]
+
+
+async def _skills(session: Session, _rest: str) -> list[str]:
+    return _custom_command_lines(session) or ["  no commands or skills: `teamwright check` shows where they are read"]
+
+
+def _program(name: str) -> CommandHandler:
+    async def run(session: Session, rest: str) -> list[str]:
+        return await program_lines(session, name, rest)
+
+    return run
 
 
 async def _tasks(session: Session, _rest: str) -> list[str]:
@@ -312,6 +338,9 @@ HANDLERS: dict[str, CommandHandler] = {
     "/context": _context,
     "/compact": _compact,
     "/clear": _clear,
+    "/status": _status,
+    "/skills": _skills,
+    **{name: _program(name) for name in PROGRAM_COMMANDS},
 }
 """The function of each command. `/quit` is not here, since it ends the session; nor are `/view`, `/diff` and `/undo`,
 which need the screen.
@@ -320,25 +349,21 @@ which need the screen.
 
 HABITS = {
     "/add-dir": "--add-dir DIR, at the start, is one more directory to work in",
-    "/agents": "/members shows the members; `teamwright agents` lists the types of agents",
-    "/bashes": "/members shows the commands in the background",
-    "/config": "`teamwright config` shows and changes settings; /reload reads them again",
-    "/doctor": "`teamwright doctor` examines the setup",
-    "/exit": "/quit leaves",
     "/export": "`teamwright log` prints what happened",
     "/hooks": "`teamwright check` lists the hooks; /reload reads them again",
-    "/init": "ask for it in your own words: the lead writes AGENTS.md",
+    "/ide": "the program runs in any terminal, also in that of an editor",
     "/login": "a key is an environment variable; `teamwright doctor` names it",
+    "/logout": "a key is an environment variable: unset it",
     "/mcp": "`teamwright check` lists the MCP servers; /reload starts new ones",
     "/memory": "AGENTS.md is the file that each session reads",
-    "/permissions": "/mode shows the modes; `teamwright permissions` lists the rules",
-    "/plan": "/mode plan lets the lead plan without changes",
-    "/review": "ask for it in your own words, or write a skill",
+    "/output-style": "say in AGENTS.md how answers are to be written",
+    "/pr-comments": "ask for it in your own words",
     "/rewind": "/diff shows what changed since the session began",
-    "/skills": "/help lists the skills after the commands",
-    "/status": "/members, /tasks and /cost show the state",
-    "/todos": "/tasks shows the task list",
-    "/usage": "/cost shows tokens and money",
+    "/statusline": "the last line below the input is fixed; /status shows more",
+    "/terminal-setup": "Alt-Enter begins a new line, without a setup",
+    "/theme": "the colours are those of your terminal; NO_COLOR leaves them out",
+    "/upgrade": "the program is upgraded as it was installed; `teamwright version` shows the version",
+    "/vim": "the input line has the keys of a shell",
 }
 """Commands of similar programs, and what to type here."""
 

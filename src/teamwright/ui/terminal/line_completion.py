@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.session.change_model import model_names
 from teamwright.session.modes import describe_modes
 from teamwright.ui.display_text import clean
-from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS
+from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES
 
 MAX_CANDIDATES = 50
 """The maximum number of suggested files."""
@@ -43,8 +43,9 @@ def candidates(
 ) -> list[Candidate]:
     """Return the completions for the text before the cursor. `custom_commands` are names with their descriptions."""
     if text_before.startswith("/") and not text_before[1:].isspace() and " " not in text_before:
-        own = [(usage.split()[0], about) for usage, about in COMMANDS.items()]
-        known = [*own, *((name, about) for name, about in custom_commands if name.lower() not in COMMAND_NAMES)]
+        custom = {name.lower(): (name, about) for name, about in custom_commands if name.lower() not in FIXED_NAMES}
+        named = ((usage.split()[0], about) for usage, about in COMMANDS.items())
+        known = [*(one for one in named if one[0] not in custom), *custom.values()]
         return [
             Candidate(name, len(text_before), clean(about))
             for name, about in known

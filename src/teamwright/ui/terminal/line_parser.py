@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "/members": "the members of the team, their work and what they wait for",
     "/view NAME": "follow a member, and write to it; show an ended one or a sub-agent. /view: back to the lead",
     "/tasks": "the task list",
+    "/status": "the session on one page: directory, model, mode, members, tasks, cost",
     "/cost": "tokens and money so far, by member",
     "/diff @NAME": "what changed since the session began, and who did it; --stat, or c7 for one call",
     "/log cN": "all that a call printed, and how it was called; N is its number",
@@ -32,12 +33,43 @@ COMMANDS: dict[str, str] = {
     "/context @NAME": "what fills the lead's window, or a member's, and when it will be compacted",
     "/compact @NAME KEEP": "continue from a summary that keeps what you name; the lead, or that member",
     "/clear": "the lead continues with an empty conversation; team, members and tasks stay",
+    "/skills": "your own commands and the skills",
+    "/agents": "the types of agents; show NAME: one of them in full",
+    "/permissions": "the rules in force with their files; check 'Bash(…)': the verdict on a call",
+    "/config": "the settings with their files; set KEY VALUE changes one",
+    "/doctor": "examine the setup",
+    "/init": "the lead reads this repository and writes AGENTS.md, or improves it",
+    "/review": "the lead reviews what is not committed, or what you name",
     "/resume TEAM": "leave this session and continue another one: of that team or id, or from a list",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }
 """The commands of the terminal, as /help lists them."""
 
+ALIASES = {
+    "/bashes": "/members",
+    "/exit": "/quit",
+    "/plan": "/mode plan",
+    "/todos": "/tasks",
+    "/usage": "/cost",
+}
+"""Commands of similar programs that are commands here under another name."""
+
+PROMPTS = {
+    "/init": "Read this repository and write AGENTS.md for agents that work in it, or improve the file that exists: "
+    "how to build, to test and to check the style, the structure, and the rules that are not obvious from the code. "
+    "At most 60 lines. Only facts that you have checked.",
+    "/review": "Review the changes of this repository that are not committed. Look for errors first, then for what is "
+    "hard to understand. Name file and line of each finding, most serious first. Change nothing.",
+}
+"""Commands that are prompts to the lead. The text after the command is appended."""
+
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+_YIELDING = frozenset({*ALIASES, *PROMPTS, "/agents", "/config", "/doctor", "/permissions", "/skills", "/status"})
+"""Commands that a custom command of the same name replaces."""
+
+FIXED_NAMES = frozenset(COMMAND_NAMES) - _YIELDING
+"""Commands that no custom command replaces."""
 
 NEVER_SUGGESTED = frozenset({"/clear", "/compact", "/interrupt", "/quit", "/resume", "/stop", "/undo"})
 """Commands that end or remove work: a person who mistypes another command is not led to them."""
@@ -106,6 +138,12 @@ def parse_line(
         return Note()
     if called := parse_slash_command(text):
         name, rest = f"/{called[0].lower()}", called[1]
+        if name in _YIELDING and is_custom_command(called[0], custom_commands):
+            return CustomCommand(called[0], rest)
+        if name in PROMPTS:
+            return LeadPrompt(f"{PROMPTS[name]}\n\n{rest}".rstrip())
+        name, _, first = ALIASES.get(name, name).partition(" ")
+        rest = f"{first} {rest}".strip()
         if name in COMMAND_NAMES:
             return TerminalCommand(name, rest)
         if is_custom_command(called[0], custom_commands):

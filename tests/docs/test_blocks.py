@@ -120,7 +120,7 @@ def program(block: Block) -> str:
 
 
 def test_the_programs_in_the_pages_are_right_for_a_type_checker(tmp_path: Path):
-    shown = blocks("python")
+    shown = [block for block in blocks("python") if not block.not_run]
     assert len(shown) >= 8
     for number, block in enumerate(shown):
         made = program(block)

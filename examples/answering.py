@@ -11,17 +11,17 @@ from teamwright import RequestOpened, Team
 
 
 async def decide(request: RequestOpened) -> None:
-    """Answer one request; whoever answers first counts, so each answer says whether it was."""
+    """Answer one request. The first answer counts, and each answer returns whether it was the first."""
     command = str(request.input.get("command", ""))
     modes = [update for update in request.suggestions if update["type"] == "setMode"]
     if command.endswith("production"):
         instead = {**request.input, "command": command.removesuffix("production") + "staging"}
         first, did = await request.allow(input=instead), "changed to staging"
     elif request.tool == "Write" and modes:
-        first, did = await request.allow(updates=modes), "allowed, and edits are not asked from now on"
+        first, did = await request.allow(updates=modes), "allowed, with all further edits"
     else:
-        first, did = await request.deny("this program allows neither that nor anything like it"), "denied"
-    print(f"{request.member} {request.tool}: {did if first else 'somebody else was first'}")
+        first, did = await request.deny("this program does not allow this call"), "denied"
+    print(f"{request.member} {request.tool}: {did if first else 'another answer was first'}")
 
 
 async def main() -> int:

@@ -30,20 +30,20 @@ def open_ticket(
 ) -> Ticket:
     """Open a ticket in the tracker. Returns it with its number."""
     if any(ticket.title == title for ticket in TICKETS):
-        raise ValueError(f"there is a ticket with the title {title!r} already")  # the model reads this, and goes on
+        raise ValueError(f"there is a ticket with the title {title!r} already")  # the model reads this error
     ticket = Ticket(len(TICKETS) + 1, title, severity)
     TICKETS.append(ticket)
     return ticket
 
 
 async def list_tickets() -> list[Ticket]:
-    """All tickets that are open."""
+    """List the open tickets."""
     return TICKETS
 
 
 async def main() -> int:
     model = os.environ.get("TEAMWRIGHT_MODEL", "sonnet")
-    rules = ["python__open_ticket", "python__list_tickets"]  # without them each call would be asked, and denied here
+    rules = ["python__open_ticket", "python__list_tickets"]  # without these rules each call asks, and is denied here
     async with Team(
         "triage", model=model, tools=[open_ticket, list_tickets], allowed_tools=rules, replace=True
     ) as team:

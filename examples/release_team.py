@@ -20,7 +20,7 @@ async def main() -> int:
         await team.spawn("scout", "Claim what needs reading.", agent_type="Explore")
         await team.spawn("writer", "Claim what needs writing.")
         run = team.run("See both tasks through, then report in five lines.")
-        async for event in run.events(after=0):  # from the beginning of the team: members were at work before the run
+        async for event in run.events(after=0):  # 0: events before the run, too
             match event:
                 case TaskChanged(task=task):
                     print(f"#{task.id} {task.status} {task.owner or '-'}")

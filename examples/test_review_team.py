@@ -13,7 +13,7 @@ from teamwright.testing import ScriptedModel
 
 
 async def review(model: Model, directory: Path) -> Result:
-    """The program under test: one reviewer beside the lead, nothing may be changed."""
+    """Run a team with one reviewer that may change no file: the program under test."""
     async with Team("review", model=model, cwd=directory, permission_mode="dontAsk") as team:
         await team.spawn("reviewer", "Read notes.txt and report what is wrong with it.")
         return await team.run("Wait for the reviewer, then sum up in one line.")

@@ -95,7 +95,7 @@ def test_the_answering_program_changes_a_call_grants_a_mode_and_refuses_the_rest
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "team-lead Bash: changed to staging",
-        "team-lead Write: allowed, and edits are not asked from now on",
+        "team-lead Write: allowed, with all further edits",
         "team-lead Bash: denied",
         "Deployed to staging; two files say so, and deploy.sh is still there.",
         "denied: ['Bash']",

@@ -36,8 +36,7 @@ REQUEST = {
 
 ANSWER = {
     "RequestAnswer": "an approver's answer: in its file, through the event, from the lead",
-    "PermissionAnswer": "the checked answer that an agent continues with: its grants are parsed",
-    "PlanAnswer": "the answer to a plan, which also says the mode that follows",
+    "PermissionAnswer": "the checked answer that an agent continues with, also to a plan: its grants are parsed",
     "RequestClosed": "its event",
 }
 """Shapes of an answer to a pending request."""

@@ -6,12 +6,12 @@ import json
 import pytest
 
 from teamwright import TeamwrightError
-from teamwright.permissions.verdict import Mode
+from teamwright.permissions.verdict import Mode, PermissionAnswer
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, PlanApprovalRequest, PlanApprovalResponse
 from teamwright.storage.paths import find_home
 from teamwright.teams.permission_mode_change import set_mode
-from teamwright.teams.plan_approval import PlanAnswer, answer_plan
+from teamwright.teams.plan_approval import answer_plan
 from teamwright.testing import ScriptedModel
 from tests.support.notices import request_ids
 from tests.support.waits import WAIT_S
@@ -299,7 +299,7 @@ async def test_a_member_that_awaits_can_be_asked_to_stop(tmp_path, objects):
         else:
             assert mate.state == "completed" and reply["approve"] is False and reply["by"] == "system"
             with pytest.raises(TeamwrightError, match="not an open plan request"):
-                await answer_plan(team.session.team, row["id"], PlanAnswer(True, LEAD))
+                await answer_plan(team.session.team, row["id"], PermissionAnswer(True, LEAD))
     assert not touched(tmp_path)
 
 
@@ -378,7 +378,7 @@ async def test_what_was_approved_is_what_the_plan_file_holds(tmp_path):
         await team.send("ada", "Hello")
         await until(team, lambda: mate.turns == 2 and mate.is_resting)
         assert mate.agent.plan.read() == "# Harmful"
-        await answer_plan(team.session.team, mate.pending_plan.request_id, PlanAnswer(True, LEAD))
+        await answer_plan(team.session.team, mate.pending_plan.request_id, PermissionAnswer(True, LEAD))
         assert mate.agent.plan.read() == "# Harmless"
 
 
@@ -449,7 +449,7 @@ async def test_a_plan_that_nobody_answers_in_time_is_not_approved_and_a_late_yes
         ((row, reply),) = rows().values()
         assert (reply["approve"], reply["by"]) == (False, "deadline")
         with pytest.raises(TeamwrightError, match="answered before, by deadline"):
-            await answer_plan(team.session.team, row["id"], PlanAnswer(True, LEAD))
+            await answer_plan(team.session.team, row["id"], PermissionAnswer(True, LEAD))
         assert str(mate.agent.policy.mode) == "plan"
     assert "no answer came in time" in told(model, "ada")
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from teamwright import Team, TeamRefused
+from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, PlanApprovalResponse
 from teamwright.storage.paths import find_home
-from teamwright.teams.plan_approval import PlanAnswer, answer_plan
+from teamwright.teams.plan_approval import answer_plan
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
@@ -100,7 +101,7 @@ class Rounds(RuleBasedStateMachine):
         turns = self.mate.turns
 
         async def answered() -> None:
-            await answer_plan(self.team.session.team, id, PlanAnswer(approve, LEAD, "because"))
+            await answer_plan(self.team.session.team, id, PermissionAnswer(approve, LEAD, "because"))
             await until(self.team, lambda: self.mate.turns > turns)
             await self._rests()
 
@@ -113,12 +114,14 @@ class Rounds(RuleBasedStateMachine):
     def a_second_answer_is_refused(self, approve: bool, data) -> None:
         id = data.draw(st.sampled_from(sorted(self.answers)))
         with pytest.raises(TeamRefused, match="answered before"):
-            self.do(answer_plan(self.team.session.team, id, PlanAnswer(approve, LEAD)))
+            self.do(answer_plan(self.team.session.team, id, PermissionAnswer(approve, LEAD)))
 
     @rule(number=st.integers(0, 10**13))
     def an_answer_to_nothing_is_refused(self, number: int) -> None:
         with pytest.raises(TeamRefused, match="not an open plan request"):
-            self.do(answer_plan(self.team.session.team, f"plan_approval-{number}@ada@crew", PlanAnswer(True, LEAD)))
+            self.do(
+                answer_plan(self.team.session.team, f"plan_approval-{number}@ada@crew", PermissionAnswer(True, LEAD))
+            )
 
     @rule(sender=st.sampled_from([LEAD, "bob", "user", "system"]))
     def somebody_forges_a_yes(self, sender: str) -> None:

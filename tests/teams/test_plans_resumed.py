@@ -5,11 +5,12 @@ import json
 import pytest
 
 from teamwright import Team
+from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import find_home
-from teamwright.teams.plan_approval import PlanAnswer, answer_plan
+from teamwright.teams.plan_approval import answer_plan
 from teamwright.teams.plan_requests import answer_body
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, told, until
@@ -55,7 +56,7 @@ async def test_an_open_plan_waits_on_and_no_model_is_asked_for_that(tmp_path):
         await until(team, lambda: mate.state == "awaiting" and mate.is_resting)
         assert mate.pending_plan.request_id == id and str(mate.agent.policy.mode) == "plan"
         assert not [r for r in model.requests if r.agent_name == "ada"]
-        await answer_plan(team.session.team, id, PlanAnswer(True, LEAD))
+        await answer_plan(team.session.team, id, PermissionAnswer(True, LEAD))
         await until(team, lambda: mate.turns == 1 and mate.state == "idle")
     assert touched(tmp_path) and record()["file"] == file
     assert told(model, "ada").count("Your plan was approved.") == 1

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from msgspec import Struct, field
@@ -30,9 +30,6 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import PermissionRequest, PlanApprovalRequest
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
-
-if TYPE_CHECKING:
-    from teamwright.teams.plan_approval import PlanAnswer
 
 HUMAN, AUTO = "human", "auto"
 APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
@@ -152,7 +149,7 @@ class PlanApprovals(Struct):
 
     async def _approve_automatically(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
         """Approve a plan by the setting: record a request that is answered at once, and emit a notice."""
-        from teamwright.teams.plan_approval import PlanAnswer, answer_plan, submit_plan
+        from teamwright.teams.plan_approval import answer_plan, submit_plan
 
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         mate = team.find_in_process(member) if team is not None and member != LEAD else None
@@ -161,9 +158,8 @@ class PlanApprovals(Struct):
         else:
             request = await submit_plan(team, mate, given, POLICY_APPROVER, None)
             if mode.pending_request:
-                await answer_plan(
-                    team, request, PlanAnswer(True, POLICY_APPROVER, why, call=given.call, is_rerun=given.is_rerun)
-                )
+                answer = PermissionAnswer(True, POLICY_APPROVER, why)
+                await answer_plan(team, request, answer, given.call, is_rerun=given.is_rerun)
         shown = LEAD_ALIAS if member == LEAD else member
         self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
         return PlanOutcome(True, "The user's setting")
@@ -223,13 +219,13 @@ class PlanApprovals(Struct):
             name.lower() in team.external.external_names or (mate is not None and mate.run_task is not None)
         ):
             return
-        asking = asyncio.create_task(self._first_answer(id, request), name=f"answer wanted for {id}")
+        asking = asyncio.create_task(self._first_answer(request), name=f"answer wanted for {id}")
         life = {mate.run_task} if mate is not None and mate.run_task is not None else set[asyncio.Task[None]]()
         try:
             await asyncio.wait({asking, *life}, return_when=asyncio.FIRST_COMPLETED)
             answer = asking.result() if asking.done() else None
             if answer is not None and (mate is None or mate.pending_plan.request_id == id):
-                await answer_plan(team, id, answer)
+                await answer_plan(team, id, answer, id if request.get("target") == USER_APPROVER else "")
         except TeamRefused:
             return  # another approver answered first
         except TeamwrightError as problem:
@@ -237,21 +233,17 @@ class PlanApprovals(Struct):
         finally:
             asking.cancel()
 
-    async def _first_answer(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+    async def _first_answer(self, request: Mapping[str, Any]) -> PermissionAnswer | None:
         """Return the first answer: of a person, of a setting, or the denial at the deadline."""
-        from teamwright.teams.plan_approval import PlanAnswer
-
         if request.get("target") == USER_APPROVER:
-            return await self._ask(id, request)
+            return await self._ask(request)
         if request.get("target") == POLICY_APPROVER:
-            return PlanAnswer(True, POLICY_APPROVER, f"the setting plan_approval is {AUTO}")
+            return PermissionAnswer(True, POLICY_APPROVER, f"the setting plan_approval is {AUTO}")
         deadline = request.get("deadline")
         return await _late(deadline if isinstance(deadline, int) else None)
 
-    async def _ask(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+    async def _ask(self, request: Mapping[str, Any]) -> PermissionAnswer | None:
         """Return the person's answer; None when the question was cancelled because the session closes."""
-        from teamwright.teams.plan_approval import PlanAnswer
-
         rules = tuple(str(rule) for rule in request.get("rules") or ())
         member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
         answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
@@ -259,7 +251,8 @@ class PlanApprovals(Struct):
             return None
         named = _granted_mode(answer)
         by = answer.by if answer.by in _NO_PERSON else USER_APPROVER
-        return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)
+        granted = () if named is None else (PermissionUpdate("setMode", mode=str(named)),)
+        return PermissionAnswer(answer.allowed, by, answer.text, updates=granted)
 
     async def close(self) -> None:
         """Stop asking and waiting. The next process that leads the team asks about open plans. May be called twice."""
@@ -272,14 +265,12 @@ class PlanApprovals(Struct):
             mode.remove_unused_file()
 
 
-async def _late(deadline: int | None) -> PlanAnswer:
+async def _late(deadline: int | None) -> PermissionAnswer:
     """Return a denial, once the deadline (milliseconds since 1970) has passed."""
-    from teamwright.teams.plan_approval import PlanAnswer
-
     if deadline is None:
         await asyncio.Event().wait()
     await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)
-    return PlanAnswer(False, "deadline", "no answer came in time; submit it again, or do work that needs no plan")
+    return PermissionAnswer(False, "deadline", "no answer came in time; submit it again, or do work that needs no plan")
 
 
 def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str) -> Question:

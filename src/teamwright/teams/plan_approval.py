@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
-
 from teamwright.agent.plan_mode import PlanMode, PlanSubmission
-from teamwright.permissions.verdict import Mode
+from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate
 from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
@@ -116,24 +114,14 @@ async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, reque
 # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class PlanAnswer(Struct, frozen=True):
-    """An answer to a plan. `by` is the lead, `user`, `policy`, or `deadline`; `mode` follows plan mode.
-
-    `call` names the answering call; `is_rerun`: a kill interrupted it before.
-    """
-
-    approve: bool
-    by: str
-    feedback: str = ""
-    mode: str = ""
-    call: str = ""
-    is_rerun: bool = False
-
-
-async def answer_plan(team: SessionTeam, request_id: str, answer: PlanAnswer) -> str:
+async def answer_plan(
+    team: SessionTeam, request_id: str, answer: PermissionAnswer, call: str = "", *, is_rerun: bool = False
+) -> str:
     """Answer an open request of a live member; the first answer counts. Returns the member's name.
 
-    Raises TeamRefused for a request that is not open, is another's to answer, or was answered already.
+    `answer.by` is the lead, `user`, `policy`, or `deadline`; a granted mode follows plan mode. `call` names the
+    answering call; `is_rerun`: a kill interrupted it before. Raises TeamRefused for a request that is not open, is
+    another's to answer, or was answered already.
     """
     request = team.requests.get(request_id) or {}
     name = str(request.get("requester", ""))
@@ -145,10 +133,11 @@ async def answer_plan(team: SessionTeam, request_id: str, answer: PlanAnswer) ->
         raise _refusal(f"the plan of {name} is approved by {whose}, not by you")
     before = team.requests.get_answer(request_id)
     if before is None:
-        body = answer_body(answer.approve, answer.feedback, answer.by, mode=answer.mode, call=answer.call)
+        mode = next((str(update.mode) for update in answer.updates if update.kind == "setMode"), "")
+        body = answer_body(answer.allowed, answer.text, answer.by, mode=mode, call=call)
         if team.requests.answer(request_id, body):
             before = body
-    elif not (answer.is_rerun and answer.call and before.get("call") == answer.call):
+    elif not (is_rerun and call and before.get("call") == call):
         before = None
     if before is None:
         by = LEAD_ALIAS if (first := _first_approver(team, request_id)) == LEAD else first
@@ -241,9 +230,9 @@ async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate)
     mode = teammate.agent.plan
     if mode is not None and teammate.pending_plan.is_open and not mode.is_on:
         with suppress(TeamRefused):  # it was answered just now
-            await answer_plan(
-                team, teammate.pending_plan.request_id, PlanAnswer(True, USER_APPROVER, mode=str(mode.policy.mode))
-            )
+            granted = PermissionUpdate("setMode", mode=str(mode.policy.mode))
+            answer = PermissionAnswer(True, USER_APPROVER, updates=(granted,))
+            await answer_plan(team, teammate.pending_plan.request_id, answer)
 
 
 # ── resume ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from teamwright import MemberChanged, Notice, Team
-from teamwright.teams.plan_approval import PlanAnswer, answer_plan
+from teamwright.permissions.verdict import PermissionAnswer
+from teamwright.teams.plan_approval import answer_plan
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import LoopbackModel
@@ -53,7 +54,7 @@ async def test_the_files_have_each_mode_of_a_member_and_no_notice_calls_that_an_
             await told.one(MemberChanged, member="ann", state="awaiting")
             assert modes() == ("plan", "plan")
             [request] = crew.requests.open_requests()
-            await answer_plan(crew, str(request["id"]), PlanAnswer(True, "user"))
+            await answer_plan(crew, str(request["id"]), PermissionAnswer(True, "user"))
             await file_says(lambda: modes() == ("", ""))
             assert ann.mode == "bypassPermissions"
             await ann.set_mode("dontAsk")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from teamwright.agent.tool import ToolContext, ToolResult
+from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
-from teamwright.teams.plan_approval import UNCHANGED_NOTE, PlanAnswer, answer_plan, plan_author
+from teamwright.teams.plan_approval import UNCHANGED_NOTE, answer_plan, plan_author
 from teamwright.tools.caller import Caller, json_result
 from teamwright.tools.team.structured_message import PLAN_ANSWER_TYPE, StructuredMessage
 
@@ -33,8 +34,8 @@ async def answer_member_plan(caller: Caller, to: str, message: StructuredMessage
     if to.strip().lower() not in {LEAD, LEAD_ALIAS}:
         _require_author(caller, to, request_id)
     feedback = message.feedback or message.reason or ""
-    answer = PlanAnswer(approve, LEAD, feedback, call=ctx.key, is_rerun=ctx.is_rerun)
-    name = await answer_plan(caller.team, request_id, answer)
+    answer = PermissionAnswer(approve, LEAD, feedback)
+    name = await answer_plan(caller.team, request_id, answer, ctx.key, is_rerun=ctx.is_rerun)
     done = "approved" if approve else "sent back"
     rest = "It carries the plan out now." if approve else "It reads what to change and hands in a new plan."
     body = {"success": True, "message": f"The plan of {name} is {done}. {rest}", "request_id": request_id}

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
-from teamwright.teams.catalogue import remove_team_locks
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.recovery import damaged_teams, recover_teams, team_directories
 from teamwright.teams.status.team_views import resolve_home
 
@@ -24,5 +24,5 @@ def open_recovered_home(root: str | None, word: str = "") -> tuple[Home, tuple[s
     home = resolve_home(root)
     for directory in team_directories(home, word):
         with suppress(TeamwrightError):
-            remove_team_locks(home, directory)
+            FileStores(home).remove_dead_locks(directory)
     return home, asyncio.run(recover_teams(home, word=word)) if damaged_teams(home, word) else ()

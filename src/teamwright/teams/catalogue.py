@@ -21,7 +21,6 @@ from teamwright.protocol.mail import is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.file_lock import remove_dead_locks
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.teams.archive import archive_entry, archive_team
@@ -29,13 +28,6 @@ from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster_file import BRIEF_PATIENCE_S
 from teamwright.teams.roster_rebuild import rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
-
-
-def remove_team_locks(home: Home, directory: str) -> list[Path]:
-    """Remove locks of dead owners on the roster, the inboxes and the tasks of a team. Returns the files freed."""
-    team = home.team(directory)
-    places = (team, team / "inboxes", FileStores(home).task_directory(directory))
-    return [file for place in places for file in remove_dead_locks(place, home.guard)]
 
 
 class NewTeam(Struct, frozen=True):

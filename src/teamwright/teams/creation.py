@@ -23,7 +23,7 @@ from teamwright.storage.atomic import remove_old_pending_files
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_team
-from teamwright.teams.catalogue import NewTeam, remove_team_locks
+from teamwright.teams.catalogue import NewTeam
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_file import LeadLease, take_lead
@@ -142,7 +142,7 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
         _refuse_second(team)
         if not (state := FileStores(team.home).state(directory)).path.exists():
             raise _foreign_team_error(directory, team.home.team(directory))
-        remove_team_locks(team.home, directory)
+        FileStores(team.home).remove_dead_locks(directory)
         lead = LeadLease(team.session, os.getpid(), team.lease)
         file = await take_lead(state, lead, team.log)
         team.external.shared_list = team.external.shared_list or file.task_list

@@ -76,6 +76,14 @@ class FileStores:
 
         return lock_for(path, self._home.guard(path))
 
+    def remove_dead_locks(self, directory: str) -> list[Path]:
+        """Remove locks of dead owners on the roster, the inboxes and the tasks of a team. Returns the files freed."""
+        from teamwright.storage.file_lock import remove_dead_locks
+
+        team = self._home.team(directory)
+        places = (team, team / "inboxes", self.task_directory(directory))
+        return [file for place in places for file in remove_dead_locks(place, self._home.guard)]
+
     def state(self, directory: str) -> TeamStateFile:
         """See TeamStores."""
         return TeamStateFile(self._home, directory)

@@ -25,7 +25,7 @@ from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.catalogue import remove_team_locks
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.mailbox.incoming import starts_turn
 from teamwright.teams.mailbox.outgoing import send_protocol
@@ -114,7 +114,7 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
 async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bool = False) -> None:
     """Complete the steps after the end of a member. `is_rerun`: some of them may have been done before a kill."""
     name, roster, tasks = pending_end.name, team.roster, team.tasks
-    remove_team_locks(team.home, team.directory)  # its process may have been killed while it had a lock
+    FileStores(team.home).remove_dead_locks(team.directory)  # its process may have been killed while it had a lock
     handed = await _try_step(team, name, "its tasks could not be handed back", tasks.release(name), [])
     if not pending_end.keeps:
         await _try_step(team, name, "it could not be taken off the roster", roster.remove(name), None)

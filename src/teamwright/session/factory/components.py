@@ -47,10 +47,11 @@ from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.agent_types import make_resolver
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.shell_startup import make_shell_startup
-from teamwright.session.factory.task_checks_factory import make_task_checks
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
+from teamwright.session.task_checks.allowed_commands import AllowedCommands
+from teamwright.session.task_checks.task_checks import FindTeammate, TaskChecks
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number, log_path
@@ -62,6 +63,7 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 if TYPE_CHECKING:
     from teamwright.tools.team.permission_answer import PermissionAnswers
@@ -226,6 +228,32 @@ def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, s
     return make_mcp_servers(ground, log, kit, stack)
 
 
+ALLOWED_CHECKS = "checks.json"
+"""The file in the session's directory with the commands that were allowed as checks."""
+
+
+def _task_checks(ground: SessionContext, maker: AgentFactory, find: FindTeammate) -> TaskChecks:
+    """Create the task checks of this session. `find` returns a live member of this process by its name.
+
+    The team file has precedence over the setting.
+    """
+    settings, definition = ground.settings.check, ground.definition
+    if definition is not None and definition.check:
+        settings = replace(settings, command=definition.check)
+    bash = maker.kit.bash
+    return TaskChecks(
+        find,
+        ground.cwd,
+        settings,
+        AllowedCommands(ground.home.session(ground.cwd, ground.id) / ALLOWED_CHECKS),
+        maker.policy,
+        lambda: {**command_environment(bash, ground.env), **maker.env, **COMMAND_ENVIRONMENT},
+        maker.kit.jobs,
+        maker.emit,
+        lambda command: mask_secrets(command, ground.env),
+    )
+
+
 class JoinedTeam(Struct, frozen=True):
     """The team of another process that a member of this process joins. `lead_model` is empty when it is unknown."""
 
@@ -277,7 +305,7 @@ def make_team(
         status=status,
         external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
         ports=ports,
-        check=make_task_checks(ground, maker, lambda name: made.find_in_process(name)),
+        check=_task_checks(ground, maker, lambda name: made.find_in_process(name)),
         secrets=find_secrets(ground.env),
         subagents=kit.agents,
     )

@@ -18,7 +18,7 @@ from teamwright.protocol.member_flags import MemberFlags
 from teamwright.session.member_process.join import OnStarted, RunningMember, end_work, join_team
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
-from teamwright.teams.catalogue import remove_team_locks
+from teamwright.teams.file_stores import FileStores
 
 ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
 
@@ -77,7 +77,7 @@ async def _keep(member: RunningMember) -> None:
 
     def remove_locks(is_there: bool) -> None:
         if not is_there:
-            remove_team_locks(member.team.home, member.team.directory)
+            FileStores(member.team.home).remove_dead_locks(member.team.directory)
 
     member.line.follow(remove_locks)
     await member.line.keep_connected(member.watcher)

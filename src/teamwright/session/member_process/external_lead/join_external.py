@@ -23,9 +23,11 @@ from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.models.model_names import resolve_model
 from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import Notice, SessionOpened
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.session.context import SessionContext, load_member_context
@@ -56,7 +58,6 @@ from teamwright.session.member_process.external_lead.member_incarnation import (
     new_incarnation,
     own_entry,
 )
-from teamwright.session.member_process.external_lead.start_failure import report_start_failure
 from teamwright.session.member_process.external_lead.team_search import (
     ExternalTeam,
     find_external_team,
@@ -110,7 +111,7 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
     except TeamwrightError as problem:
         if problem.slug not in {"backend", "unknown-team"}:  # another process's member, or an unknown one
             with suppress(TeamwrightError):
-                await report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
+                await _report_start_failure(await find_team_of_failed_start(flags, env), flags, problem)
         raise
     _, guard, _ = FileStores(found.home).inbox_paths(found.directory, found.name)
     lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
@@ -119,12 +120,26 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
         made = await _make(found, flags, cwd, stack)
         return await _begin(made, flags, env, stack)
     except TeamwrightError as problem:
-        await report_start_failure(found, flags, problem)
+        await _report_start_failure(found, flags, problem)
         raise
     except Exception as problem:
         bug = TeamwrightError("bug", f"{type(problem).__name__}: {problem}")
-        await report_start_failure(found, flags, bug)
+        await _report_start_failure(found, flags, bug)
         raise
+
+
+async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem: TeamwrightError) -> None:
+    """Notify the lead by mail of a failed start, and remove the roster entry without a process. Never raises."""
+    dialect, home = ExternalMailFormat(), found.home
+    dialect.note_roster(found.config)
+    text = f"{found.name} could not start: {problem.what}."
+    entry = InboxEntry(found.name, text, text[:60], iso_time(), flags.agent_color or None, message_id())
+    with suppress(TeamwrightError):
+        inbox = FileStores(home).mailbox(found.directory, LEAD)
+        for letter in dialect.encode_entries(entry):
+            await inbox.put(letter, runtime=True)
+    with suppress(TeamwrightError):
+        await FileStores(home).roster(found.directory).change(lambda config: config.without_member(found.name))
 
 
 async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:

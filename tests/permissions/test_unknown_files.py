@@ -41,6 +41,12 @@ cat .en?
 cat "$X"
 cat "$X/.env"
 cat "src/$X"
+cat ~+/.env
+sed --expression= ~+/.env
+sed --expression=p ~+/.env
+sed --expression=p "$X"
+zgrep --regexp=KEY .env
+grep --regexp=KEY "$X"
 cat $(echo .env)
 cat "$(echo keys)/one"
 cat <"$PWD/.env"

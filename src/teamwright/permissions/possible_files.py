@@ -190,6 +190,7 @@ def text_words(command: ShellCommand) -> set[int]:
             before = None if word in _PATTERN_OPTIONS else before
         elif begin.startswith("--") and begin.partition("=")[0] in options and command.is_one_word(at):
             found.add(at)
+            before = None if begin.partition("=")[0] in _PATTERN_OPTIONS else before
         elif before is not None and not begin.startswith("-"):
             found |= {at} if command.is_one_word(at) and not _pattern_follows(command, at) else set()
             before = None

@@ -282,7 +282,7 @@ class Round:
     def _is_excused(self, one: str) -> bool:
         """Whether a kill of a member, or a full disk, explains what would be wrong without it."""
         died = "|".join(map(re.escape, () if self.backend == "in-process" else self._died())) or "-"
-        full = bool(self.acts.done["disk full"])
+        full, emptied = bool(self.acts.done["disk full"]), bool(self.acts.done["roster emptied"])
         excuses = (
             (died != "-" or self._failed_starts(), r"lives were begun more than once"),  # after a death
             (True, r"failed: (the process of \w+ (ended|was not ready)|\w+ was started, and)"),  # killed, or too slow
@@ -293,6 +293,7 @@ class Round:
             (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) [\w@-]+; nothing"),  # it was handed back
             (True, r"^[\w-]+\.jsonl: Write .* failed: You have not read"),  # the process that read it was killed
             (True, r"Agent .* failed: \w+ is already a live member of the team"),  # a resumed lead asks for who lives
+            (emptied, r" failed: config\.json is not a roster"),  # no lead wrote it again in the time that is waited
             (full, r" Agent .* failed: .* could not be written: "),  # no disk took its prefix
             (full, r"^rounds of \S+ were never booked"),  # no disk took the lead's events of them
             (

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.crew import ready
 from bench.letters import consume, letter, paths
-from teamwright.mail.inbox import Inbox, count_entries, inbox_for
+from teamwright.mail.inbox import Inbox, inbox_for, read_entries
 
 SENDS = 1_000
 RECEIVES = 200
@@ -32,7 +32,7 @@ async def past(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     for first in range(0, spec["unread"], 50):
         await asyncio.gather(*(sender.put(letter(at)) for at in range(first, min(first + 50, spec["unread"]))))
     figures = {**await _sends(sender, reader), **await _receives(sender, reader)}
-    unread, _ = count_entries(sender.path)
+    unread = sum(not entry.read for entry in read_entries(sender.path))
     return {**figures, "lost": abs(spec["unread"] - unread)}
 
 

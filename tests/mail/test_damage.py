@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.mail.inbox import Inbox, count_entries, read_entries
+from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.json_array import salvage_entries
 from tests.support.examples import examples
+from tests.support.inboxes import count_entries
 
 TWO = b'[\n{"from":"a","text":"1","read":false},\n{"from":"a","text":"2","read":false}\n]'
 

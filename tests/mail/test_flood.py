@@ -5,10 +5,10 @@ import json
 import pytest
 
 from teamwright.mail import inbox_layout
-from teamwright.mail.inbox import count_entries
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.protocol.errors import InboxFull
 from teamwright.protocol.mail import InboxEntry
+from tests.support.inboxes import count_entries
 
 MOST = MAX_UNREAD + MAX_RUNTIME_UNREAD
 

@@ -209,18 +209,17 @@ async def test_arguments_that_do_not_fit_never_reach_the_function(tmp_path):
 @pytest.mark.parametrize(
     ("options", "runs"),
     [
-        ({}, False),
-        ({"permission_mode": "acceptEdits"}, False),
-        ({"permission_mode": "dontAsk"}, False),
+        ({}, True),
+        ({"permission_mode": "acceptEdits"}, True),
+        ({"permission_mode": "dontAsk"}, True),
         ({"permission_mode": "bypassPermissions"}, True),
-        ({"allowed_tools": ["python__open_ticket"]}, True),
-        ({"allowed_tools": ["python__*"]}, True),
-        ({"allowed_tools": ["python__close_ticket"]}, False),
-        ({"permission_mode": "dontAsk", "allowed_tools": ["python__open_ticket"]}, True),
+        ({"disallowed_tools": ["python__open_ticket"]}, False),
+        ({"disallowed_tools": ["python__*"], "allowed_tools": ["python__open_ticket"]}, False),
+        ({"disallowed_tools": ["python__close_ticket*"]}, True),
     ],
     ids=str,
 )
-async def test_a_function_runs_only_where_a_rule_or_the_mode_allows_it(tmp_path, options, runs):
+async def test_a_function_runs_unless_a_rule_denies_it(tmp_path, options, runs):
     opened: list[str] = []
 
     def open_ticket(title: str) -> str:

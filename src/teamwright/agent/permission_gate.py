@@ -55,6 +55,17 @@ class Denial(Struct, frozen=True):
     rule: str
     reason: str
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the denial as an object of `permission_denials`."""
+        return {
+            "tool_name": self.tool,
+            "tool_use_id": self.tool_use_id,
+            "tool_input": self.input,
+            "member": self.member,
+            "rule": self.rule,
+            "reason": self.reason,
+        }
+
 
 KeepGrant: TypeAlias = Callable[[str, Policy, PermissionAnswer], Awaitable[None]]
 """Store a grant that came with an approval: the member, the policy that asked, and the answer. Never raises."""

@@ -34,6 +34,15 @@ TaskRef: TypeAlias = Task | str | int
 """A task, or its number."""
 
 
+async def wait_until(team: SessionTeam, is_reached: Callable[[], bool]) -> None:
+    """Wait until this is true of the team, which is asked after each of its changes."""
+    while True:
+        team.changed.clear()
+        if is_reached():
+            return
+        await team.changed.wait()
+
+
 class Member(Struct, frozen=True):
     """A handle for a teammate, by name. The teammate may end at any time; its state is `gone` then."""
 
@@ -84,6 +93,16 @@ class Member(Struct, frozen=True):
         LockTimeout) when the inbox does not accept it; nothing is sent then.
         """
         return await send_text(self._team, USER, self.name, text, summary)
+
+    async def wait_idle(self) -> MemberState:
+        """Wait until the member rests with its mail handled, and return its state: `idle`, or `gone` after it ended."""
+
+        def rests() -> bool:
+            mate = self._team.find(self.name)
+            return mate is None or (mate.is_resting and not mate.wake_target.wake_pending)
+
+        await wait_until(self._team, rests)
+        return self.state
 
     def interrupt(self) -> bool:
         """Interrupt the member's turn. The member becomes idle, and its next message also names the interrupted work.

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 
 from teamwright.api.argument_checks import check_option_types
 from teamwright.api.hook import Hook, to_hooks
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.config.merge import lead_mode
+from teamwright.config.tool_names import KNOWN
 from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.options import Options
+
+if TYPE_CHECKING:
+    from teamwright.session.output_format import OutputFormat
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
 """The mode for calls that no rule decides. `default` asks, `acceptEdits` allows edits and asks for the rest, `dontAsk`
@@ -41,7 +46,14 @@ class TeamOptions(TypedDict, total=False):
     """Caps on money, tokens, turns and time, from entering the block, over all runs of the team."""
 
     tools: Sequence[Callable[..., Any]]
-    """Functions that agents may call, sync or async; permission rules name them `python__<function>`."""
+    """Functions that agents may call, sync or async. A call of one is allowed unless a rule for `python__<function>`
+    denies it or asks.
+    """
+
+    output_type: Any
+    """A pydantic model, a TypedDict or a dataclass. The final answer of each run is JSON of this type, and
+    `Result.output` its value. An answer that does not fit is asked for once more; then the run is `failed`.
+    """
 
     permission_mode: PermissionMode
     """The permission mode; `default`, or for a resumed team the mode in which it was left. In `default` reading is
@@ -116,6 +128,11 @@ class SpawnOptions(TypedDict, total=False):
     effort: Effort | None
     """The thinking effort, `low` to `max` or a number of tokens; by default that of the agent type, else the lead's."""
 
+    tools: Sequence[str | Callable[..., Any]]
+    """The only tools of the member besides mail and the task list: names (`Read`, `mcp__db__query`), and functions of
+    `Team(tools=…)`. By default those of the agent type.
+    """
+
     mode: PermissionMode | None
     """The member's permission mode; the member is never allowed more than the lead."""
 
@@ -142,11 +159,12 @@ def to_session_options(given: TeamOptions) -> Options:
         permission_mode=given.get("permission_mode"),
         mode_unless_kept="default",
         add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
-        allowed_tools=tuple(given.get("allowed_tools", ())),
+        allowed_tools=(*given.get("allowed_tools", ()), *(["python__*"] if given.get("tools") else [])),
         disallowed_tools=tuple(given.get("disallowed_tools", ())),
         settings_file=Path(settings) if settings is not None else None,
         mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := given.get("mcp_servers")) else (),
         trust=given.get("trust", False),
+        output=_output_format(given.get("output_type")),
         budget=given.get("budget") or Budget(),
         agents={name: dict(definition) for name, definition in given.get("agents", {}).items()},
         plugin_dirs=tuple(Path(one) for one in given.get("plugin_dirs", ())),
@@ -159,6 +177,27 @@ def to_session_options(given: TeamOptions) -> Options:
         own_hooks=to_hooks(given.get("hooks", ())),
         env=given.get("env"),
     )
+
+
+def _output_format(output_type: Any) -> OutputFormat | None:
+    """Return the form of the final answer. Raises UsageError for a type without a JSON form."""
+    if output_type is None:
+        return None
+    from teamwright.session.output_format import type_format  # loaded only for typed results
+
+    return type_format(output_type)
+
+
+def tool_names(tools: Sequence[str | Callable[..., Any]] | None) -> tuple[str, ...] | None:
+    """Return the names of a member's tools; None for None. Raises UsageError for a name that no tool can have."""
+    if tools is None:
+        return None
+    names = tuple(one if isinstance(one, str) else f"python__{getattr(one, '__name__', '')}" for one in tools)
+    for name in names:
+        if name not in KNOWN and "*" not in name and not name.startswith(("mcp__", "python__")):
+            do = did_you_mean(name, KNOWN, [f"the tools are {', '.join(sorted(KNOWN))}"])
+            raise UsageError("usage", f"there is no tool {name[:60]!r}", do=do, note="nothing was started")
+    return names
 
 
 def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:

@@ -23,13 +23,14 @@ from teamwright.api.argument_checks import (
     require_text,
 )
 from teamwright.api.event_stream import EventIterator, EventReaders, no_last_event, numbered
-from teamwright.api.handles import USER, Member, Tasks
+from teamwright.api.handles import USER, Member, Tasks, wait_until
 from teamwright.api.options import (
     PermissionMode,
     SpawnOptions,
     TeamOptions,
     refuse_unknown,
     to_session_options,
+    tool_names,
 )
 from teamwright.api.run import Run
 from teamwright.api.team_opening import create_named_team, options_to_open
@@ -45,17 +46,21 @@ from teamwright.protocol.ids import team_name
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.session.change_model import ModelChange
-from teamwright.session.control.agent_actions import clear_lead, compact_agent, context_view, reload_session, set_model
+from teamwright.session.control.agent_actions import (
+    clear_lead,
+    compact_agent,
+    context_view,
+    reload_session,
+    set_member_budget,
+    set_model,
+)
 from teamwright.session.control.person_actions import delete_led_team, stop_task
-from teamwright.session.control.remote_actions import ALLOW
 from teamwright.session.open import open_session
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import find_command, list_commands, run_command
 from teamwright.storage.event_log import EventLog
-from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.incarnation_changes import save_budget
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.recovery import recover_teams
@@ -237,7 +242,7 @@ class Team:
     async def spawn(self, name: str, prompt: str, **options: Unpack[SpawnOptions]) -> Member:
         """Start a teammate. It works on its prompt at once, then claims tasks and answers mail.
 
-        See SpawnOptions for the keywords: `agent_type model effort mode budget command`. Raises InvalidName,
+        See SpawnOptions for the keywords. Raises InvalidName,
         UsageError, TeamRefused, LimitExceeded and CannotStart; no files or processes are left then.
         """
         self._require_running()
@@ -252,6 +257,7 @@ class Team:
             agent_type=options.get("agent_type", "general-purpose"),
             model=session.models.bring(model) if model is not None else None,
             effort=parse_optional_effort(options.get("effort")),
+            tools=tool_names(options.get("tools")),
             mode=str(parse_mode(mode, "mode=")) if mode is not None else None,
             budget=options.get("budget") or NO_CAPS,
             command=options.get("command", ""),
@@ -266,17 +272,13 @@ class Team:
         for the lead, and TeamRefused for a member that another program runs.
         """
         require_budget(budget)
-        mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
-        if mate.name.lower() in team.external.external_names:
-            what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
-            raise TeamRefused("team-refused", what, note="nothing was changed")
-        if isinstance(mate, ProcessTeammateBase):
-            holds = await ALLOW.perform_at(mate, budget=budget.as_json())
-        else:
-            holds = self.session.maker.purse.set_budget(mate.name, budget)
-            mate.note_raised_budget()
-        await save_budget(team.state, name, holds)
-        return holds
+        mate = Member(name, self.session.team, self.session.modes).require()
+        return await set_member_budget(self.session, mate, budget)
+
+    async def wait_idle(self) -> None:
+        """Wait until no member and no background sub-agent has anything to do. A run of the lead is not waited for."""
+        self._require_running()
+        await wait_until(self.session.team, self.session.team.is_quiet)
 
     @property
     def tasks(self) -> Tasks:

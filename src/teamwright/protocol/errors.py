@@ -60,6 +60,7 @@ SLUGS: dict[str, Slug] = {
     "limit": Slug(4, 429, "A cap on money, tokens, turns, time or spawns is spent; the session can be resumed later."),
     "model-failed": Slug(1, 502, "The model's service failed, and trying again did not help."),
     "no-answer": Slug(1, 502, "The model ended its answer in a way that leaves nothing to use."),
+    "invalid-output": Slug(1, 502, "The final answer does not fit the schema that the run was given."),
     "window-too-small": Slug(1, 413, "The server has no room for the prompt, or read less of it than was sent."),
     "context-full": Slug(1, 413, "The conversation no longer fits into the model's window."),
     "disk-full": Slug(1, 507, "A write did not reach the disk."),

@@ -19,6 +19,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.budget import NO_CAPS, Budget
 
 if TYPE_CHECKING:
+    from teamwright.session.output_format import OutputFormat
     from teamwright.teams.team_stores import TeamStores
 
 
@@ -57,6 +58,8 @@ class Options(Struct, frozen=True):
     trust: bool = False
     hooks: bool = True
     own_hooks: tuple[HookSpec, ...] = ()
+    output: OutputFormat | None = None
+    """The form of the final answer; None for text."""
     budget: Budget = field(default_factory=Budget)
     assumed: tuple[str, ...] = ()
     """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""

@@ -73,7 +73,8 @@ class Result(Struct, frozen=True):
     """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
 
     `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
-    run that is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md).
+    run that is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md). `output` is
+    the value of the final answer in a run with a schema or an `output_type`.
     """
 
     text: str
@@ -97,6 +98,7 @@ class Result(Struct, frozen=True):
     messages_undelivered: int = 0
     error: TeamwrightError | None = None
     end: str = ""
+    output: Any = None
 
     @property
     def larger_command(self) -> str:

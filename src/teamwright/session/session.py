@@ -49,6 +49,7 @@ from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.lead_side_setup import MemberProcesses
+    from teamwright.session.structured_output import ReadOutput
 
 
 class Session(Struct):
@@ -87,13 +88,23 @@ class Session(Struct):
         # The answer to an earlier prompt does not count for this one; without a prompt it is the only text.
         self.lead.begin_run("" if prompt else self.lead.agent.conversation.text_since(0))
         begun = self.lead.agent.conversation.message_count
+        output: ReadOutput | None = None
+        if (form := self.options.output) is not None:
+            from teamwright.session.structured_output import with_request  # loaded only for runs with a schema
+
+            prompt = with_request(self.lead, prompt, form)
         if prompt:
             self.lead.add_prompt(prompt)
         minutes = self.maker.purse.budget.minutes
         cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
         try:
             async with cap:
-                end = await self.lead.run_until_done(self._tasks_open)
+                end = await self.lead.run_until_done(self.has_open_tasks)
+                if form is not None:
+                    from teamwright.session.structured_output import read_output
+
+                    output = await read_output(self.lead, self.has_open_tasks, end, form)
+                    end = output.end
         except TimeoutError:
             if not cap.expired():
                 raise  # raised by a program's model: no cap was reached
@@ -107,7 +118,10 @@ class Session(Struct):
             return await self.result("failed", end.text, error=refused)
         if end.stop == "limit" and not end.text:  # the text before that turn is the partial answer
             end = replace(end, text=self.lead.agent.conversation.text_since(begun))
-        return await self.result_of_turn(end)
+        if output is not None and output.error is not None:
+            output.error.replace_advice([self.resume_command])
+            return await self.result("failed", end.text, error=output.error)
+        return replace(await self.result_of_turn(end), output=None if output is None else output.value)
 
     @property
     def shows_markdown(self) -> bool:
@@ -138,7 +152,7 @@ class Session(Struct):
             usage=purse.total,
             by_member=dict(purse.by_member),
             tasks=tasks,
-            denials=tuple(self._denials()),
+            denials=tuple(one.as_json() for one in self.maker.denials),
             resume_command=self.resume_command,
             session_id=self.id,
             team=self.team.name,
@@ -167,10 +181,10 @@ class Session(Struct):
         """
         if result.stop == "done":
             owes = any(mate.owes_turn for mate in self.team.running_members)
-            await self.finish(keep=owes or await has_held_mail(self.team) or await self._tasks_open())
+            await self.finish(keep=owes or await has_held_mail(self.team) or await self.has_open_tasks())
         else:
             await self.stop_members(keep=True)
-        if self.tally.stopped_at_work and await self._tasks_open():
+        if self.tally.stopped_at_work and await self.has_open_tasks():
             self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
         purse = self.maker.purse
         settled = replace(
@@ -188,7 +202,8 @@ class Session(Struct):
         )
         return judged(settled)
 
-    async def _tasks_open(self) -> bool:
+    async def has_open_tasks(self) -> bool:
+        """Return True when a task of this session is not completed."""
         return any(task.status != "completed" and not task.others for task in await self.task_lines())
 
     async def resume_team(self, directory: str, why: str) -> None:
@@ -355,19 +370,6 @@ class Session(Struct):
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
-
-    def _denials(self) -> list[dict[str, object]]:
-        return [
-            {
-                "tool_name": d.tool,
-                "tool_use_id": d.tool_use_id,
-                "tool_input": d.input,
-                "member": d.member,
-                "rule": d.rule,
-                "reason": d.reason,
-            }
-            for d in self.maker.denials
-        ]
 
     def _member_lines(self) -> tuple[MemberResult, ...]:
         purse, failed, used = self.maker.purse, self.tally.failed, self.maker.purse.with_subagents

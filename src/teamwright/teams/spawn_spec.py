@@ -35,6 +35,8 @@ class SpawnSpec(Struct, frozen=True):
     """It continues its caller's conversation, and has the caller's values instead of an agent type's."""
     command: str = ""
     """The command of the settings by which another program runs it; empty: our own program."""
+    tools: tuple[str, ...] | None = None
+    """The only tools that it has of its agent type; None: all of them."""
     bounds: AgentBounds | None = None
     """The limits of a resumed agent at its start; None for a new one."""
 

@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,9 @@ from teamwright.protocol.rule_text import split_rules
 from teamwright.session.options import Options
 from teamwright.session.prompt_input import parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation
+
+if TYPE_CHECKING:
+    from teamwright.session.output_format import OutputFormat
 
 MAX_STDIN = 10_000_000
 """The maximum size of a prompt on stdin, in bytes."""
@@ -192,6 +195,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
             turns=flags.get("max_turns"),
             minutes=None if seconds is None else seconds / 60,
         ),
+        output=_output_format(where, flags.get("json_schema")),
         session_id=session_id(wanted) if wanted else None,
         resume=flags.get("resume") or None,
         adopt=flags.get("adopt"),
@@ -263,6 +267,18 @@ def _setting_sources(value: str | None) -> tuple[str, ...] | None:
     )
 
 
+def _output_format(where: RunLocation, value: str | None) -> OutputFormat | None:
+    """Return the form of the final answer: JSON Schema as text, or in a file. Raises UsageError."""
+    if value is None:
+        return None
+    from teamwright.session.output_format import schema_format  # loaded only for this flag
+
+    given = value.strip()
+    return schema_format(
+        given if given.startswith("{") else _file_text(where, given.removeprefix("@"), "--json-schema")
+    )
+
+
 def _prompt_text(where: RunLocation, flags: Mapping[str, Any], name: str) -> str:
     """Return the text of a flag, or of the file of its `-file` form. Raises UsageError for both and for no file."""
     given, file = flags.get(name), flags.get(f"{name}_file")
@@ -271,6 +287,11 @@ def _prompt_text(where: RunLocation, flags: Mapping[str, Any], name: str) -> str
     flag = f"--{name.replace('_', '-')}"
     if given is not None:
         raise UsageError("usage", f"{flag} and {flag}-file contradict each other", note="nothing was started")
+    return _file_text(where, file, f"{flag}-file")
+
+
+def _file_text(where: RunLocation, file: str, flag: str) -> str:
+    """Return the text of a file that a flag names. Raises UsageError for a file that cannot be read."""
     try:
         return where.resolve(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
@@ -278,7 +299,7 @@ def _prompt_text(where: RunLocation, flags: Mapping[str, Any], name: str) -> str
         raise UsageError(
             "usage",
             f"the file {where.resolve(file)} cannot be read: {why}",
-            looked_at=[("flag", f"{flag}-file")],
+            looked_at=[("flag", flag)],
             do=["name a text file that exists"],
             note="nothing was started",
         ) from None

@@ -17,15 +17,18 @@ from teamwright.agent.compaction.compact import compact_now
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.context_window import ContextView, agent_context
 from teamwright.models.model import Model
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.session.change_model import ModelChange, change_model, require_affordable
-from teamwright.session.control.remote_actions import COMPACT, CONTEXT, MODEL, RELOAD
+from teamwright.session.control.remote_actions import ALLOW, COMPACT, CONTEXT, MODEL, RELOAD
 from teamwright.session.lookup.live_agents import find_live_agent, remote_members
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
+from teamwright.teams.incarnation_changes import save_budget
 from teamwright.teams.roster_entries import change_entry
+from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import BUSY_STATES
 
 NOTHING = "nothing was changed"
@@ -100,6 +103,24 @@ async def set_model(session: Session, model: str | Model, member: str = "", by: 
     if isinstance(agent, ProcessTeammateBase):
         return await _set_remote_model(session, agent, model, by)
     return await change_model(session.team, session.maker, session.models, agent, model, by)
+
+
+async def set_member_budget(session: Session, mate: Teammate, budget: Budget) -> Budget:
+    """Change the caps of a member, also for a resume, and return those that apply.
+
+    Raises TeamRefused for a member that another program runs.
+    """
+    team = session.team
+    if mate.name.lower() in team.external.external_names:
+        what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
+        raise TeamRefused("team-refused", what, note=NOTHING)
+    if isinstance(mate, ProcessTeammateBase):
+        holds = await ALLOW.perform_at(mate, budget=budget.as_json())
+    else:
+        holds = session.maker.purse.set_budget(mate.name, budget)
+        mate.note_raised_budget()
+    await save_budget(team.state, mate.name, holds)
+    return holds
 
 
 async def _set_remote_model(session: Session, mate: ProcessTeammateBase, model: str | Model, by: str) -> ModelChange:

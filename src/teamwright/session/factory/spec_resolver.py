@@ -107,6 +107,7 @@ def with_definition(spec: SpawnSpec, kind: AgentType) -> SpawnSpec:
     Raises UsageError for an agent type that cannot be honoured.
     """
     require_possible(kind)
+    kind = kind if spec.tools is None else kind.restricted_to(AgentBounds(tools=spec.tools))
     asked = spec.model if spec.model is not None else kind.model
     planned = kind.mode == "plan" and spec.mode is None
     prompt = f"{kind.initial_prompt}\n\n{spec.prompt}" if kind.initial_prompt else spec.prompt

@@ -149,6 +149,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(
         ["--ask"], type=click.Choice(UNATTENDED_CHOICES), metavar="HOW", help="deny, or wait for another terminal."
     ),
+    click.Option(["--json-schema"], metavar="SCHEMA", help="The answer is JSON that fits this schema, or FILE."),
     click.Option(["--permission-prompt-tool"], metavar="TOOL", help="Who answers: mcp__SERVER__TOOL, or stdio."),
     click.Option(["--include-partial-messages"], is_flag=True, help="stream-json: text of the lead as it arrives."),
     click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),

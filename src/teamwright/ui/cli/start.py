@@ -17,7 +17,7 @@ from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_
 
 _ONLY_HEADLESS = (
     *("ask", "output_format", "input_format", "verbose", "report", "strict"),
-    *("permission_prompt_tool", "include_partial_messages", "replay_user_messages"),
+    *("permission_prompt_tool", "include_partial_messages", "json_schema", "replay_user_messages"),
 )
 
 

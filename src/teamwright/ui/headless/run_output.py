@@ -203,6 +203,8 @@ def result_object(result: Result) -> dict[str, Any]:
     """Return the object of `--output-format json`, which is also the last line of stream-json."""
     if result.ok:
         subtype = "success"
+    elif result.error is not None and result.error.slug == "invalid-output":
+        subtype = "error_max_structured_output_retries"
     elif result.stop == "limit":
         subtype = LIMIT_SUBTYPES.get(result.limit, "error_during_execution")
     else:
@@ -219,6 +221,7 @@ def result_object(result: Result) -> dict[str, Any]:
         "total_cost_usd": result.usage.usd,
         "usage": result.usage.as_json(),
         "permission_denials": [dict(one) for one in result.denials],
+        **({"structured_output": result.output} if result.output is not None else {}),
         "team": _team_object(result),
         "uuid": str(uuid.uuid4()),
     }

@@ -75,9 +75,9 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     entry = InboxEntry(
         sender=USER, text=words, summary=default_summary(words), timestamp=iso_time(), msg_id=message_id()
     )
+    outcome = _outcome(target, member, led=led)  # a member that is idle may begin with the message at once
     sent = await inbox.put(entry)
     _still_there(target, inbox.path)
-    outcome = _outcome(target, member, led=led)
     TeamDoorbells(target.home, target.directory).ring(member.name)
     resume = target.resume_command if outcome == "no_consumer" else ""
     shown = LEAD_ALIAS if member.name == LEAD else member.name

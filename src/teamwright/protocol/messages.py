@@ -129,4 +129,5 @@ def _encode_plainly(value: Any) -> bytes | None:
         line = _strict(value).encode()
     except (TypeError, ValueError):
         return None
-    return None if _EXPONENT.search(line) else line
+    may_have_exponent = b"e-" in line or b"e+" in line  # this is found much faster than the pattern
+    return None if may_have_exponent and _EXPONENT.search(line) else line

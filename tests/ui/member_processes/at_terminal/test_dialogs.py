@@ -51,7 +51,7 @@ def test_a_question_of_a_member_elsewhere_takes_a_number(gates, own_home, backen
         person.says("go")
         person.sees("ada asks", "Which one?", "1  red", "2  blue", "answer:")
         person.says("2")
-        person.sees("ada → lead: I was told", "blue")
+        person.sees("ada → lead:", "I was told", "blue")
 
 
 @pytest.mark.slow

@@ -1,13 +1,15 @@
 """The lead's terminal shows members that live elsewhere as it shows those of its own process, and a stranger's part."""
 
+import asyncio
 import os
 import signal
+import threading
 
 import pytest
 
 from teamwright.testing.replies import Answer, Stall
 from tests.support.leftovers import await_end
-from tests.support.waits import wait_until
+from tests.support.waits import WAIT_S, wait_until
 from tests.ui.member_processes.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, ESC
@@ -114,17 +116,24 @@ def test_a_stranger_has_a_row_and_its_view_shows_what_it_writes_to_the_team(gate
 def test_a_long_answer_of_a_member_elsewhere_comes_line_by_line_while_it_is_given(gates, own_home, backend, marked):
     long = Answer("".join(f"line {number} of a long answer\n" for number in range(200)))
 
-    def play(body):
+    viewed = threading.Event()
+
+    async def play(body):
         if who(body) == "lead":
             return led_to(body, "ada")
-        return Stall(60, long) if "Take task" in all_told(body) else "Ready."
+        if "Take task" not in all_told(body):
+            return "Ready."
+        assert await asyncio.to_thread(viewed.wait, WAIT_S), "nobody viewed ada"
+        return Stall(60, long)
 
     with at_desk(play, gates, own_home, backend, marked) as desk:
         person = desk.person
         person.says("go")
         person.sees("They are at it.")
         person.says("/view ada")
-        person.sees("── ada", "line 0 of a long answer", "line 3 of a long answer")
+        person.sees("── ada", "back to the lead")
+        viewed.set()
+        person.sees("line 0 of a long answer", "line 3 of a long answer")
         person.until(lambda rows: "working" in row_of(rows, "ada"))
         person.types(CTRL_C)
         person.sees("ada's turn was ended")

@@ -65,7 +65,7 @@ def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     assert done.returncode == 0, done.stderr
     assert audited.spoken_to() <= {host, "127.0.0.1", ""}, audited.spoken_to()
     assert host in audited.spoken_to()
-    assert audited.started() <= {"bash"}, "the only child is the agent's own command"
+    assert audited.started() <= {"bash", "git"}, "the children are the agent's own command and git, which reads here"
 
 
 @pytest.mark.slow_after(3)

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.agent import background_jobs
 from teamwright.agent.background_jobs import BackgroundJobs, Job
-from teamwright.agent.job_journal import JOBS_FILE, JobJournal, unreported_jobs
+from teamwright.agent.job_journal import JOBS_FILE, JobJournal
 from teamwright.processes.process_group import ProcessCommand
 from tests.support.waits import WAIT_S
 
@@ -42,7 +42,7 @@ def test_a_job_that_nobody_saw_end_is_killed_and_one_that_ended_says_how(session
         journal.record_start(job(name, description="a server" if name == "b1" else ""))
     journal.record_end(job("b2", state="failed", exit_code=3))
     journal.record_end(job("b3", state="stopped"))
-    found = unreported_jobs(session)
+    found = JobJournal(session).unreported()
     assert [(one.id, one.state, one.exit_code) for one in found] == [
         ("b1", "killed", None),
         ("b2", "failed", 3),
@@ -56,12 +56,12 @@ def test_a_job_that_nobody_saw_end_is_killed_and_one_that_ended_says_how(session
     again = JobJournal(session)
     assert [one.id for one in again.unreported()] == ["b1", "b2", "b3"]
     again.mark_reported(["b1", "b3"])
-    assert [one.id for one in again.unreported()] == [one.id for one in unreported_jobs(session)] == ["b2"]
+    assert [one.id for one in again.unreported()] == [one.id for one in JobJournal(session).unreported()] == ["b2"]
 
 
 def test_a_command_stays_out_of_the_file_unless_somebody_says_how_it_may_be_shown(session):
     JobJournal(session).record_start(job("b1"))
-    assert b"npm" not in (session / JOBS_FILE).read_bytes() and unreported_jobs(session)[0].command == ""
+    assert b"npm" not in (session / JOBS_FILE).read_bytes() and JobJournal(session).unreported()[0].command == ""
 
 
 @pytest.mark.promise("F55")
@@ -72,15 +72,15 @@ def test_a_damaged_line_costs_that_line(session):
     with open(session / JOBS_FILE, "ab") as file:
         file.write(b'\xff\n[]\n{"id":"b1","type":"ended","state":"nonsense","at":1}\n{"id":"b9","type":"begun"}\n')
         file.write(b'{"id":"b1","type":"ended","state":"comp')
-    assert [(one.id, one.state) for one in unreported_jobs(session)] == [("b1", "killed")]
+    assert [(one.id, one.state) for one in JobJournal(session).unreported()] == [("b1", "killed")]
     later = JobJournal(session)
     later.record_end(job("b1", state="completed", exit_code=0))
-    assert [(one.id, one.state) for one in unreported_jobs(session)] == [("b1", "completed")]
+    assert [(one.id, one.state) for one in JobJournal(session).unreported()] == [("b1", "completed")]
     assert "b9" in later.used_ids
 
 
 def test_no_session_no_lost_jobs(tmp_path):
-    assert unreported_jobs(tmp_path / "nothing") == []
+    assert JobJournal(tmp_path / "nothing").unreported() == []
     assert BackgroundJobs().unreported() == []
 
 
@@ -111,7 +111,7 @@ async def test_an_id_is_never_given_again_whatever_life_it_was_used_in(session, 
 async def test_jobs_that_a_closing_session_stopped_are_told_of_when_it_goes_on(jobs, session, tmp_path):
     made = jobs.start(command("exec sleep 600", tmp_path), owner="bob", scratch=tmp_path, text="sleep")
     await jobs.close()
-    assert [(one.id, one.owner, one.state) for one in unreported_jobs(session)] == [(made.id, "bob", "stopped")]
+    assert [(one.id, one.owner, one.state) for one in JobJournal(session).unreported()] == [(made.id, "bob", "stopped")]
 
 
 async def test_the_record_of_a_job_names_it_while_it_runs(jobs, session, tmp_path):

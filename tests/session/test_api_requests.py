@@ -119,29 +119,24 @@ async def test_always_stores_the_offered_rule_for_the_session_and_every_member(t
     offered: list[str] = []
 
     def answer(request: Request):
-        return ("python__note", {"text": request.agent_name}) if len(request.items) == 1 else "ok"
-
-    def note(text: str) -> str:
-        """Write a note."""
-        notes.append(text)
-        return "noted"
+        return TOUCH if len(request.items) == 1 else "ok"
 
     async def always(request: RequestOpened) -> None:
         offered.append(request.always)
         await request.allow(always=True)
 
-    notes: list[str] = []
     more = {"on_request": always} if how == "on_request" else {}
-    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), tools=[note], **more) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), **more) as team:
         run = team.run("Go.")
         async for event in run.events():
             if how == "loop" and isinstance(event, RequestOpened):
                 await always(event)
+        (tmp_path / "work/made").unlink()
         await team.spawn("ada", "Go.")
-        await team.run("Wait for ada.")
-        assert notes == ["team-lead", "ada"]
-    assert len(offered) == 1 and "python__note" in offered[0] and "session" in offered[0]
-    async with a_team(tmp_path, ScriptedModel(answer), tools=[note]) as team:
+        assert not (await team.run("Wait for ada.")).denials
+        assert (tmp_path / "work/made").exists(), "the rule holds for ada"
+    assert len(offered) == 1 and "touch made" in offered[0] and "session" in offered[0]
+    async with a_team(tmp_path, ScriptedModel(answer)) as team:
         assert len((await team.run("The rule was the session's.")).denials) == 1
 
 

@@ -24,7 +24,7 @@ MARK_VARIABLE = "TEAMWRIGHT_PROCESS"
 
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.004, 0.05
 _KILL_WITHIN_S = 5.0
-_EXEC_LOOKS, _EXEC_LOOK_S = 5, 0.001
+_EXEC_LOOKS, _EXEC_LOOK_S = 25, 0.001
 """An environment reads as empty for a moment in `exec` (fs/proc/base.c, `environ_read`): how often it is read again."""
 _LINUX = sys.platform.startswith("linux")
 _SAME_START_S = 2.0

@@ -131,11 +131,11 @@ class ClientConnection:
         finally:
             self._turn, self._is_interrupted = None, False
 
-    def interrupt(self) -> None:
-        """End the running turn of the lead; nothing happens without one."""
-        if self._turn is not None and not self._turn.done():
+    def interrupt(self, turn: asyncio.Future[Result] | None) -> None:
+        """End this turn of the lead if it is running. A turn that began later continues."""
+        if turn is not None and turn is self._turn and not turn.done():
             self._is_interrupted = True
-            self._turn.cancel()
+            turn.cancel()
 
     # ── questions to the client ───────────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +186,7 @@ class ClientConnection:
             return await event.deny(f"the client gave no answer: {problem}")
         first = await answer_request(event, said)
         if said.get("behavior") == "deny" and said.get("interrupt"):
-            self.interrupt()
+            self.interrupt(self._turn)
         return first
 
     def _note_event(self, _number: int, event: TeamEvent) -> None:
@@ -225,7 +225,7 @@ class ClientConnection:
             if not self._first.done() and said.get("subtype") == "initialize":
                 self._first.set_result(body)
             else:
-                self._start(self._carry_out(body))
+                self._start(self._carry_out(body, self._turn))
         elif kind not in ("keep_alive", "control_cancel_request"):
             self._prompts.put_nowait(_parse_prompt(body, line))
             if not self._first.done():
@@ -246,24 +246,26 @@ class ClientConnection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, body: dict[str, Any]) -> None:
-        """Carry out a control request of the client, and answer it."""
+    async def _carry_out(self, body: dict[str, Any], turn: asyncio.Future[Result] | None) -> None:
+        """Carry out a control request of the client, and answer it. `turn` was running when the request came."""
         if not self._first.done():
             self._first.set_result({})
         session = await asyncio.shield(self._session)
         said: Mapping[str, Any] = body.get("request") or {}
         subtype = str(said.get("subtype"))
         try:
-            self._answer(body, await self._carry_out_subtype(session, subtype, said))
+            self._answer(body, await self._carry_out_subtype(session, subtype, said, turn))
         except TeamwrightError as problem:
             self._answer(body, error=problem.what)
         except (KeyError, TypeError, ValueError) as problem:
             self._answer(body, error=f"the control request {subtype!r} is not complete: {problem}")
 
-    async def _carry_out_subtype(self, session: Session, subtype: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    async def _carry_out_subtype(
+        self, session: Session, subtype: str, said: Mapping[str, Any], turn: asyncio.Future[Result] | None
+    ) -> dict[str, Any]:
         match subtype:
             case "interrupt":
-                self.interrupt()
+                self.interrupt(turn)
                 return {}
             case "set_permission_mode":
                 session.modes.set_lead(lead_mode(str(said["mode"]), "set_permission_mode"))

@@ -33,6 +33,10 @@ rsync -a --delete sub .
 rsync -a other/ .
 cp -r other/. .
 cp -a other/ .
+cp -l src/main.py x
+cp --link src/main.py x
+cp -al . ../outside
+cp -R . -l x
 mv -t ../outside src
 cp --target=src a.py
 cp --t src a.py
@@ -207,3 +211,11 @@ def test_private_files_are_not_removed_with_a_directory_above_them(own_ground):
     decision = own_ground.run(f"rm -r {above}", Mode.BYPASS)
     assert decision.verdict is Verdict.DENY
     assert decision.rule == "private files"
+
+
+@pytest.mark.finding("P12")
+def test_a_copy_that_makes_hard_links_is_a_change_of_what_links_in_it_lead_to(own_ground):
+    assert own_ground.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+    os.symlink("../src/main.py", own_ground.project / "sub" / "link.py")
+    assert own_ground.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert own_ground.run("cp -r sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW

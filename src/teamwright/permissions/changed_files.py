@@ -24,10 +24,9 @@ from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.processes.repository_discovery import possible_trees
 
 _CHANGERS = word_set(
-    "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch ed ex mktemp split"
-    " unzip touch mkdir mkfifo mknod fallocate script gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd rename sponge vi"
-    " vim nvim"
-    " nano emacs"
+    "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch mktemp split unzip"
+    " touch mkdir mkfifo mknod fallocate script gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd rename sponge"
+    " ed ex vi vim nvim nano emacs"
 )
 """Programs that change their operands with any options."""
 
@@ -37,6 +36,7 @@ _MOVERS = word_set("cp mv")
 _RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
 _ALL_BELOW = {
     **dict.fromkeys(("rm", "mv"), re.compile("")),
+    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(recursive|archive)"),
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
     **dict.fromkeys(("gzip", "gunzip", "zstd", "unzstd"), re.compile(r"-[A-Za-z0-9]*r|--recursive")),
 }
@@ -52,6 +52,7 @@ _IN_PLACE = {
     "ruby": re.compile(r"-[pnlaws0-9]*i"),
     "yq": re.compile(r"-[PrejnCM]*i|--inplace"),
     "awk": re.compile(r"(-i|--include=)?inplace$"),
+    "cp": re.compile(r"-[A-Za-z]*l|--l"),  # a hard link: what is written to the copy is written to the file
     "gawk": re.compile(r"(-i|--include=)?inplace$"),
 }
 """Programs that change their operands when one of their words begins with this text."""
@@ -213,10 +214,8 @@ def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Ope
     given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
         for shape in map(command.shape, given):
-            if shape[0] is None:
-                yield Operand(shape, is_certain=True)
-            elif shape[0].startswith("of="):
-                yield Operand((shape[0].removeprefix("of="), *shape[1:]), is_certain=True)
+            if shape[0] is None or shape[0].startswith("of="):
+                yield Operand((shape[0] and shape[0].removeprefix("of="), *shape[1:]), is_certain=True)
         return
     if name in _WRITTEN_BY_SCRIPTS:
         texts = (command.shape(at)[0] or "" for at in range(1, len(command.words)))
@@ -240,6 +239,14 @@ def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Ope
         into = name in _INTO_LAST and at == given[-1] and not any(str(word).startswith("-t") for word in command.words)
         below = _merges(command.words[1:at]) if into else deep
         yield Operand(command.shape(at), is_certain=True, below="*" if below else "")
+        yield from _linked_below(command, at) if name == "cp" and deep else ()
+
+
+def _linked_below(command: ShellCommand, at: int) -> Iterator[Operand]:
+    """Yield what links below a directory lead to: `cp -rl` follows them (coreutils, cp.c: only `-r` alone does not)."""
+    tops = (Path(place or "/", os.path.expanduser(command.words[at] or "")) for place in command.directories)
+    for link in (file for top in tops for file in files_below(top) or () if file.is_symlink()):
+        yield Operand((str(link),), is_certain=True, below="*")
 
 
 def _merges(words: Sequence[str | None]) -> bool:

@@ -52,7 +52,8 @@ def lead(body: dict, words: str) -> Answer | str:
     if "are they?" in words:
         return "Yes, they are."
     if "end it" in words:
-        return Answer(tools=[("TeamDelete", {})])
+        gone = [("TaskUpdate", {"taskId": number, "status": "deleted"}) for number in ("1", "2")]
+        return Answer(tools=[*gone, ("TeamDelete", {})])
     if "through" in words and "cat gate-lead" in json.dumps(body["messages"][-2]):
         return "The lead is through."
     return spawn() if "tool_use" not in all_told(body) else "They are at it."

@@ -46,6 +46,7 @@ def test_a_member_that_is_gone_and_a_team_that_is_deleted_stand_nowhere(gates):
         person.says("/stop ben")
         person.sees("ben was stopped")
         person.says("end it")
+        person.sees("TeamDelete")
         person.until(lambda rows: len(below(rows)) == 1 and "tasks" not in below(rows)[0])
 
 

@@ -15,7 +15,7 @@ LOOKED_AT = frozenset({"open", "os.scandir", "os.listdir", "os.mkdir", "os.renam
 class Touched:
     """What this thread does to files and directories while `on`: the audit's name of it, and the file's name.
 
-    Others clear up meanwhile: sessions that are too old are looked for in a thread of their own.
+    Others work meanwhile: sessions that are too old are looked for in another thread, and watchers read what changed.
     """
 
     def __init__(self):
@@ -25,8 +25,16 @@ class Touched:
     def __call__(self, event, args):
         if not self.on or event not in LOOKED_AT or threading.get_ident() != self.thread:
             return
-        if isinstance(args[0], str | os.PathLike):
+        if isinstance(args[0], str | os.PathLike) and not _is_of_watcher():
             self.seen[event, os.path.splitext(args[0])[1]] += 1
+
+
+def _is_of_watcher() -> bool:
+    """Return True when a watcher of files is among the callers."""
+    frame = sys._getframe()
+    while frame is not None and not frame.f_globals.get("__name__", "").endswith("watcher"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def agent(kind: str) -> Call:

@@ -221,6 +221,7 @@ async def house(
 
 def _note(made: House, event: TeamEvent) -> None:
     made.events.append(event)
+    made.team.session.team.changed.set()  # `until` may wait for this event, and not each event changes the team
     if isinstance(event, RequestOpened):
         made.requests.append(event)
 

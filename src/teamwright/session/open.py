@@ -114,7 +114,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     undo = stack.enter_context(ExitStack())
     if not ground.resumed:
         undo.callback(_remove, ground)
-    log, standing = _log(ground, stack)
+    log, team_status = _log(ground, stack)
     git = None if ground.resumed else start_reading_state(ground.cwd)
     pruning = _pruning(ground, log, stack)
     watcher = await stack.enter_async_context(Watcher())
@@ -136,7 +136,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
-    team = make_team(ground, log, maker, standing, ports)
+    team = make_team(ground, log, maker, team_status, ports)
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=ground.settings.lead_answers)
@@ -207,11 +207,11 @@ def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) 
 def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
     """Open the session's log with an event of this process; return it with the states of all members."""
     path = log_path(ground.directory)
-    standing = TeamStatus.from_log(read_recent(path))
-    log = EventLog(path, standing)
+    team_status = TeamStatus.from_log(read_recent(path))
+    log = EventLog(path, team_status)
     stack.callback(log.close)
     log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
-    return log, standing
+    return log, team_status
 
 
 def _count_event(session: Session, _number: int, event: TeamEvent) -> None:

@@ -112,9 +112,9 @@ def _lead(session: Session, board: TaskBoard) -> MemberStatus:
 
 def session_row(session: Session, board: TaskBoard) -> SessionRow:
     """Return the present values of the status line."""
-    standing, purse, card = session.team.status, session.maker.purse, session.lead.agent.model.card
-    known = standing.members.get(LEAD)
-    used = standing.usage
+    team_status, purse, card = session.team.status, session.maker.purse, session.lead.agent.model.card
+    known = team_status.members.get(LEAD)
+    used = team_status.usage
     return SessionRow(
         model=card.name,
         mode=str(session.modes.mode),
@@ -123,7 +123,7 @@ def session_row(session: Session, board: TaskBoard) -> SessionRow:
         usd=used.usd,
         usd_cap=purse.budget.usd,
         tokens=used.tokens,
-        requests=len(standing.requests),
+        requests=len(team_status.requests),
         done=board.done,
         tasks=board.done + len(board.open),
     )

@@ -124,7 +124,7 @@ class StatusReader:
         self.directory = directory
         self._log: str = ""
         self._tail: LogTail | None = None
-        self._standing = TeamStatus()
+        self._team_status = TeamStatus()
         self._tasks: dict[str, TaskFile] = {}
 
     def read(self) -> StatusView:
@@ -132,7 +132,7 @@ class StatusReader:
         team = team_view(self.home, self.directory, self._tasks)
         self._read_log(team.log)
         closed = self._tail is not None and self._tail.closed
-        return status_of(self.home, team, self._standing, closed=closed)
+        return status_of(self.home, team, self._team_status, closed=closed)
 
     def _read_log(self, log: str) -> None:
         if not log:
@@ -141,27 +141,27 @@ class StatusReader:
             self._log = log
             self._tail = LogTail.at_end(Path(log))
             recent = read_recent(Path(log))
-            self._standing = TeamStatus.from_log(recent)
+            self._team_status = TeamStatus.from_log(recent)
             closed = recent.snapshot is not None and recent.snapshot.is_closed and not recent.events
-            self._tail.skip_to(self._standing.event_number, closed=closed)
+            self._tail.skip_to(self._team_status.event_number, closed=closed)
         while batch := self._tail.read():
             for number, event in batch:
-                self._standing.apply(number, event)
+                self._team_status.apply(number, event)
 
 
-def status_of(home: Home, team: TeamView, standing: TeamStatus, *, closed: bool = False) -> StatusView:
+def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bool = False) -> StatusView:
     """Return the status of a team from its files and the state of its log. `closed`: the log was closed in order."""
     live = team.state == LIVE
-    if standing.team is not None and standing.directory != team.directory:
-        standing = replace(standing, members={}, requests={})  # the session leads another team, or none
+    if team_status.team is not None and team_status.directory != team.directory:
+        team_status = replace(team_status, members={}, requests={})  # the session leads another team, or none
     tasks = {
         task.id: OpenTask((task.owner or "").partition("@")[0], task.waits_for) for task in team.tasks if task.open
     }
-    look = _MemberReader(team, standing, tasks, live=live, closed=closed, notes=_notes(home, team) if live else {})
+    look = _MemberReader(team, team_status, tasks, live=live, closed=closed, notes=_notes(home, team) if live else {})
     listed = {_real(member.name) for member in team.members}
-    gone = [one for one in standing.members.values() if one.name not in listed and one.has_ended]
+    gone = [one for one in team_status.members.values() if one.name not in listed and one.has_ended]
     members = [look.member(_real(m.name), m) for m in team.members] + [look.member(one.name) for one in gone]
-    usage = standing.usage
+    usage = team_status.usage
     return StatusView(
         name=team.name,
         state=team.state,
@@ -171,11 +171,11 @@ def status_of(home: Home, team: TeamView, standing: TeamStatus, *, closed: bool 
         session=team.session,
         lead_pid=team.lead_pid,
         resume="" if live or team.state == FOREIGN else _resume_command(team),
-        ended=standing.ended,
+        ended=team_status.ended,
         in_order=closed,
         members=tuple(members),
         tasks=team.tasks,
-        requests=tuple(_requests(home, team, standing)) if live else (),
+        requests=tuple(_requests(home, team, team_status)) if live else (),
         servers=read_state(Path(team.log).parent) if live and team.log else (),
         unread=team.unread,
         tokens=usage.tokens,
@@ -208,7 +208,7 @@ class _MemberReader(Struct, frozen=True):
     """The sources that are shared by all members of one team."""
 
     team: TeamView
-    standing: TeamStatus
+    team_status: TeamStatus
     tasks: Mapping[str, OpenTask]
     live: bool
     closed: bool
@@ -217,7 +217,7 @@ class _MemberReader(Struct, frozen=True):
 
     def member(self, name: str, entry: MemberStatus | None = None) -> MemberStatus:
         """Return a member from the state of the log and its entry on the roster, if there is one."""
-        known = self.standing.members.get(name)
+        known = self.team_status.members.get(name)
         shown = self._with_state(name, known, entry)
         entry = entry or MemberStatus(name)
         return replace(
@@ -235,7 +235,7 @@ class _MemberReader(Struct, frozen=True):
     def _with_state(self, name: str, known: MemberStatus | None, entry: MemberStatus | None) -> MemberStatus:
         why = "" if self.live else "the lead's process is gone"
         if known is not None and self._log_decides(name, entry):
-            return with_state(known, self.standing, self.tasks, gone=why)
+            return with_state(known, self.team_status, self.tasks, gone=why)
         state, reason = self._state_without_log(name, entry, why)
         return replace(known or MemberStatus(name), state=state, reason=reason)
 
@@ -253,13 +253,13 @@ class _MemberReader(Struct, frozen=True):
                 return MemberState.UNKNOWN, entry.state
             return MemberState.UNKNOWN, "another product's: its state is not known"
         if self._is_closed_lead(name):
-            ended = self.standing.ended
+            ended = self.team_status.ended
             return MemberState.COMPLETED, f"its run ended: {ended}" if ended else "its session was left"
         if entry is not None and entry.state is MemberState.WAITING_FOR_LEAD:
             return MemberState.WAITING, f"its lead: {why}"
         if not self.live:
             return (MemberState.SUSPENDED, "its session was left") if self.closed else (MemberState.DEAD, why)
-        if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
+        if entry is not None and LEAD in self.team_status.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
             return MemberState.WORKING, "starts"
         return MemberState.UNKNOWN, "the log does not mention it" if self.team.log else "there is no log"
 
@@ -275,14 +275,14 @@ def _notes(home: Home, team: TeamView) -> dict[str, str]:
     return {name: str(place.get("note", "")) for name, place in placed.items()}
 
 
-def _requests(home: Home, team: TeamView, standing: TeamStatus) -> list[PendingRequest]:
+def _requests(home: Home, team: TeamView, team_status: TeamStatus) -> list[PendingRequest]:
     """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
     requests = [
         replace(request, asker=_shown(request.asker), owner=_shown(request.owner or request.asker))
-        for request in standing.requests.values()
+        for request in team_status.requests.values()
     ]
     on_disk = _unanswered(RequestStore.of_team(home, team.directory).directory)
-    requests += [request for request in on_disk if request.id not in standing.requests]
+    requests += [request for request in on_disk if request.id not in team_status.requests]
     return sorted(requests, key=lambda request: request.opened_at)
 
 

@@ -84,7 +84,7 @@ class LedMember(MemberLifetime):
         self._said = -1
         self.team.changed.set()
 
-    def standing(self) -> IpcBody:
+    def present_state(self) -> IpcBody:
         """Return the member's present state (see `LeadListener`)."""
         mate = self.mate
         if mate is None or mate.state in ENDED_STATES:

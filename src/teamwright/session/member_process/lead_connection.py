@@ -33,7 +33,7 @@ class LeadListener(IpcHandler, Protocol):
         """Receive the lead's welcome, at the first connection and after each reconnection."""
         ...
 
-    def standing(self) -> IpcBody:
+    def present_state(self) -> IpcBody:
         """Return the member's state, for a lead that missed its events; empty before the member runs."""
         ...
 
@@ -132,9 +132,9 @@ class LeadConnection:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
-        stands: IpcBody = self._listener.standing() if self._listener is not None else {}
+        state: IpcBody = self._listener.present_state() if self._listener is not None else {}
         try:
-            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": stands}
+            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}
             said = await wire.call("hello", **hello)
         except ConnectionError:
             raise

@@ -42,6 +42,12 @@ def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Blo
     return [text_block("\n\n".join(parts)), *(read_attachment(path, cwd) for path in attached)]
 
 
+def missing_mentions(text: str, cwd: Path) -> list[str]:
+    """Return the names after `@` in a typed prompt that name no file and no directory, without punctuation."""
+    names = {(match[1] or match[2]).rstrip(_TAIL): None for match in _AT.finditer(text)}
+    return [name for name in names if name and not _is_there(_path(name, cwd))]
+
+
 def read_attachment(path: Path, cwd: Path) -> Block:
     """Return a file as a block: an image, or a text between tags that name it. Raises UsageError, StorageError."""
     shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
@@ -106,6 +112,13 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:
+        return False
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:
         return False
 
 

@@ -94,7 +94,7 @@ def parse_command(line: str) -> tuple[str, str] | None:
     return None if called is None else (f"/{called[0].lower()}", called[1].strip())
 
 
-def complete(before: str) -> list[Candidate]:
+async def complete(before: str) -> list[Candidate]:
     """Return the completions for the text before the cursor."""
     if not before.startswith("/") or " " in before:
         return []

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
@@ -92,9 +92,18 @@ def members_at_work(session: Session) -> list[str]:
 def prompt_lead(session: Session, text: str) -> None:
     """Send the user's prompt to the lead, with files attached by `@path`, for its next turn or model call.
 
-    Raises UsageError for a file that cannot be attached, StorageError for one that cannot be read.
+    Raises UsageError for a file that cannot be attached and for an image that the lead's model cannot take,
+    StorageError for a file that cannot be read.
     """
-    session.lead.add_prompt(read_prompt(text, None, session.maker.cwd))
+    blocks, card = read_prompt(text, None, session.maker.cwd), session.lead.agent.model.card
+    if not card.images and any(block.get("type") == "image" for block in blocks):
+        raise UsageError(
+            "usage",
+            f"the lead's model {card.name} takes no images",
+            do=["/model NAME chooses another model", "name the file without @: agents can use programs on it"],
+            note="nothing was sent",
+        )
+    session.lead.add_prompt(blocks)
 
 
 def run_in_shell(session: Session, command: str) -> None:

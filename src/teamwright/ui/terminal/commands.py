@@ -368,6 +368,11 @@ HABITS = {
 """Commands of similar programs, and what to type here."""
 
 
+def is_habit(unknown: UnknownCommand) -> bool:
+    """Return True for a command of a similar program, and for a typo of a command here; other texts may be paths."""
+    return unknown.name.lower() in HABITS or bool(unknown.nearest)
+
+
 def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
     """Return the lines for an unknown command; `custom_commands` are the names to list."""
     if (habit := HABITS.get(unknown.name.lower())) is not None:

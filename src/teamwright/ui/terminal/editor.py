@@ -5,7 +5,7 @@ Also the value for its callbacks and the test for terminals without a movable cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -86,7 +86,7 @@ class EditorCallbacks(Struct, frozen=True):
     """
 
     on_interrupt: Callable[[bool], InterruptAction]
-    complete: Callable[[str], Sequence[Candidate]]
+    complete: Callable[[str], Awaitable[Sequence[Candidate]]]
     history: Path
     colors: bool = False
     on_background: Callable[[], None] = _do_nothing
@@ -95,8 +95,12 @@ class EditorCallbacks(Struct, frozen=True):
     """The callback for Shift-Tab."""
     on_output: Callable[[], None] | None = None
     """The callback for Ctrl-O."""
+    on_keys: Callable[[], None] | None = None
+    """The callback for `?` on an empty line."""
     on_escape: Callable[[], None] | None = None
     """The callback for Esc on an empty line; None: the default of the library."""
+    cwd: Path | None = None
+    """The directory of the session: pasted paths of images are relative to it. None: they stay as they are."""
     label: Callable[[], str] = _default_label
     status_area: StatusArea | None = None
     """The rows below the input line, on a terminal with a movable cursor."""

@@ -138,12 +138,14 @@ async def _run_screen(screen: SessionScreen, prompt: str | None, end_signals: Co
 def _make_editor(session: Session, screen: SessionScreen) -> Editor:
     wiring = EditorCallbacks(
         on_interrupt=screen.on_interrupt,
-        complete=screen.complete,
+        complete=screen.completion.complete,
+        cwd=session.maker.cwd,
         history=session.maker.home.prompt_history,
         colors=screen.narrator.paint.on,
         on_background=screen.shortcuts.move_to_background,
         on_mode=screen.shortcuts.next_mode,
         on_output=screen.shortcuts.show_output,
+        on_keys=screen.shortcuts.show_keys,
         on_escape=screen.on_escape,
         label=screen.view.label,
         status_area=screen.panel,

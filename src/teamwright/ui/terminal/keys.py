@@ -30,6 +30,8 @@ class KeyAction(StrEnum):
     TASKS = "tasks"
     MODE = "mode"
     OUTPUT = "output"
+    KEYS = "keys"
+    BACKSPACE = "backspace"
 
 
 class KeyRow(Struct, frozen=True):
@@ -49,7 +51,16 @@ KEY_TABLE: tuple[KeyRow, ...] = (
         "to that member, also during its turn; without @NAME to the agent that you view, at first the lead",
     ),
     KeyRow("!COMMAND", "your own shell command; the lead reads what it printed with your next words"),
-    KeyRow("@PATH in a prompt", "attaches the file"),
+    KeyRow("#NOTE", "stores the note in an instruction file of your choice; nothing is sent"),
+    KeyRow(
+        "@PATH in a prompt",
+        "attaches the file, also an image; Tab finds tracked files by parts of their names",
+    ),
+    KeyRow(
+        "a paste",
+        "of more than 5 lines is shown as a placeholder and sent whole; the path of an image is attached",
+        ((KeyAction.BACKSPACE, ("c-h",)),),
+    ),
     KeyRow(
         "Alt-Enter",
         "a new line · Tab completes @member, @path, /command",
@@ -84,6 +95,7 @@ KEY_TABLE: tuple[KeyRow, ...] = (
         "on an empty line: /bg, the lead's foreground work moves to the background",
         ((KeyAction.BACKGROUND, ("c-b",)),),
     ),
+    KeyRow("?", "on an empty line shows these keys", ((KeyAction.KEYS, ("?",)),)),
     KeyRow("Ctrl-D", "leave, like /quit"),
 )
 """All keys, in the order of /help."""

@@ -1,13 +1,13 @@
 """Completions of the Tab key: commands at the start of a line, members and files after `@`.
 
-Depends on the table of commands and lists one directory.
+Depends on the table of commands, and lists one directory. The caller reads the tracked files.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.session.change_model import model_names
 from teamwright.session.modes import describe_modes
 from teamwright.ui.display_text import clean
+from teamwright.ui.terminal.file_search import best_matches
 from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES
 
 MAX_CANDIDATES = 50
@@ -39,9 +40,16 @@ class Candidate(Struct, frozen=True):
 
 
 def candidates(
-    text_before: str, members: Sequence[str], cwd: Path, custom_commands: Sequence[tuple[str, str]] = ()
+    text_before: str,
+    members: Sequence[str],
+    cwd: Path,
+    custom_commands: Sequence[tuple[str, str]] = (),
+    tracked_files: Iterable[str] = (),
 ) -> list[Candidate]:
-    """Return the completions for the text before the cursor. `custom_commands` are names with their descriptions."""
+    """Return the completions for the text before the cursor. `custom_commands` are names with their descriptions.
+
+    After `@` come the entries of one directory, then the tracked files that match the word.
+    """
     if text_before.startswith("/") and not text_before[1:].isspace() and " " not in text_before:
         custom = {name.lower(): (name, about) for name, about in custom_commands if name.lower() not in FIXED_NAMES}
         named = ((usage.split()[0], about) for usage, about in COMMANDS.items())
@@ -64,8 +72,21 @@ def candidates(
         # Only the first word of a line can be an address.
         named = _with_prefix([LEAD_ALIAS, *members], word) if found.start() == 0 else []
         people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
-        return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _matching_paths(word, cwd)]
+        here = _matching_paths(word, cwd)
+        deeper = best_matches(tracked_files, word, MAX_CANDIDATES) if word else []
+        paths = list(dict.fromkeys([*here, *deeper]))[:MAX_CANDIDATES]
+        return people + [Candidate(_mention(path), len(word) + 1, "file") for path in paths]
     return []
+
+
+def mentioned_path(text_before: str) -> str:
+    """Return the beginning of a path after the last `@`; empty without one."""
+    found = _MENTION.search(text_before)
+    return found[1] if found else ""
+
+
+def _mention(path: str) -> str:
+    return f'@"{path}"' if " " in path else f"@{path}"
 
 
 def _matches_command(name: str, word: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from teamwright.ui.display_text import window_size
 from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
 from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
+from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
 
 REDRAW_S = 0.03
 """The minimum time between two redraws, in seconds; each redraw costs bytes."""
@@ -62,13 +63,14 @@ class LineEditor:
         self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._keyboard = keyboard = create_input()
         self._deferred_keys: list[KeyPress] = []
+        self._pastes = PastedTexts()
         # Keep raw mode between lines and during output, so that the kernel never gets a key.
         self._stack.enter_context(keyboard.raw_mode())
         self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
         # Output of other code is printed above the line too; this module prints directly with `show`.
         self._stack.enter_context(patch_stdout(raw=True))
         depth = None if callbacks.colors else ColorDepth.DEPTH_1_BIT
-        history = _History(str(_private_file(callbacks.history)))
+        history = _History(str(_private_file(callbacks.history)), self._pastes.expand)
         keys = self._keys()
         self._lines: PromptSession[str] = PromptSession(
             multiline=True,
@@ -101,7 +103,7 @@ class LineEditor:
         """See Editor."""
         ahead, self._deferred_keys = self._deferred_keys, []
         store_typeahead(self._keyboard, ahead)
-        return await self._prompt(self._lines, draft, self._callbacks.label)
+        return self._pastes.expand(await self._prompt(self._lines, draft, self._callbacks.label))
 
     async def answer(self, label: str, draft: LineDraft = NO_DRAFT) -> str:
         """See Editor."""
@@ -210,6 +212,7 @@ class LineEditor:
             KeyAction.NEW_LINE: lambda typed: typed.insert_text("\n"),
             KeyAction.INTERRUPT: self._interrupt,
             KeyAction.BACKGROUND: self._background,
+            KeyAction.BACKSPACE: self._backspace,
         }
         if (below := self._callbacks.status_area) is not None:
             actions |= {
@@ -224,6 +227,9 @@ class LineEditor:
         for action, call in ((KeyAction.MODE, self._callbacks.on_mode), (KeyAction.OUTPUT, self._callbacks.on_output)):
             if call is not None:
                 actions[action] = lambda _, call=call: call()
+        if self._callbacks.on_keys is not None:
+            actions[KeyAction.KEYS] = self._show_keys
+        keys.add(Keys.BracketedPaste, filter=~is_searching)(self._paste)
         for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := actions.get(action)) is not None:
                 free = ~is_searching & ~has_completions if action is KeyAction.MODE else ~is_searching
@@ -234,6 +240,24 @@ class LineEditor:
         below = self._callbacks.status_area
         if below is None or self._reading is not self._lines or not below.open_marked():
             typed.validate_and_handle()
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        """Insert pasted text: a long one as a placeholder, which the answer to a question never contains."""
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        if self._reading is self._lines:
+            cwd = self._callbacks.cwd
+            text = (image_mention(text, cwd) if cwd is not None else "") or self._pastes.fold(text)
+        event.current_buffer.insert_text(text)
+
+    def _backspace(self, typed: Buffer) -> None:
+        """Delete the character before the cursor, or a whole placeholder."""
+        typed.delete_before_cursor(self._pastes.placeholder_before(typed.document.text_before_cursor) or 1)
+
+    def _show_keys(self, typed: Buffer) -> None:
+        if typed.text or self._reading is not self._lines or self._callbacks.on_keys is None:
+            typed.insert_text("?")
+        else:
+            self._callbacks.on_keys()
 
     def _background(self, typed: Buffer) -> None:
         if typed.text:
@@ -295,7 +319,18 @@ def _put_above(session: PromptSession[str], rows: Callable[[], list[str]]) -> No
 
 
 class _History(FileHistory):
-    """A history file shared by several terminals: an entry is appended in one write, and a huge entry is left out."""
+    """A history file shared by several terminals: an entry is appended in one write, and a huge entry is left out.
+
+    `expand` returns the whole text of an entry with placeholders.
+    """
+
+    def __init__(self, filename: str, expand: Callable[[str], str]) -> None:
+        super().__init__(filename)
+        self._expand = expand
+
+    def append_string(self, string: str) -> None:
+        """Add an entry with its whole text."""
+        super().append_string(self._expand(string))
 
     def store_string(self, string: str) -> None:
         """Append an entry in the library's format."""
@@ -318,7 +353,12 @@ class _LineCompleter(Completer):
         self._callbacks = callbacks
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for one in self._callbacks.complete(document.text_before_cursor):
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        for one in await self._callbacks.complete(document.text_before_cursor):
             yield Completion(one.text, start_position=-one.length, display_meta=one.about)
 
 

@@ -97,7 +97,9 @@ class MemberMail(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """A line that starts with `#`: similar programs store it as a note and send nothing."""
+    """A line that starts with `#`: a note for an instruction file, which is not sent."""
+
+    text: str = ""
 
 
 class TerminalCommand(Struct, frozen=True):
@@ -135,7 +137,7 @@ def parse_line(
     if bare := bare_command(text):
         return TerminalCommand(bare)
     if is_note(line):
-        return Note()
+        return Note(text.lstrip("#").strip())
     if called := parse_slash_command(text):
         name, rest = f"/{called[0].lower()}", called[1]
         if name in _YIELDING and is_custom_command(called[0], custom_commands):
@@ -175,10 +177,10 @@ def is_note(line: str) -> bool:
 
 
 NOTE_LINES = (
-    "  nothing was sent: a line that begins with # is a note in other programs",
-    "  AGENTS.md is the place for notes that each session reads; a blank before the # sends the line",
+    "  nothing was sent: a line that begins with # is a note for an instruction file",
+    "  type it at the lead's terminal, which stores it; a blank before the # sends the line",
 )
-"""The lines that answer a note."""
+"""The lines that answer a note at a member's terminal."""
 
 
 def is_custom_command(name: str, custom_commands: Collection[str]) -> bool:

@@ -274,10 +274,14 @@ def _time(seconds_since_1970: float) -> str:
 # ── replies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+ANSWER_COMMANDS = frozenset({"/requests", "/later"})
+"""Commands that belong to the shown request."""
+
+
 def parse_reply(request: RequestOpened, line: str) -> RequestReply:
     """Parse a line as a reply to this request."""
     text = line.strip()
-    if text in {"/requests", "/later"}:
+    if text in ANSWER_COMMANDS:
         return RequestReply(ReplyMeaning.LIST if text == "/requests" else ReplyMeaning.LATER)
     if text.lower() == "v" and is_long(request):
         return RequestReply(ReplyMeaning.VIEW)

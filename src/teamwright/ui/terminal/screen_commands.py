@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from teamwright.config.instruction_notes import NoteFile
 from teamwright.protocol.ids import LEAD
+from teamwright.session.control.session_notes import note_choices, store_note
 from teamwright.session.session import Session
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.commands import HANDLERS
@@ -19,6 +21,7 @@ from teamwright.ui.terminal.editor import ReadCancelled
 from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import TerminalCommand
 from teamwright.ui.terminal.narrator import Narrator
+from teamwright.views.assets import display_path
 
 
 class ScreenCommands(Struct):
@@ -54,6 +57,27 @@ class ScreenCommands(Struct):
             case _:
                 self.show_folded(await HANDLERS[line.name](self.session, line.rest))
 
+    async def remember(self, note: str) -> None:
+        """Store a note in the instruction file that the person chooses. Raises TeamwrightError."""
+        if not note:
+            self.show_folded(["  # NOTE stores the note in an instruction file, which each session reads"])
+            return
+        files = note_choices(self.session)
+        self.show_folded(["  the file for this note, which each session reads:", *map(self._note_row, files)])
+        keys = {key: file for file in files for key in (file.scope, file.scope[0])}
+        reply = await self._reply(f"store in [{'/'.join(file.scope[0] for file in files)}], Enter cancels: ")
+        if (file := keys.get(reply)) is None:
+            self.show_folded(["  nothing was stored and nothing was sent; a blank before the # sends the line"])
+            return
+        store_note(self.session, file, note)
+        where = display_path(file.path, self.session.maker.cwd)
+        self.show_folded([f"  stored in {clean(where)}", "  the lead reads it with your next prompt"])
+
+    def _note_row(self, file: NoteFile) -> str:
+        about = {"user": "you, in every project", "project": "everyone who works here", "local": "you, in this project"}
+        where = display_path(file.path, self.session.maker.cwd)
+        return f"  {file.scope[0]}  {file.scope:<8} {clean(where)}: for {about[file.scope]}"
+
     async def _stop_viewed(self, name: str) -> None:
         """End the viewed member for good after the person confirmed."""
         if await self._agrees(f"end {clean(name)} for good? [y/n] "):
@@ -63,8 +87,11 @@ class ScreenCommands(Struct):
 
     async def _agrees(self, question: str) -> bool:
         """Ask the person a question of the terminal and return True for yes."""
+        return await self._reply(question) in {"y", "yes"}
+
+    async def _reply(self, question: str) -> str:
+        """Return the answer to a question of the terminal in lower case; empty when it was withdrawn."""
         try:
-            reply = await self.line_input.editor.answer(question)
+            return (await self.line_input.editor.answer(question)).strip().lower()
         except (ReadCancelled, EOFError):
-            return False
-        return reply.strip().lower() in {"y", "yes"}
+            return ""

@@ -25,20 +25,20 @@ from teamwright.session.control.person_actions import (
 )
 from teamwright.session.control.running_jobs import running_command
 from teamwright.session.platform_check import mask_secrets
+from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
-from teamwright.ui.terminal.commands import CommandCalls, unknown_command_lines
+from teamwright.ui.terminal.commands import CommandCalls, is_habit, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
+from teamwright.ui.terminal.file_search import TrackedFiles
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
-from teamwright.ui.terminal.line_completion import Candidate, candidates
 from teamwright.ui.terminal.line_input import LineInput, PendingRequests
 from teamwright.ui.terminal.line_parser import (
-    NOTE_LINES,
     CustomCommand,
     LeadPrompt,
     MemberMail,
@@ -51,8 +51,10 @@ from teamwright.ui.terminal.line_parser import (
 from teamwright.ui.terminal.member_reports import MemberReports
 from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
+from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.ui.terminal.screen_commands import ScreenCommands
+from teamwright.ui.terminal.session_completion import SessionCompletion
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.views.live_status import SessionStatusSource
@@ -74,6 +76,7 @@ class SessionScreen:
         self._leaving = False
         self._ended_by_user = False
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
+        self.completion = SessionCompletion(session, TrackedFiles(session.maker.cwd))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         requests = PendingRequests(run_command=self._run_at_request)
         self.line_input = LineInput(self.narrator, self.show, requests)
@@ -175,11 +178,6 @@ class SessionScreen:
             self.view.open(name)
         except TeamwrightError as problem:
             self._show_error(problem)
-
-    def complete(self, before: str) -> list[Candidate]:
-        """Return the completions of Tab."""
-        written = [(one.name, one.about) for one in list_commands(self.session)] if before.startswith("/") else []
-        return candidates(before, member_names(self.session), self.session.maker.cwd, written)
 
     def text_rows(self) -> list[str]:
         """Return the rows above the input line: text that still arrives, and output of a running command."""
@@ -304,21 +302,24 @@ class SessionScreen:
                 case UnknownCommand():
                     self._show_folded(unknown_command_lines(line, written))
                 case Note():
-                    self._show_folded(NOTE_LINES)
+                    await self.commands.remember(line.text)
                 case MemberMail():
                     await send_to_member(self.session, line.to, line.text)
                 case LeadPrompt() if self.view.viewed_member and line.text.strip():
                     await send_to_member(self.session, self.view.viewed_member, line.text)
                 case LeadPrompt():
                     self._send_prompt(line.text)
+                    self._show_folded(await self.completion.missing_file_lines(line.text))
         except TeamwrightError as problem:
             self._show_error(problem)
 
     async def _run_at_request(self, text: str) -> bool:
         """Run a command that was typed at a request; the request waits. Raises EOFError for /quit."""
-        line = parse_line(text, ())
-        if not isinstance(line, TerminalCommand) or line.name == "/requests":
+        if text.strip() in ANSWER_COMMANDS or parse_slash_command(text) is None:
             return False
+        line = parse_line(text, (), custom_commands=self._custom_command_names())
+        if isinstance(line, UnknownCommand) and not is_habit(line):
+            return False  # it may be the answer to a question: a path such as /tmp
         await self._handle_line(text)
         return True
 

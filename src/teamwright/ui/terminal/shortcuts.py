@@ -1,4 +1,4 @@
-"""Keys of the terminal that do what a command does: Ctrl-B, Shift-Tab and Ctrl-O.
+"""Keys of the terminal that do what a command does: Ctrl-B, Shift-Tab, Ctrl-O and `?`.
 
 Depends on the package `session` and on the functions of commands.
 """
@@ -15,6 +15,7 @@ from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.session.session import Session
 from teamwright.ui.terminal.call_lines import hidden_lines
 from teamwright.ui.terminal.commands import HANDLERS, background_lines
+from teamwright.ui.terminal.keys import key_lines
 
 MODE_CYCLE = ("default", "acceptEdits", "plan")
 """The modes of Shift-Tab. Modes that ask for nothing are set only by name."""
@@ -50,6 +51,10 @@ class Shortcuts(Struct):
             self._start(HANDLERS["/log"](self.session, self._last_call))
         else:
             self.show(["  no call was shown in part; /log cN shows call N"])
+
+    def show_keys(self) -> None:
+        """Show the table of keys."""
+        self.show([f"  {line}" for line in key_lines()])
 
     def _start(self, work: Awaitable[list[str]]) -> None:
         task = asyncio.create_task(self._run(work), name="a key")

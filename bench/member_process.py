@@ -119,7 +119,7 @@ async def _wake(session: Session, asked: Asked, times: int) -> dict[str, Any]:
 async def rest(session: Session) -> None:
     """Until the member and everybody else have nothing left to do."""
     team = session.team
-    while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
+    while not team.is_quiet() or any(teammate.state is not MemberState.IDLE for teammate in team.running_members):
         team.changed.clear()
         await team.changed.wait()
 

@@ -91,7 +91,7 @@ def options(root: Path, model: Listener) -> Options:
 async def rest(session: Session) -> None:
     """Until all members have nothing left to do."""
     team = session.team
-    while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
+    while not team.is_quiet() or any(teammate.state is not MemberState.IDLE for teammate in team.running_members):
         team.changed.clear()
         await team.changed.wait()
 

@@ -94,7 +94,7 @@ async def build_member(session: Session, name: str) -> tuple[Agent, IncomingMail
     """Return one teammate with its mail as a spawn builds it, without the roster and the task that waits for mail."""
     team = session.team
     incarnation = Incarnation(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
-    agent = await session.maker.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
+    agent = await session.agent_factory.build_teammate(SpawnSpec(PROMPT, name=name), team, incarnation)
     return agent, IncomingMail(name, session.team.mailbox(name), agent.conversation, agent.emit)
 
 
@@ -231,9 +231,9 @@ async def _send(team: Team, members: list[Member], prompts: int) -> None:
 
 def _check_conversations(team: Team, members: list[Member], messages: int) -> None:
     names = {member.name for member in members}
-    mates = [mate for mate in team.session.team.running_members if mate.name in names]
-    short = [mate.name for mate in mates if len(mate.agent.conversation.items) != messages]
-    if short or len(mates) != len(members):
+    teammates = [teammate for teammate in team.session.team.running_members if teammate.name in names]
+    short = [teammate.name for teammate in teammates if len(teammate.agent.conversation.items) != messages]
+    if short or len(teammates) != len(members):
         raise RuntimeError(f"not {messages} messages in the conversations of {short or 'missing members'}")
 
 

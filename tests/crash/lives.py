@@ -45,7 +45,7 @@ ENOUGH = "enough"
 
 
 @dataclass(frozen=True)
-class Ground:
+class RoundDirectory:
     """Where a round takes place: `root` is its state root, `work` the directory where agents work."""
 
     place: Path
@@ -77,7 +77,7 @@ class Ground:
             file.write(json.dumps(what).encode() + b"\n")
 
 
-def fork(ground: Ground, name: str, run: Callable[[], object]) -> int:
+def fork(round_directory: RoundDirectory, name: str, run: Callable[[], object]) -> int:
     """Start a process; what it says on stderr is kept in the round's place. Returns its pid."""
     pid = os.fork()
     if pid:
@@ -87,7 +87,7 @@ def fork(ground: Ground, name: str, run: Callable[[], object]) -> int:
         os.setsid()
         die_with_the_driver()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        said = os.open(ground.place / f"{name}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        said = os.open(round_directory.place / f"{name}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(said, 1)
         os.dup2(said, 2)
         random.seed()
@@ -109,10 +109,10 @@ def die_with_the_driver() -> None:
 # ── a number under a lock ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def count(ground: Ground) -> None:
+async def count(round_directory: RoundDirectory) -> None:
     """Add 1 to a number in a file under its lock, again and again: nobody else is ever inside."""
-    target = ground.place / "count"
-    lock = FileLock(target, ground.place / "guards" / "count", wait_s=30.0)
+    target = round_directory.place / "count"
+    lock = FileLock(target, round_directory.place / "guards" / "count", wait_s=30.0)
     while True:
         try:
             async with lock.hold() as held:
@@ -121,16 +121,16 @@ async def count(ground: Ground) -> None:
                 write_atomic(target, str(number + 1).encode())
                 held.check()
         except LockLost as problem:
-            ground.note("count", wrong=problem.what)
+            round_directory.note("count", wrong=problem.what)
         else:
-            ground.note("count", number=number + 1)
+            round_directory.note("count", number=number + 1)
         await asyncio.sleep(random.uniform(0.0, 0.02))
 
 
 @contextlib.asynccontextmanager
-async def counting(ground: Ground):
+async def counting(round_directory: RoundDirectory):
     """Count meanwhile."""
-    task = asyncio.create_task(count(ground))
+    task = asyncio.create_task(count(round_directory))
     try:
         yield
     finally:
@@ -142,62 +142,66 @@ async def counting(ground: Ground):
 # ── the lead ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def lead(ground: Ground, aim: Aim | None, *, second: bool) -> int:
+def lead(round_directory: RoundDirectory, aim: Aim | None, *, second: bool) -> int:
     """One life of the lead: begin the job, or go on with it; `second` only goes on, and may be refused."""
     if aim is not None:
-        take_aim(aim, str(ground.root))
+        take_aim(aim, str(round_directory.root))
     try:
-        asyncio.run(_lead(ground, second=second))
+        asyncio.run(_lead(round_directory, second=second))
     except TeamwrightError as problem:
         print(f"refused: {problem.slug}: {problem.what}", *problem.looked_at, *problem.do, sep="\n", file=sys.stderr)
         return REFUSED
     return 0
 
 
-async def _lead(ground: Ground, *, second: bool) -> None:
-    session = session_to_resume(ground)
+async def _lead(round_directory: RoundDirectory, *, second: bool) -> None:
+    session = session_to_resume(round_directory)
     if second and session is None:
         raise TeamwrightError("unknown-session", "there is nothing to go on with yet")
-    model = Player(ground.plan)
+    model = Player(round_directory.plan)
     options = Options(
-        cwd=ground.work, home=str(ground.root), model=model, permission_mode="bypassPermissions", resume=session
+        cwd=round_directory.work,
+        home=str(round_directory.root),
+        model=model,
+        permission_mode="bypassPermissions",
+        resume=session,
     )
-    async with counting(ground), open_session(options) as opened:
+    async with counting(round_directory), open_session(options) as opened:
         began = PROMPT.encode() in opened.lead.agent.conversation.path.read_bytes()
         result = await opened.run([] if began else [text_block(PROMPT)])
         result = await opened.end_members(result)
         print(result.stop, result.text, result.error)
 
 
-def session_to_resume(ground: Ground) -> str | None:
+def session_to_resume(round_directory: RoundDirectory) -> str | None:
     """The session that leads the team, else the newest that has a conversation; None: a new one begins."""
     with contextlib.suppress(TeamwrightError):
-        if session := find_team_view(ground.home, TEAM).session:
+        if session := find_team_view(round_directory.home, TEAM).session:
             return session
-    return next((view.id for view in session_views(ground.home) if not view.damaged), None)
+    return next((view.id for view in session_views(round_directory.home) if not view.damaged), None)
 
 
 # ── those around them ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def sender(ground: Ground, seed: str) -> None:
+def sender(round_directory: RoundDirectory, seed: str) -> None:
     """The user writes to members from another terminal; each attempt is noted before and after."""
     dice = random.Random(seed)
 
     async def one(number: int) -> None:
-        target, _ = find_address(ground.home, TEAM)
+        target, _ = find_address(round_directory.home, TEAM)
         name = dice.choice([m.name for m in target.config.members])
         token, size = f"{seed}-{number}", dice.choice((0, 0, 0, 0, 300, 3_000, 20_000))
-        ground.note("sender", token=token, to=name)
+        round_directory.note("sender", token=token, to=name)
         try:
             sent = await send(target, name, f"note {token} " + "z" * size)
         except TeamwrightError as problem:
-            ground.note("sender", token=token, error=problem.slug, what=problem.what)
+            round_directory.note("sender", token=token, error=problem.slug, what=problem.what)
         else:
-            ground.note("sender", token=token, sent=sent.message_id, outcome=sent.outcome)
+            round_directory.note("sender", token=token, sent=sent.message_id, outcome=sent.outcome)
 
     async def go_on() -> None:
-        async with counting(ground):
+        async with counting(round_directory):
             for number in range(60):
                 with contextlib.suppress(TeamwrightError):  # no team yet, or no more
                     await one(number)
@@ -206,30 +210,30 @@ def sender(ground: Ground, seed: str) -> None:
     asyncio.run(go_on())
 
 
-def stopper(ground: Ground) -> None:
+def stopper(round_directory: RoundDirectory) -> None:
     """Ends eve from another terminal once she is at work; tries again when nobody leads the team."""
 
     async def go_on() -> None:
         while True:
             await asyncio.sleep(0.02)
             with contextlib.suppress(TeamwrightError):
-                target, _ = find_address(ground.home, TEAM)
+                target, _ = find_address(round_directory.home, TEAM)
                 if target.config.find("eve") is None:
                     continue
                 stopped = await stop_member(target, "eve", now=True, timeout_s=5.0)
-                ground.note("stopper", outcome=stopped.outcome)
+                round_directory.note("stopper", outcome=stopped.outcome)
                 if stopped.outcome == "ended":
                     return
 
     asyncio.run(go_on())
 
 
-def reader(ground: Ground) -> None:
+def reader(round_directory: RoundDirectory) -> None:
     """Looks at everything all the while: whatever the moment, a look never breaks."""
 
     async def follow() -> None:
         while True:
-            logs = list((ground.root / "projects").glob("*/*/events.jsonl"))
+            logs = list((round_directory.root / "projects").glob("*/*/events.jsonl"))
             if not logs:
                 await asyncio.sleep(0.02)
                 continue
@@ -243,10 +247,10 @@ def reader(ground: Ground) -> None:
         following = asyncio.create_task(follow())
         while True:
             for view in (
-                lambda: audit(ground.home, TEAM),
-                lambda: team_views(ground.home),
-                lambda: status_views(ground.home, ground.work),
-                lambda: session_views(ground.home),
+                lambda: audit(round_directory.home, TEAM),
+                lambda: team_views(round_directory.home),
+                lambda: status_views(round_directory.home, round_directory.work),
+                lambda: session_views(round_directory.home),
             ):
                 with contextlib.suppress(TeamwrightError):
                     view()
@@ -257,35 +261,35 @@ def reader(ground: Ground) -> None:
     asyncio.run(look())
 
 
-def stranger(ground: Ground, *, mannered: bool) -> None:
+def stranger(round_directory: RoundDirectory, *, mannered: bool) -> None:
     """Another product's process, until the round is over: with its lock directories, or with no manners at all.
 
     The first writes to inboxes and tasks. What the second writes over is lost to anybody, so it has only the roster.
     """
-    roster, dice = ground.home.config(TEAM), random.Random()
+    roster, dice = round_directory.home.config(TEAM), random.Random()
     for number in range(120):
-        if (ground.place / ENOUGH).exists():
+        if (round_directory.place / ENOUGH).exists():
             return
         time.sleep(dice.uniform(0.01, 0.2))
         with contextlib.suppress(OSError, ValueError, TypeError):
             if mannered:
-                disturb(ground, dice, number)
+                disturb(round_directory, dice, number)
             elif (config := older.read(roster)) is not None:
                 older.write_in_place(roster, config | {"theirs": number})
 
 
-def disturb(ground: Ground, dice: random.Random, number: int) -> None:
+def disturb(round_directory: RoundDirectory, dice: random.Random, number: int) -> None:
     """Write to somebody, or change a task, under the lock that others understand."""
-    config = json.loads(ground.home.config(TEAM).read_bytes())
-    numbered = sorted(ground.home.tasks(TEAM).glob("[0-9]*.json"))
+    config = json.loads(round_directory.home.config(TEAM).read_bytes())
+    numbered = sorted(round_directory.home.tasks(TEAM).glob("[0-9]*.json"))
     if dice.random() < 0.6:
         to = dice.choice([member["name"] for member in config["members"]])
-        write_to(ground, ground.home.inbox(TEAM, to), f"note zed-{number}")
+        write_to(round_directory, round_directory.home.inbox(TEAM, to), f"note zed-{number}")
     elif numbered:
         newer.under_lock(dice.choice(numbered), lambda task: task | {"theirs": number})
 
 
-def write_to(ground: Ground, inbox: Path, text: str) -> None:
+def write_to(round_directory: RoundDirectory, inbox: Path, text: str) -> None:
     entry = {"from": "zed", "text": text, "timestamp": "2026-11-20T22:53:56.642Z", "read": False}
     if inbox.exists() and newer.under_lock(inbox, lambda entries: [*entries, entry]):
-        ground.note("stranger", token=text.split()[1], to=inbox.stem)
+        round_directory.note("stranger", token=text.split()[1], to=inbox.stem)

@@ -27,7 +27,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.crash import mutations, players
 from tests.crash.errands import Errands
-from tests.crash.lives import Ground
+from tests.crash.lives import RoundDirectory
 from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
 from tests.crash.strikes import ENDINGS, OFTEN, ROOT, Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
@@ -126,11 +126,11 @@ class Round:
     def __post_init__(self) -> None:
         self.dice = random.Random(f"round {self.seed}")
         plan = Plan(self.seed)
-        self.ground = Ground(self.place, plan)
+        self.round_directory = RoundDirectory(self.place, plan)
         plan.mannered, plan.stops, plan.deletes = True, False, False
         plan.tasks = "shared" if self.dice.random() < 0.4 else ""
-        self.ground.work.mkdir(parents=True)
-        self.errands = Errands(self.seed, self.place, self.ground.work, plan.count)
+        self.round_directory.work.mkdir(parents=True)
+        self.errands = Errands(self.seed, self.place, self.round_directory.work, plan.count)
         plan.errand = self.errands.next_step
         self.marked = Marked("CRASH_MARK")
         self._pids: set[int] = set()
@@ -138,18 +138,18 @@ class Round:
 
     def play(self) -> "Round":
         """Until the job is done, or something is wrong."""
-        part = part_of(self.ground.plan, self.errands)
+        part = part_of(self.round_directory.plan, self.errands)
         with LoopbackModel.in_thread(part) as server, self._terminal() as rig:
             where = {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")} if rig is not None else {}
             env = {**self.marked.env, **where, "HOME": str(self.place / "home")}
-            program = Program(self.ground.work, self.ground.root, server.url, env)
+            program = Program(self.round_directory.work, self.round_directory.root, server.url, env)
             if os.environ.get(mutations.VARIABLE):
                 program.before = [sys.executable, "-m", "tests.crash.mutations"]
                 program.env["PYTHONPATH"] = str(ROOT)
             program.settings(members={"backend": self.backend, "orphan_timeout_s": 20}, **self.errands.prepare())
-            self.acts = Acts(self.seed, self.ground, program, self._running, self.endings)
+            self.acts = Acts(self.seed, self.round_directory, program, self._running, self.endings)
             try:
-                while not self.wrong and not is_done(self.ground):
+                while not self.wrong and not is_done(self.round_directory):
                     self._life(program)
                 self._judge(rig)
             finally:
@@ -166,8 +166,10 @@ class Round:
         self.lives += 1
         session, before, files = self._session(), self.acts.done.copy(), self._of_lead()
         words = ["-p", PROMPT] if session is None else ["resume", session, "-p"]
-        if self.ground.plan.tasks and not self.ground.home.team_file(TEAM).exists():  # afterwards the team knows it
-            words += ["--task-list", self.ground.plan.tasks]
+        if (
+            self.round_directory.plan.tasks and not self.round_directory.home.team_file(TEAM).exists()
+        ):  # afterwards the team knows it
+            words += ["--task-list", self.round_directory.plan.tasks]
         said = self.place / f"life-{self.lives}.err"
         with said.open("wb") as file:
             running = program.start(*words, *FREE, stdout=file, stderr=file, start_new_session=True)
@@ -192,7 +194,7 @@ class Round:
         self._quiet = 0 if acts else self._quiet + 1
         if not self._may_end_with(running.returncode, last, acts):
             self.wrong.append(f"life {self.lives} ended with {running.returncode}:\n{last}")
-        elif self._quiet >= QUIET and not is_done(self.ground):
+        elif self._quiet >= QUIET and not is_done(self.round_directory):
             self.wrong.append(f"{QUIET} lives ended that nothing happened to, and the job is not done:\n{last}")
 
     def _ends(self, running: subprocess.Popen) -> bool:
@@ -206,7 +208,7 @@ class Round:
 
     def _size(self) -> int:
         """Bytes in all transcripts."""
-        return sum(path.stat().st_size for path in self.ground.root.glob("projects/**/*.jsonl"))
+        return sum(path.stat().st_size for path in self.round_directory.root.glob("projects/**/*.jsonl"))
 
     def _running(self) -> list[int]:
         """All processes of the round: the lead is forked, and the others have the mark."""
@@ -214,7 +216,11 @@ class Round:
 
     def _of_lead(self) -> int:
         """Bytes in the files that only the lead's process writes."""
-        paths = (path for name in ("*.jsonl", "*/events.jsonl") for path in self.ground.root.glob(f"projects/*/{name}"))
+        paths = (
+            path
+            for name in ("*.jsonl", "*/events.jsonl")
+            for path in self.round_directory.root.glob(f"projects/*/{name}")
+        )
         return sum(path.stat().st_size for path in paths)
 
     def _may_end_with(self, code: int, last: str, acts: Counter[str]) -> bool:
@@ -261,7 +267,9 @@ class Round:
         return ended and bool(struck)
 
     def _session(self) -> str | None:
-        found = [path for path in self.ground.root.glob("projects/*/*.jsonl") if path.read_bytes().count(b"\n") > 1]
+        found = [
+            path for path in self.round_directory.root.glob("projects/*/*.jsonl") if path.read_bytes().count(b"\n") > 1
+        ]
         return found[0].stem if found else None
 
     # ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────
@@ -270,13 +278,17 @@ class Round:
         if self.wrong:
             return
         (self.place / "count").write_text("0")
-        found = problems_of(self.ground, pids=self._pids, kills=self.kills)
+        found = problems_of(self.round_directory, pids=self._pids, kills=self.kills)
         self.wrong += [one for one in found if not self._is_excused(one)]
         self.wrong += [f"a process is left: {pid}" for pid in self.marked.pids()]
-        self.wrong += [f"a socket is left: {path}" for path in self.ground.root.rglob("*") if path.is_socket()]
+        self.wrong += [f"a socket is left: {path}" for path in self.round_directory.root.rglob("*") if path.is_socket()]
         if rig is not None and set(rig.panes()) != {rig.lead}:
             self.wrong.append(f"panes are left: {rig.panes()}")
-        self.wrong += [*self._booked(), *self._told(), *self.errands.problems(list(talks_of(self.ground).values()))]
+        self.wrong += [
+            *self._booked(),
+            *self._told(),
+            *self.errands.problems(list(talks_of(self.round_directory).values())),
+        ]
         self.wrong += [*self.errands.is_old_or_new(), *self.acts.undo_all(), *self.errands.left_edits()]
 
     def _is_excused(self, one: str) -> bool:
@@ -307,13 +319,13 @@ class Round:
 
     def _cut_off(self) -> Generator[str]:
         """Sub-agents whose last run did not complete, as the journals of their sessions say."""
-        for journal in self.ground.root.glob("projects/**/agents.jsonl"):
+        for journal in self.round_directory.root.glob("projects/**/agents.jsonl"):
             last = {one["id"]: one for one in map(json.loads, journal.read_bytes().splitlines())}
             yield from (id for id, one in last.items() if one["type"] == "ended" and one["state"] != "completed")
 
     def _died(self) -> Generator[str]:
         """Transcripts of members' lives that were ended by a kill."""
-        for path in self.ground.root.glob("projects/*/*/agents/*.jsonl"):
+        for path in self.round_directory.root.glob("projects/*/*/agents/*.jsonl"):
             if (
                 path.stem.split("-")[0] in STAFF
                 and b'"agreed' not in path.read_bytes()
@@ -323,8 +335,8 @@ class Round:
 
     def _told(self) -> Generator[str]:
         """The lead hears of the end of each life and of each crash, once; a life goes on after a crash."""
-        lead = next(talk for talk in talks_of(self.ground).values() if talk.of("TeamCreate"))
-        begun = json.loads(self.ground.home.team_file(TEAM).read_bytes())["incarnations"]
+        lead = next(talk for talk in talks_of(self.round_directory).values() if talk.of("TeamCreate"))
+        begun = json.loads(self.round_directory.home.team_file(TEAM).read_bytes())["incarnations"]
         for name in STAFF:
             causes = [body["cause"] for body in lead.protocol("teammate_terminated") if body["name"] == name]
             crashes = [cause for cause in causes if cause.startswith("crashed")]
@@ -341,32 +353,32 @@ class Round:
 
     def _taken_back(self) -> set[tuple[str, int]]:
         """Starts that failed, as the session's log has them: their member has no end to hear of."""
-        logs = self.ground.root.glob("projects/*/*/events.jsonl")
+        logs = self.round_directory.root.glob("projects/*/*/events.jsonl")
         events = [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
         return {(one["member"], one["incarnation"]) for one in events if one.get("detail") == "it could not be started"}
 
     def _lived(self, name: str) -> int:
         """Lives of the name that read their first prompt and were not taken back. Of each the lead hears an end."""
         back, found = self._taken_back(), 0
-        for path in self.ground.root.glob("projects/*/*/agents/*.jsonl"):
+        for path in self.round_directory.root.glob("projects/*/*/agents/*.jsonl"):
             member, _, number = path.stem.partition("-")
             found += member == name and (name, int(number or 1)) not in back and b'"type":"user"' in path.read_bytes()
         return found
 
     def _failed_starts(self) -> bool:
         """Whether a name began more lives than lived."""
-        begun = json.loads(self.ground.home.team_file(TEAM).read_bytes())["incarnations"]
+        begun = json.loads(self.round_directory.home.team_file(TEAM).read_bytes())["incarnations"]
         return any(times > self._lived(name) for name, times in begun.items())
 
     def _first_words(self) -> set[str]:
         """Ids of first prompts: those of a start that failed are flagged, and in no transcript."""
-        inboxes = self.ground.home.team(TEAM).glob("inboxes/*.json")
+        inboxes = self.round_directory.home.team(TEAM).glob("inboxes/*.json")
         entries = [entry for path in inboxes for entry in json.loads(path.read_bytes())]
         return {entry["msg_id"] for entry in entries if re.match(r"You are [a-z]+\.[0-9]+\.", entry["text"])}
 
     def _booked(self) -> Generator[str]:
         """What a member's process told stands once in the session's log, and every answered round is booked."""
-        for log in self.ground.root.glob("projects/*/*/events.jsonl"):
+        for log in self.round_directory.root.glob("projects/*/*/events.jsonl"):
             events = [json.loads(line) for line in log.read_bytes().splitlines()]
             origins = [one["origin"] for one in events if one.get("origin")]
             all_told = "\n".join(origins)

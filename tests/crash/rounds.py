@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.crash import lives, mutations
 from tests.crash.aims import Aim
-from tests.crash.lives import REFUSED, Ground, fork
+from tests.crash.lives import REFUSED, RoundDirectory, fork
 from tests.crash.players import Plan
 from tests.crash.verdict import is_done, problems_of, sleepers
 
@@ -45,8 +45,8 @@ class Round:
 
     def __post_init__(self) -> None:
         self.dice = random.Random(f"round {self.seed}")
-        self.ground = Ground(self.place, Plan(self.seed))
-        self.ground.work.mkdir(parents=True)
+        self.round_directory = RoundDirectory(self.place, Plan(self.seed))
+        self.round_directory.work.mkdir(parents=True)
         self.still_s = STILL_OF_MUTANTS_S if os.environ.get(mutations.VARIABLE) else STILL_S
         self._pids: set[int] = set()
         self._around: dict[int, str] = {}
@@ -56,11 +56,11 @@ class Round:
         os.environ["HOME"] = str(self.place / "home")
         try:
             self._begin_others()
-            while not self.wrong and not is_done(self.ground):
+            while not self.wrong and not is_done(self.round_directory):
                 self._generation(kill=self.kills < self.most)
             if not self.wrong:
                 self._settle()
-                self.wrong += problems_of(self.ground, pids=self._pids, kills=self.killed)
+                self.wrong += problems_of(self.round_directory, pids=self._pids, kills=self.killed)
         finally:
             self._end_all()
         return self
@@ -68,16 +68,16 @@ class Round:
     # ── those around ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_others(self) -> None:
-        self._start("sender", lambda: lives.sender(self.ground, f"u{self.dice.randrange(10**6)}"))
-        self._start("reader", lambda: lives.reader(self.ground))
-        if self.ground.plan.stops:
-            self._start("stopper", lambda: lives.stopper(self.ground))
-        mannered = self.ground.plan.mannered
+        self._start("sender", lambda: lives.sender(self.round_directory, f"u{self.dice.randrange(10**6)}"))
+        self._start("reader", lambda: lives.reader(self.round_directory))
+        if self.round_directory.plan.stops:
+            self._start("stopper", lambda: lives.stopper(self.round_directory))
+        mannered = self.round_directory.plan.mannered
         if not mannered or self.dice.random() < 0.5:
-            self._start("stranger", lambda: lives.stranger(self.ground, mannered=mannered))
+            self._start("stranger", lambda: lives.stranger(self.round_directory, mannered=mannered))
 
     def _start(self, name: str, run) -> None:
-        self._around[fork(self.ground, name, run)] = name
+        self._around[fork(self.round_directory, name, run)] = name
 
     def _look_at_others(self) -> None:
         """Nobody of them may break; one that has nothing more to do ends in peace."""
@@ -94,7 +94,7 @@ class Round:
             if name == "sender" and self.dice.random() < 0.3:
                 self._kill(pid)
                 del self._around[pid]
-                self._start("sender", lambda: lives.sender(self.ground, f"u{self.dice.randrange(10**6)}"))
+                self._start("sender", lambda: lives.sender(self.round_directory, f"u{self.dice.randrange(10**6)}"))
 
     # ── lives of the lead ────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,7 +147,9 @@ class Round:
 
     def _live(self, aim: Aim | None, *, second: bool) -> int:
         self.lives += 1
-        pid = fork(self.ground, f"life-{self.lives}", lambda: lives.lead(self.ground, aim, second=second))
+        pid = fork(
+            self.round_directory, f"life-{self.lives}", lambda: lives.lead(self.round_directory, aim, second=second)
+        )
         self._pids.add(pid)
         return pid
 
@@ -163,7 +165,7 @@ class Round:
             self.refused += 1
         elif status:
             self._broke(f"life-{self.lives}")
-        elif not is_done(self.ground):
+        elif not is_done(self.round_directory):
             self.wrong.append(f"life {self.lives} ended, and the job is not done")
 
     def _settle(self) -> None:
@@ -184,7 +186,7 @@ class Round:
     # ── means ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _size(self) -> int:
-        return sum(path.stat().st_size for path in (self.ground.root / "projects").rglob("*.jsonl"))
+        return sum(path.stat().st_size for path in (self.round_directory.root / "projects").rglob("*.jsonl"))
 
     def _broke(self, name: str) -> None:
         said = (self.place / f"{name}.err").read_text(errors="replace")[-1500:]
@@ -202,5 +204,5 @@ class Round:
     def _end_all(self) -> None:
         for pid in self._around:
             self._kill(pid)
-        for pid in sleepers(self.ground.work):
+        for pid in sleepers(self.round_directory.work):
             os.kill(pid, signal.SIGKILL)

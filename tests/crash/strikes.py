@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.crash.aims import Aim, words_of
-from tests.crash.lives import Ground
+from tests.crash.lives import RoundDirectory
 from tests.crash.players import STAFF, TEAM
 from tests.simulated_product_checks.newer import under_lock
 from tests.support import preloaded
@@ -48,7 +48,7 @@ class Acts:
     """The acts of one round. `program` starts the command line; `done` counts what was done."""
 
     seed: str
-    ground: Ground
+    round_directory: RoundDirectory
     program: Program
     pids: Callable[[], list[int]]
     """All processes of the round."""
@@ -85,9 +85,9 @@ class Acts:
         words = ["send", f"{dice.choice(('lead', *STAFF))}@{TEAM}", f"note {token} " + "z" * dice.choice((0, 0, 5_000))]
         code = self._run(words, self._aim(dice, 8))
         if code:
-            self.ground.note("sender", token=token, error=str(code))
+            self.round_directory.note("sender", token=token, error=str(code))
         else:
-            self.ground.note("sender", token=token, sent=token)
+            self.round_directory.note("sender", token=token, sent=token)
 
     def undo_all(self) -> Iterator[str]:
         """`teamwright undo` until nothing is left to take back, killed now and then; what was refused meanwhile."""
@@ -111,12 +111,12 @@ class Acts:
         return self._run_said(words, aim)[0]
 
     def _run_said(self, words: list[str], aim: Aim | None) -> tuple[int, str]:
-        options = {"cwd": self.ground.work, "timeout": WAIT_S, "text": True}
+        options = {"cwd": self.round_directory.work, "timeout": WAIT_S, "text": True}
         if aim is None:
             done = preloaded.run([*COMMAND, *words], env=self.program.environment, stdin=subprocess.DEVNULL, **options)
         else:
             env = self.program.environment | {"PYTHONPATH": str(ROOT)}
-            command = [*words_of(aim, str(self.ground.place)), *words]
+            command = [*words_of(aim, str(self.round_directory.place)), *words]
             done = subprocess.run(command, env=env, capture_output=True, stdin=subprocess.DEVNULL, **options)
         self.done[words[0] + (" killed" if done.returncode == -signal.SIGKILL else "")] += 1
         return done.returncode, done.stdout + done.stderr
@@ -125,7 +125,7 @@ class Acts:
 
     def damage_a_task(self, dice: random.Random) -> None:
         """Another program writes odd JSON into the file of a task that nobody has taken."""
-        free = [path for path in sorted(self.ground.tasks.glob("[0-9]*.json")) if is_free(path)]
+        free = [path for path in sorted(self.round_directory.tasks.glob("[0-9]*.json")) if is_free(path)]
         if not free:
             return
         path, odd = dice.choice(free), dice.choice(ODD)
@@ -144,7 +144,7 @@ class Acts:
     def empty_the_roster(self) -> None:
         """A program of an older version dies while it writes the roster: 0 bytes are left."""
         with contextlib.suppress(FileNotFoundError):
-            os.truncate(self.ground.home.config(TEAM), 0)
+            os.truncate(self.round_directory.home.config(TEAM), 0)
             self.done["roster emptied"] += 1
 
     def repair(self) -> None:
@@ -163,7 +163,7 @@ class Acts:
 
     def fill_the_disk(self, dice: random.Random) -> None:
         """For a while no file of any process of the round may become longer than about the longest one is."""
-        sizes = [path.stat().st_size for path in self.ground.root.rglob("*.jsonl")]
+        sizes = [path.stat().st_size for path in self.round_directory.root.rglob("*.jsonl")]
         limit = max(sizes, default=0) * dice.choice((0.5, 1, 1)) + dice.randrange(4_000)
         self.done["disk full"] += 1
         self._limit(int(limit))

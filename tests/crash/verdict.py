@@ -11,7 +11,7 @@ from pathlib import Path
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.file_lock import FileLock
 from teamwright.views.audit.consistency_check import Audit, audit
-from tests.crash.lives import Ground
+from tests.crash.lives import RoundDirectory
 from tests.crash.players import DONE, SLEEPER, TEAM, Made, Plan, Talk
 
 BARS_S = 1.5
@@ -32,19 +32,19 @@ EXPECTED_ERRORS = (
 """What a call may fail with, when somebody has ended meanwhile or does not read its mail."""
 
 
-def problems_of(ground: Ground, *, pids: set[int], kills: int) -> list[str]:
+def problems_of(round_directory: RoundDirectory, *, pids: set[int], kills: int) -> list[str]:
     """Everything that should not be, a sentence each."""
-    barred = list(of_locks(ground))  # first: whoever takes a lock that was left removes it
-    found = audit(ground.home, TEAM)
-    talks = talks_of(ground)
+    barred = list(of_locks(round_directory))  # first: whoever takes a lock that was left removes it
+    found = audit(round_directory.home, TEAM)
+    talks = talks_of(round_directory)
     problems = [
         *barred,
-        *of_audit(found, ground.plan),
-        *of_tasks(ground, found),
-        *of_roster(ground, found),
+        *of_audit(found, round_directory.plan),
+        *of_tasks(round_directory, found),
+        *of_roster(round_directory, found),
     ]
-    problems += [*of_errors(talks), *of_answers(talks, ground.plan), *of_outside(ground, talks)]
-    problems += [*of_processes(ground, pids), *of_count(ground, kills)]
+    problems += [*of_errors(talks), *of_answers(talks, round_directory.plan), *of_outside(round_directory, talks)]
+    problems += [*of_processes(round_directory, pids), *of_count(round_directory, kills)]
     return problems
 
 
@@ -65,9 +65,12 @@ def of_audit(found: Audit, plan: Plan):
         yield f"requests are open: {found.requests.open}"
 
 
-def talks_of(ground: Ground) -> dict[Path, Talk]:
+def talks_of(round_directory: RoundDirectory) -> dict[Path, Talk]:
     """Every conversation of the round."""
-    paths = [*(ground.root / "projects").glob("*/*.jsonl"), *(ground.root / "projects").glob("*/*/agents/*.jsonl")]
+    paths = [
+        *(round_directory.root / "projects").glob("*/*.jsonl"),
+        *(round_directory.root / "projects").glob("*/*/agents/*.jsonl"),
+    ]
     return {path: talk_of(path) for path in sorted(paths)}
 
 
@@ -82,16 +85,16 @@ def talk_of(path: Path) -> Talk:
     return Talk(())
 
 
-def is_done(ground: Ground) -> bool:
+def is_done(round_directory: RoundDirectory) -> bool:
     """Whether the lead has said so."""
-    return any(DONE.encode() in path.read_bytes() for path in (ground.root / "projects").glob("*/*.jsonl"))
+    return any(DONE.encode() in path.read_bytes() for path in (round_directory.root / "projects").glob("*/*.jsonl"))
 
 
-def of_tasks(ground: Ground, found: Audit):
-    plan = ground.plan
-    place = ground.tasks
+def of_tasks(round_directory: RoundDirectory, found: Audit):
+    plan = round_directory.plan
+    place = round_directory.tasks
     if found.state == "archived":
-        place = next(ground.home.archive.glob(f"{TEAM}-*/tasks"), place)
+        place = next(round_directory.home.archive.glob(f"{TEAM}-*/tasks"), place)
     tasks = {}
     for path in sorted(place.glob("[0-9]*.json")):
         with contextlib.suppress(ValueError):
@@ -111,24 +114,24 @@ def of_tasks(ground: Ground, found: Audit):
         yield f"tasks that nobody asked for: {sorted(tasks)}"
 
 
-def of_roster(ground: Ground, found: Audit):
+def of_roster(round_directory: RoundDirectory, found: Audit):
     if found.state == "archived":
-        if ground.home.team(TEAM).exists():
+        if round_directory.home.team(TEAM).exists():
             yield "the team is archived, and still there"
         return
-    if ground.plan.deletes:
+    if round_directory.plan.deletes:
         yield "the team was not deleted"
-    members = [member["name"] for member in json.loads(ground.home.config(TEAM).read_bytes())["members"]]
+    members = [member["name"] for member in json.loads(round_directory.home.config(TEAM).read_bytes())["members"]]
     if [name for name in members if name != "zed"] != ["team-lead"]:
         yield f"the roster still has {members}"
-    if not ground.home.team_file(TEAM).exists():
+    if not round_directory.home.team_file(TEAM).exists():
         yield "team.json is missing"
         return
-    file = json.loads(ground.home.team_file(TEAM).read_bytes())
+    file = json.loads(round_directory.home.team_file(TEAM).read_bytes())
     if file["lives"] or file["partings"]:
         yield f"team.json still has lives {sorted(file['lives'])} and partings {sorted(file['partings'])}"
     begun = {name: file["incarnations"].get(name) for name in ("ada", "bob", "cyd")}
-    if ground.plan.mannered and set(begun.values()) != {1}:
+    if round_directory.plan.mannered and set(begun.values()) != {1}:
         yield f"lives were begun more than once: {begun}"
 
 
@@ -167,20 +170,20 @@ def begun(call: Made) -> bool:
     return not call.failed or "was started, and" in call.text
 
 
-def of_outside(ground: Ground, talks: dict[Path, Talk]):
+def of_outside(round_directory: RoundDirectory, talks: dict[Path, Talk]):
     """What the user and a stranger put into inboxes was told once, or its sender knows, or it waits for the lead."""
     told = Counter()
     for talk in talks.values():
         told.update(words.split()[1] for _, words in talk.mail if words.startswith("note "))
     returned = "\n".join(text for talk in talks.values() for _, text in talk.mail if "did not read" in text)
-    waits = waiting_for_lead(ground)
+    waits = waiting_for_lead(round_directory)
     sent, failed = set(), set()
-    for one in lines_of(ground.notes("sender")):
+    for one in lines_of(round_directory.notes("sender")):
         if "sent" in one:
             sent.add(one["token"])
         if "error" in one:
             failed.add(one["token"])
-    sent |= {one["token"] for one in lines_of(ground.notes("stranger"))}
+    sent |= {one["token"] for one in lines_of(round_directory.notes("stranger"))}
     for token in sent:
         known = bool(re.search(f"note {token}[^0-9]", returned)) or token in waits
         if told[token] > 1 or not (told[token] or known):
@@ -190,10 +193,13 @@ def of_outside(ground: Ground, talks: dict[Path, Talk]):
             yield f"the message {token} from outside was told {told[token]} times"
 
 
-def waiting_for_lead(ground: Ground) -> set[str]:
+def waiting_for_lead(round_directory: RoundDirectory) -> set[str]:
     """What still waits in an inbox of somebody who can be resumed, or was kept with a team that is no more."""
     found = set()
-    inboxes = [ground.home.inbox(TEAM, "team-lead"), *ground.home.archive.glob(f"{TEAM}-*/inboxes/team-lead.json")]
+    inboxes = [
+        round_directory.home.inbox(TEAM, "team-lead"),
+        *round_directory.home.archive.glob(f"{TEAM}-*/inboxes/team-lead.json"),
+    ]
     for path in inboxes:
         with contextlib.suppress(OSError, ValueError):
             entries = json.loads(path.read_bytes())
@@ -207,10 +213,10 @@ def lines_of(path: Path) -> list[dict]:
     return []
 
 
-def of_locks(ground: Ground):
+def of_locks(round_directory: RoundDirectory):
     """Every file of the team can be locked at once, and its guard is free."""
-    home = ground.home
-    places = [home.team(TEAM), home.team(TEAM) / "inboxes", ground.tasks]
+    home = round_directory.home
+    places = [home.team(TEAM), home.team(TEAM) / "inboxes", round_directory.tasks]
     targets = {path for place in places for path in place.glob("*.json")}
     targets |= {path.with_suffix("") for place in places for path in place.glob("*.lock")}
 
@@ -225,19 +231,19 @@ def of_locks(ground: Ground):
             yield f"{target} is barred: {problem.what}"
 
 
-def of_count(ground: Ground, kills: int):
+def of_count(round_directory: RoundDirectory, kills: int):
     """Nobody was inside a lock beside another, and a number that was written there was not written over."""
-    counted = lines_of(ground.notes("count"))
+    counted = lines_of(round_directory.notes("count"))
     yield from (f"two were inside: {one['wrong']}" for one in counted if "wrong" in one)
     numbers = [one["number"] for one in counted if "number" in one]
-    last = int((ground.place / "count").read_text())
+    last = int((round_directory.place / "count").read_text())
     if len(set(numbers)) < len(numbers) or not len(numbers) <= last <= len(numbers) + kills:
         yield f"the count is {last} after {len(numbers)} additions, {len(set(numbers))} of them different"
 
 
-def of_processes(ground: Ground, pids: set[int]):
+def of_processes(round_directory: RoundDirectory, pids: set[int]):
     """Nothing that a life started is left: no process in its session, and not the sleeper."""
-    yield from (f"process {pid} is left: {SLEEPER}" for pid in sleepers(ground.work))
+    yield from (f"process {pid} is left: {SLEEPER}" for pid in sleepers(round_directory.work))
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             if entry.stat().st_uid != os.getuid():

@@ -80,9 +80,9 @@ def test_whose_event_it_is_stands_in_every_payload():
     keys = {"session_id", "transcript_path", "cwd", "permission_mode", "kind", "parent", "generation"}
     for who, more in ((LEADER, set()), (SUB, {"agent_id", "agent_type"})):
         assert set(payload.common_fields(who, Path("/work"), "default")) == keys | more
-    mate = payload.common_fields(MATE, Path("/work"), "plan")
-    assert set(mate) == keys | {"agent_id", "agent_type", "teammate_name", "team_name"}
-    assert (mate["parent"], mate["generation"], mate["permission_mode"]) == ("lead", 2, "plan")
+    teammate = payload.common_fields(MATE, Path("/work"), "plan")
+    assert set(teammate) == keys | {"agent_id", "agent_type", "teammate_name", "team_name"}
+    assert (teammate["parent"], teammate["generation"], teammate["permission_mode"]) == ("lead", 2, "plan")
 
 
 def test_the_result_of_a_command_has_the_names_that_hooks_look_for():

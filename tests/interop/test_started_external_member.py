@@ -81,13 +81,13 @@ async def test_a_stranger_is_started_works_rests_is_written_to_and_stops_on_requ
 async def test_in_tmux_it_has_a_pane_of_its_own_which_is_closed_when_it_agreed_to_stop(newer, tmp_path):
     async with a_crew(tmp_path, newer.settings({}, backend="tmux")) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
-        entry, mate = on_roster(team, "zed"), team.session.team.members["zed"]
-        assert entry["backendType"] == "tmux" and entry["tmuxPaneId"] == mate.location.id
-        place, spot = mate.backend, mate.location
+        entry, teammate = on_roster(team, "zed"), team.session.team.members["zed"]
+        assert entry["backendType"] == "tmux" and entry["tmuxPaneId"] == teammate.location.id
+        place, location = teammate.backend, teammate.location
         await rested(team, "zed")
         await team.session.deadlines.request_stop(team.session.team, "zed", "")
         await heard.until(lambda: told_lead(heard))
-        assert not await place.is_alive(spot)
+        assert not await place.is_alive(location)
 
 
 @pytest.mark.promise("E8", "D6", "D7")

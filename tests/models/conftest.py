@@ -41,12 +41,12 @@ class Client:
         self.endpoint = Endpoint(provider, url, key, key_name="TEST_API_KEY", **endpoint)
         self.rate_limiter = rate_limiter or RateLimiter(backoff_s=0.001, max_backoff_s=0.01)
         self.settings = settings or quick()
-        kit = {
+        toolset = {
             "rate_limiter": self.rate_limiter,
             "settings": self.settings,
             "api_format": format_for(self.card, self.endpoint),
         }
-        self.model = ServiceModel(self.card, self.endpoint, **kit)
+        self.model = ServiceModel(self.card, self.endpoint, **toolset)
 
     def request(self, *items, betas=(), asker="ada", **fields):
         prefix = Prefix.build({"model": self.card.wire, "max_tokens": 100, **fields}, betas)

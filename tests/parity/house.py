@@ -132,7 +132,8 @@ class House:
         """Until this member rests, and what it was rung for is done."""
         team = self.team.session.team
         await self.until(
-            lambda: (mate := team.find(name)) and mate.is_resting and not mate.wake_target.wake_pending, f"{name} rests"
+            lambda: (teammate := team.find(name)) and teammate.is_resting and not teammate.wake_target.wake_pending,
+            f"{name} rests",
         )
 
     async def asked(self, name: str, times: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ async def test_usage_and_cost_of_members_and_their_sub_agents_add_up_to_the_toke
         await crew.quiet()
         result = await crew.team.run("And?")
         rounds = crew.of(ModelCallEnded)
-        books = crew.team.session.maker.purse.books
+        books = crew.team.session.agent_factory.budget_tracker.books
         session = crew.team.session.id
         assert books.account("ann").tool_calls == 1
     by = {name: usage.tokens for name, usage in result.by_member.items() if name != "team-lead"}
@@ -61,7 +61,7 @@ async def test_members_side_by_side_do_not_pass_the_cap_of_the_run(tmp_path, bac
         await asyncio.gather(*(crew.spawn(name) for name in names))
         await crew.quiet()
         total = crew.team.usage.tokens
-        limited = [mate.cap_reason for mate in crew.team.session.team.running_members]
+        limited = [teammate.cap_reason for teammate in crew.team.session.team.running_members]
     assert total <= cap and len(crew.parts.bodies) >= 3
     assert any("tokens" in why for why in limited), limited
 
@@ -92,7 +92,7 @@ async def test_the_cap_of_a_task_holds_for_whoever_works_on_it(tmp_path, backend
         await crew.until(lambda: crew.team.session.team.find("ann").cap_reason)
         await crew.quiet()
         why = crew.team.session.team.find("ann").cap_reason
-        spent = crew.team.session.maker.purse.books.tasks
+        spent = crew.team.session.agent_factory.budget_tracker.books.tasks
         booked = sum(usage.tokens for (_, task), usage in spent.items() if task == "1")
     assert "task #1" in why and booked <= 15_000 + 10_000, why
 

@@ -4,7 +4,7 @@ import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.tools.shell.alias_expansion import expand_aliases
-from tests.permissions.ground import Ground
+from tests.permissions.scratch import ScratchRepository
 
 ALIASES = {
     "gp": "git push",
@@ -22,8 +22,8 @@ ALIASES = {
 
 
 @pytest.fixture
-def ground(tmp_path) -> Ground:
-    return Ground(tmp_path)
+def scratch(tmp_path) -> ScratchRepository:
+    return ScratchRepository(tmp_path)
 
 
 @pytest.mark.promise("E7")
@@ -79,20 +79,20 @@ def test_aliases_that_grow_without_end_are_left_as_they_are():
     ],
 )
 def test_the_stricter_form_decides_but_a_rule_about_what_was_written_stands(
-    ground, written, mode, rules, verdict, said
+    scratch, written, mode, rules, verdict, said
 ):
-    access = Access(command=written, cwd=ground.project, expanded_command=expand_aliases(written, ALIASES))
-    decision = ground.policy(mode, **rules).decide("Bash", access)
+    access = Access(command=written, cwd=scratch.project, expanded_command=expand_aliases(written, ALIASES))
+    decision = scratch.policy(mode, **rules).decide("Bash", access)
     assert (decision.verdict, said in decision.rule) == (Verdict(verdict), True), decision
 
 
-def test_a_refusal_names_what_the_alias_stands_for(ground):
-    access = Access(command="gp", cwd=ground.project, expanded_command="git push")
-    decision = ground.policy(deny=["Bash(git push:*)"]).decide("Bash", access)
+def test_a_refusal_names_what_the_alias_stands_for(scratch):
+    access = Access(command="gp", cwd=scratch.project, expanded_command="git push")
+    decision = scratch.policy(deny=["Bash(git push:*)"]).decide("Bash", access)
     assert "By your shell's aliases it runs git push" in decision.reason
 
 
 @pytest.mark.promise("G2")
-def test_words_of_zsh_that_only_start_a_command_hide_nothing(ground):
+def test_words_of_zsh_that_only_start_a_command_hide_nothing(scratch):
     for command in ("noglob git push", "nocorrect git push origin"):
-        assert ground.run(command, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+        assert scratch.run(command, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY

@@ -162,60 +162,60 @@ def lines(text):
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(DENIED))
-def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(own_ground, line):
-    ground = own_ground
-    (ground.project / "other" / "src").mkdir(parents=True)
-    (ground.project / "other" / "src" / "main.py").write_text("x\n")
-    decision = ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"])
+def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(own_scratch, line):
+    scratch = own_scratch
+    (scratch.project / "other" / "src").mkdir(parents=True)
+    (scratch.project / "other" / "src" / "main.py").write_text("x\n")
+    decision = scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"])
     assert decision.verdict is Verdict.DENY
     assert "Edit(src/**)" in decision.rule
-    assert ground.run(line, allow=["Bash"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run(line, allow=["Bash"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(ALLOWED))
-def test_a_rule_about_editing_says_nothing_of_other_directories(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+def test_a_rule_about_editing_says_nothing_of_other_directories(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize(
     "line", ["mkdir q && touch q/x && cp -r q/* .", "for x in 1; do mkdir -p q/src; cp -r q/s* .; done"]
 )
-def test_a_pattern_that_matches_nothing_yet_may_match_any_name(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("mkdir q; cp -r q/*.txt sub", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+def test_a_pattern_that_matches_nothing_yet_may_match_any_name(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("mkdir q; cp -r q/*.txt sub", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
-def test_a_rule_about_a_name_counts_where_a_file_of_that_name_is(own_ground):
-    assert own_ground.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"]).verdict is Verdict.ALLOW
-    (own_ground.project / "sub" / "deep").mkdir()
-    (own_ground.project / "sub" / "deep" / ".env").write_text("KEY=x\n")
-    denied = own_ground.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"])
+def test_a_rule_about_a_name_counts_where_a_file_of_that_name_is(own_scratch):
+    assert own_scratch.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"]).verdict is Verdict.ALLOW
+    (own_scratch.project / "sub" / "deep").mkdir()
+    (own_scratch.project / "sub" / "deep" / ".env").write_text("KEY=x\n")
+    denied = own_scratch.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"])
     assert denied.verdict is Verdict.DENY
     assert "deep/.env" in denied.reason
 
 
 @pytest.mark.finding("P12")
-def test_a_directory_with_too_many_files_to_look_through_is_denied(own_ground, monkeypatch):
+def test_a_directory_with_too_many_files_to_look_through_is_denied(own_scratch, monkeypatch):
     monkeypatch.setattr("teamwright.permissions.paths._MAX_ENTRIES", 10)
     for number in range(12):
-        (own_ground.project / "sub" / str(number)).touch()
-    assert own_ground.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"]).verdict is Verdict.DENY
-    assert own_ground.run("rm -r sub", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+        (own_scratch.project / "sub" / str(number)).touch()
+    assert own_scratch.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"]).verdict is Verdict.DENY
+    assert own_scratch.run("rm -r sub", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
 
 
-def test_private_files_are_not_removed_with_a_directory_above_them(own_ground):
-    above = os.path.dirname(own_ground.home)
-    decision = own_ground.run(f"rm -r {above}", Mode.BYPASS)
+def test_private_files_are_not_removed_with_a_directory_above_them(own_scratch):
+    above = os.path.dirname(own_scratch.home)
+    decision = own_scratch.run(f"rm -r {above}", Mode.BYPASS)
     assert decision.verdict is Verdict.DENY
     assert decision.rule == "private files"
 
 
 @pytest.mark.finding("P12")
-def test_a_copy_that_makes_hard_links_is_a_change_of_what_links_in_it_lead_to(own_ground):
-    assert own_ground.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
-    os.symlink("../src/main.py", own_ground.project / "sub" / "link.py")
-    assert own_ground.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert own_ground.run("cp -r sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+def test_a_copy_that_makes_hard_links_is_a_change_of_what_links_in_it_lead_to(own_scratch):
+    assert own_scratch.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW
+    os.symlink("../src/main.py", own_scratch.project / "sub" / "link.py")
+    assert own_scratch.run("cp -rl sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert own_scratch.run("cp -r sub x", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.ALLOW

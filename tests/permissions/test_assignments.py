@@ -83,23 +83,23 @@ printf '%s' "$HOME"; npm test
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.finding("P8")
 @pytest.mark.parametrize("command", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY])
-def test_a_variable_that_is_not_known_to_be_harmless_asks_although_a_rule_allows_the_command(ground, command):
-    decision = ground.run(command, allow=TEST)
+def test_a_variable_that_is_not_known_to_be_harmless_asks_although_a_rule_allows_the_command(scratch, command):
+    decision = scratch.run(command, allow=TEST)
     assert (decision.verdict, decision.always) == (Verdict.ASK, "")
-    assert ground.run(command, Mode.DONT_ASK, allow=TEST).verdict is Verdict.DENY
-    assert ground.run(command, allow=["Bash"]).verdict is Verdict.ALLOW
+    assert scratch.run(command, Mode.DONT_ASK, allow=TEST).verdict is Verdict.DENY
+    assert scratch.run(command, allow=["Bash"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P8")
 @pytest.mark.parametrize("command", HARMLESS)
-def test_a_harmless_variable_and_one_of_the_script_itself_do_not_ask(ground, command):
-    assert ground.run(command, allow=TEST).verdict is Verdict.ALLOW
+def test_a_harmless_variable_and_one_of_the_script_itself_do_not_ask(scratch, command):
+    assert scratch.run(command, allow=TEST).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P8")
 @pytest.mark.parametrize("line", ["readonly token; echo $token", "local token; echo $token", "export token"])
-def test_a_declaration_without_a_value_makes_no_variable_one_of_the_script(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_a_declaration_without_a_value_makes_no_variable_one_of_the_script(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
@@ -108,32 +108,32 @@ SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
 @pytest.mark.finding("P8")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("line", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY, *HARMLESS])
-def test_what_is_allowed_hands_no_other_variable_to_a_program(own_ground, shell, line):
+def test_what_is_allowed_hands_no_other_variable_to_a_program(own_scratch, shell, line):
     """The shell is the judge: a program sees the same environment, but for harmless variables."""
-    if ground_allows(own_ground, line):
-        seen = environment(own_ground, shell, line)
-        usual = environment(own_ground, shell, "npm test")
+    if context_allows(own_scratch, line):
+        seen = environment(own_scratch, shell, line)
+        usual = environment(own_scratch, shell, "npm test")
         changed = {name for name in seen | usual if seen.get(name) != usual.get(name)}
         assert changed <= {"CI", "NODE_ENV", "LC_ALL", "_", "SHLVL"}
 
 
 @pytest.mark.finding("P8")
-def test_the_judge_would_notice_a_variable(own_ground):
-    assert environment(own_ground, "bash", "foo=bar npm test")["foo"] == "bar"
-    assert environment(own_ground, "bash", "http_proxy=x; npm test")["http_proxy"] == "x"
+def test_the_judge_would_notice_a_variable(own_scratch):
+    assert environment(own_scratch, "bash", "foo=bar npm test")["foo"] == "bar"
+    assert environment(own_scratch, "bash", "http_proxy=x; npm test")["http_proxy"] == "x"
 
 
-def ground_allows(ground, line):
-    return ground.run(line, allow=TEST).verdict is Verdict.ALLOW
+def context_allows(scratch, line):
+    return scratch.run(line, allow=TEST).verdict is Verdict.ALLOW
 
 
-def environment(ground, shell, line):
+def environment(scratch, shell, line):
     """The variables that the `npm` of the line gets."""
-    programs = ground.outside / "bin"
+    programs = scratch.outside / "bin"
     programs.mkdir(exist_ok=True)
-    (programs / "npm").write_text(f"#!/bin/sh\nexec /usr/bin/env -0 > {ground.outside}/seen\n")
+    (programs / "npm").write_text(f"#!/bin/sh\nexec /usr/bin/env -0 > {scratch.outside}/seen\n")
     (programs / "npm").chmod(0o755)
-    env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(ground.outside), "http_proxy": "mine"}
-    subprocess.run([shell, "-c", line], cwd=ground.project, env=env, timeout=WAIT_S, check=False, capture_output=True)
-    found = (ground.outside / "seen").read_bytes().split(b"\0")
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(scratch.outside), "http_proxy": "mine"}
+    subprocess.run([shell, "-c", line], cwd=scratch.project, env=env, timeout=WAIT_S, check=False, capture_output=True)
+    found = (scratch.outside / "seen").read_bytes().split(b"\0")
     return dict(entry.decode().split("=", 1) for entry in found if entry)

@@ -178,8 +178,8 @@ cp a.py c.py
 
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize("command", ONLY_READS)
-def test_a_command_that_is_proven_to_read_inside_is_allowed(ground, command):
-    assert ground.run(command).verdict is Verdict.ALLOW
+def test_a_command_that_is_proven_to_read_inside_is_allowed(scratch, command):
+    assert scratch.run(command).verdict is Verdict.ALLOW
 
 
 HERE = [
@@ -198,14 +198,14 @@ HERE = [
 
 @pytest.mark.promise("G1", "P7")
 @pytest.mark.parametrize(("command", "allowed"), HERE)
-def test_a_here_document_is_looked_into(ground, command, allowed):
-    assert ground.run(command).verdict is (Verdict.ALLOW if allowed else Verdict.ASK)
+def test_a_here_document_is_looked_into(scratch, command, allowed):
+    assert scratch.run(command).verdict is (Verdict.ALLOW if allowed else Verdict.ASK)
 
 
 @pytest.mark.promise("G1", "P7")
 @pytest.mark.parametrize("command", ASKS)
-def test_a_command_that_is_not_proven_asks(ground, command):
-    decision = ground.run(command)
+def test_a_command_that_is_not_proven_asks(scratch, command):
+    decision = scratch.run(command)
     assert decision.verdict is Verdict.ASK
     assert decision.rule
     assert decision.reason.endswith(".")
@@ -293,20 +293,20 @@ xargs --arg-file=list git push
 @pytest.mark.promise("G2")
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("command", HIDDEN_PUSHES)
-def test_a_deny_rule_reaches_a_command_at_any_depth_in_every_mode(ground, command, mode):
+def test_a_deny_rule_reaches_a_command_at_any_depth_in_every_mode(scratch, command, mode):
     command += "\nx\nEOF" if "<<EOF" in command else ""
-    decision = ground.run(command, mode, allow=["Bash"], deny=["Bash(git push:*)"])
+    decision = scratch.run(command, mode, allow=["Bash"], deny=["Bash(git push:*)"])
     assert decision.verdict is Verdict.DENY
     assert decision.rule == "Bash(git push:*) [denying]"
 
 
 @pytest.mark.promise("K9")
 @pytest.mark.parametrize("command", HIDDEN_PUSHES)
-def test_git_manners_are_asked_about_at_any_depth(ground, command):
+def test_git_manners_are_asked_about_at_any_depth(scratch, command):
     command += "\nx\nEOF" if "<<EOF" in command else ""
     everything_but_git = ["Bash(*)"]
-    assert ground.run(command, allow=everything_but_git, by_user=False).rule == "git policy"
-    assert ground.run(command, allow=everything_but_git, by_user=False, trusted=True).rule == "git policy"
+    assert scratch.run(command, allow=everything_but_git, by_user=False).rule == "git policy"
+    assert scratch.run(command, allow=everything_but_git, by_user=False, trusted=True).rule == "git policy"
 
 
 @pytest.mark.finding("C3")
@@ -325,12 +325,12 @@ def test_git_manners_are_asked_about_at_any_depth(ground, command):
     ],
 )
 def test_a_rule_of_a_trusted_repository_answers_for_exactly_the_git_command_that_it_names(
-    ground, rule, command, allowed
+    scratch, rule, command, allowed
 ):
     theirs = {"allow": [f"Bash({rule})"], "by_user": False}
-    assert (ground.run(command, trusted=True, **theirs).verdict is Verdict.ALLOW) is allowed
-    assert ground.run(command, **theirs).verdict is Verdict.ASK
-    assert ground.run(command, Mode.DONT_ASK, **theirs).verdict is Verdict.DENY
+    assert (scratch.run(command, trusted=True, **theirs).verdict is Verdict.ALLOW) is allowed
+    assert scratch.run(command, **theirs).verdict is Verdict.ASK
+    assert scratch.run(command, Mode.DONT_ASK, **theirs).verdict is Verdict.DENY
 
 
 HIDDEN_WORDS = [
@@ -355,17 +355,17 @@ HIDDEN_WORDS = [
 
 @pytest.mark.promise("G2")
 @pytest.mark.parametrize("command", HIDDEN_WORDS)
-def test_a_hidden_word_that_a_deny_rule_may_name_is_never_allowed(ground, command):
+def test_a_hidden_word_that_a_deny_rule_may_name_is_never_allowed(scratch, command):
     rules = {"allow": ["Bash(git:*)", "Bash(echo:*)"], "deny": ["Bash(git push:*)"]}
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS):
-        assert ground.run(command, mode, **rules).verdict is not Verdict.ALLOW
-    assert ground.run(command, Mode.BYPASS, **rules).verdict is Verdict.DENY
+        assert scratch.run(command, mode, **rules).verdict is not Verdict.ALLOW
+    assert scratch.run(command, Mode.BYPASS, **rules).verdict is Verdict.DENY
 
 
-def test_what_cannot_be_parsed_asks_and_with_a_deny_rule_bypass_denies_it(ground):
-    assert ground.run("ls )", Mode.BYPASS).verdict is Verdict.ALLOW
-    assert ground.run("ls )", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
-    assert ground.run("ls )", allow=["Bash(ls:*)"]).verdict is Verdict.ASK
+def test_what_cannot_be_parsed_asks_and_with_a_deny_rule_bypass_denies_it(scratch):
+    assert scratch.run("ls )", Mode.BYPASS).verdict is Verdict.ALLOW
+    assert scratch.run("ls )", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+    assert scratch.run("ls )", allow=["Bash(ls:*)"]).verdict is Verdict.ASK
 
 
 MISREAD = [
@@ -382,25 +382,25 @@ MISREAD = [
 
 @pytest.mark.promise("P7")
 @pytest.mark.parametrize("command", MISREAD)
-def test_characters_that_are_read_differently_are_never_proven(ground, command):
-    assert ground.run(command, allow=["Bash(gi:*)", "Bash(ls:*)"]).verdict is Verdict.ASK
+def test_characters_that_are_read_differently_are_never_proven(scratch, command):
+    assert scratch.run(command, allow=["Bash(gi:*)", "Bash(ls:*)"]).verdict is Verdict.ASK
     if "git push" in command.replace("\\\n", ""):
-        assert ground.run(command, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+        assert scratch.run(command, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.promise("G2")
-def test_every_command_of_a_line_must_be_allowed(ground):
+def test_every_command_of_a_line_must_be_allowed(scratch):
     allow = ["Bash(npm test:*)"]
-    assert ground.run("npm test", allow=allow).verdict is Verdict.ALLOW
-    assert ground.run("npm test -- --watch && ls", allow=allow).verdict is Verdict.ALLOW
-    assert ground.run("npm test && npm publish", allow=allow).verdict is Verdict.ASK
-    assert ground.run("npm test $(npm publish)", allow=allow).verdict is Verdict.ASK
-    assert ground.run("npm test > out", allow=allow).verdict is Verdict.ASK
-    assert ground.run("LD_PRELOAD=./x npm test", allow=allow).verdict is Verdict.ASK
-    assert ground.run("NODE_ENV=test npm test", allow=allow).verdict is Verdict.ALLOW
-    assert ground.run("npm testing", allow=allow).verdict is Verdict.ASK
-    assert ground.run("npm test:unit", allow=allow).verdict is Verdict.ALLOW
-    assert ground.run("./npm test", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("npm test", allow=allow).verdict is Verdict.ALLOW
+    assert scratch.run("npm test -- --watch && ls", allow=allow).verdict is Verdict.ALLOW
+    assert scratch.run("npm test && npm publish", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("npm test $(npm publish)", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("npm test > out", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("LD_PRELOAD=./x npm test", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("NODE_ENV=test npm test", allow=allow).verdict is Verdict.ALLOW
+    assert scratch.run("npm testing", allow=allow).verdict is Verdict.ASK
+    assert scratch.run("npm test:unit", allow=allow).verdict is Verdict.ALLOW
+    assert scratch.run("./npm test", allow=allow).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("G2")
@@ -428,41 +428,41 @@ def test_every_command_of_a_line_must_be_allowed(ground):
         ("Bash(:*)", "anything $X", Verdict.ALLOW),
     ],
 )
-def test_a_command_rule_matches_words(ground, rule, command, verdict):
-    assert ground.run(command, allow=[rule]).verdict is verdict
+def test_a_command_rule_matches_words(scratch, rule, command, verdict):
+    assert scratch.run(command, allow=[rule]).verdict is verdict
 
 
 @pytest.mark.promise("G2")
-def test_an_ask_rule_stands_before_an_allow_rule(ground):
-    decision = ground.run("ls", allow=["Bash(ls:*)"], ask=["Bash(ls:*)"])
+def test_an_ask_rule_stands_before_an_allow_rule(scratch):
+    decision = scratch.run("ls", allow=["Bash(ls:*)"], ask=["Bash(ls:*)"])
     assert (decision.verdict, decision.rule) == (Verdict.ASK, "Bash(ls:*) [asking]")
 
 
 @pytest.mark.promise("G2")
-def test_a_read_rule_also_holds_for_what_the_shell_reads(ground):
-    assert ground.run("cat a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("cat < a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("cat *.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("grep -r x .", deny=["Read(a.py)"]).verdict is Verdict.ASK
-    assert ground.run("git show HEAD:a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("cat b.py", deny=["Read(a.py)"]).verdict is Verdict.ALLOW
-    assert ground.run("cat a.py", allow=["Bash(cat:*)"], deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("cat a.py", Mode.BYPASS, deny=["Read(a.py)"]).verdict is Verdict.DENY
-    assert ground.run("grep -r x .", allow=["Bash(grep:*)"], deny=["Read(a.py)"]).verdict is Verdict.ASK
-    outside = ground.outside / "secret"
-    assert ground.run(f"cat {outside}", allow=[f"Read(/{ground.outside}/**)"]).verdict is Verdict.ALLOW
+def test_a_read_rule_also_holds_for_what_the_shell_reads(scratch):
+    assert scratch.run("cat a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("cat < a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("cat *.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("grep -r x .", deny=["Read(a.py)"]).verdict is Verdict.ASK
+    assert scratch.run("git show HEAD:a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("cat b.py", deny=["Read(a.py)"]).verdict is Verdict.ALLOW
+    assert scratch.run("cat a.py", allow=["Bash(cat:*)"], deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("cat a.py", Mode.BYPASS, deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert scratch.run("grep -r x .", allow=["Bash(grep:*)"], deny=["Read(a.py)"]).verdict is Verdict.ASK
+    outside = scratch.outside / "secret"
+    assert scratch.run(f"cat {outside}", allow=[f"Read(/{scratch.outside}/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.promise("G2")
-def test_an_edit_rule_also_holds_for_what_the_shell_writes(ground):
-    assert ground.run("echo x > src/y", deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("echo x > src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("cp a.py src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("tee */main.py", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("touch src/y", allow=["Bash(touch:*)"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("echo x > src/y", allow=["Edit(src/**)"]).verdict is Verdict.ALLOW
-    assert ground.run("echo x > link/y", allow=["Edit(link/**)"]).verdict is Verdict.ASK
-    assert ground.run("echo x > .git/hooks/pre-commit", allow=["Edit(**)"]).verdict is Verdict.ASK
+def test_an_edit_rule_also_holds_for_what_the_shell_writes(scratch):
+    assert scratch.run("echo x > src/y", deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("echo x > src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("cp a.py src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("tee */main.py", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("touch src/y", allow=["Bash(touch:*)"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("echo x > src/y", allow=["Edit(src/**)"]).verdict is Verdict.ALLOW
+    assert scratch.run("echo x > link/y", allow=["Edit(link/**)"]).verdict is Verdict.ASK
+    assert scratch.run("echo x > .git/hooks/pre-commit", allow=["Edit(**)"]).verdict is Verdict.ASK
 
 
 ACCEPTED = [
@@ -513,32 +513,32 @@ chmod +x a.py
 
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize("command", ACCEPTED)
-def test_accepting_edits_also_accepts_plain_changes_inside(ground, command):
-    assert ground.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
-    assert ground.run(command).verdict is Verdict.ASK
-    assert ground.run(command, Mode.DONT_ASK).verdict is Verdict.DENY
+def test_accepting_edits_also_accepts_plain_changes_inside(scratch, command):
+    assert scratch.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+    assert scratch.run(command).verdict is Verdict.ASK
+    assert scratch.run(command, Mode.DONT_ASK).verdict is Verdict.DENY
 
 
 @pytest.mark.promise("G1", "P7")
 @pytest.mark.parametrize("command", NOT_ACCEPTED)
-def test_accepting_edits_does_not_accept_more_than_that(ground, command):
-    assert ground.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+def test_accepting_edits_does_not_accept_more_than_that(scratch, command):
+    assert scratch.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("P7")
-def test_a_copied_directory_is_judged_by_all_that_it_would_bring(own_ground):
-    evil = own_ground.project / "sub" / ".git" / "hooks"
+def test_a_copied_directory_is_judged_by_all_that_it_would_bring(own_scratch):
+    evil = own_scratch.project / "sub" / ".git" / "hooks"
     evil.mkdir(parents=True)
     (evil / "post-checkout").write_text("#!/bin/sh\n")
-    assert own_ground.run("cp -r sub src", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
-    assert own_ground.run("cp -r sub/. .", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert own_scratch.run("cp -r sub src", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert own_scratch.run("cp -r sub/. .", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("P7")
-def test_what_is_in_a_copied_directory_goes_through_no_link(own_ground):
-    (own_ground.project / "sub" / "main.py").symlink_to(own_ground.outside / "secret")
+def test_what_is_in_a_copied_directory_goes_through_no_link(own_scratch):
+    (own_scratch.project / "sub" / "main.py").symlink_to(own_scratch.outside / "secret")
     for command in ("cp -r src/. sub", "cp -r src/ sub", "cp -r ./src/./ sub"):
-        assert own_ground.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+        assert own_scratch.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("P7")
@@ -552,60 +552,60 @@ def test_what_is_in_a_copied_directory_goes_through_no_link(own_ground):
         "make tree; cp -r q .",
     ],
 )
-def test_a_copy_of_what_the_line_itself_makes_asks(own_ground, line):
-    (own_ground.project / "peek").symlink_to(own_ground.outside / "secret")
-    assert own_ground.run(line, Mode.ACCEPT_EDITS, allow=["Bash(make tree)"]).verdict is Verdict.ASK
+def test_a_copy_of_what_the_line_itself_makes_asks(own_scratch, line):
+    (own_scratch.project / "peek").symlink_to(own_scratch.outside / "secret")
+    assert own_scratch.run(line, Mode.ACCEPT_EDITS, allow=["Bash(make tree)"]).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("P7")
-def test_a_copy_into_a_directory_that_the_line_makes_is_judged_by_its_files(own_ground):
-    (own_ground.project / "workflows").mkdir()
-    assert own_ground.run("mkdir .github; cp -r workflows .github", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
-    assert own_ground.run("mkdir -p d/e && cp a.py d/e", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
-    assert own_ground.run("touch a.py; cp a.py new.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+def test_a_copy_into_a_directory_that_the_line_makes_is_judged_by_its_files(own_scratch):
+    (own_scratch.project / "workflows").mkdir()
+    assert own_scratch.run("mkdir .github; cp -r workflows .github", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert own_scratch.run("mkdir -p d/e && cp a.py d/e", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+    assert own_scratch.run("touch a.py; cp a.py new.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
 
 
 @pytest.mark.promise("P7")
 @pytest.mark.parametrize(
     "line", ["mv sub/deep new", "cp -r sub/deep new", "cp -P sub/deep/up new", "mv sub/deep/up new"]
 )
-def test_a_link_that_leads_outside_at_its_new_place_asks(own_ground, line):
-    (own_ground.project / "sub" / "deep").mkdir()
-    (own_ground.project / "sub" / "deep" / "up").symlink_to("../../outside/secret")
-    assert own_ground.run(line, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
-    (own_ground.project / "sub" / "deep" / "up").unlink()
-    (own_ground.project / "sub" / "deep" / "up").symlink_to("../x.txt")
-    assert own_ground.run("mv sub/deep sub/deeper", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+def test_a_link_that_leads_outside_at_its_new_place_asks(own_scratch, line):
+    (own_scratch.project / "sub" / "deep").mkdir()
+    (own_scratch.project / "sub" / "deep" / "up").symlink_to("../../outside/secret")
+    assert own_scratch.run(line, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    (own_scratch.project / "sub" / "deep" / "up").unlink()
+    (own_scratch.project / "sub" / "deep" / "up").symlink_to("../x.txt")
+    assert own_scratch.run("mv sub/deep sub/deeper", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
 
 
 @pytest.mark.promise("P7")
-def test_what_is_moved_away_is_changed_too(ground):
-    assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run("mv .git/config sub/c", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
-    assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+def test_what_is_moved_away_is_changed_too(scratch):
+    assert scratch.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run("mv .git/config sub/c", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert scratch.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
 
 
 @pytest.mark.promise("P7")
-def test_a_file_name_that_looks_like_an_option_is_read_as_the_option_it_becomes(own_ground):
-    assert own_ground.run("sort *").verdict is Verdict.ASK  # `link` leads outside
-    os.unlink(own_ground.project / "link")
-    assert own_ground.run("sort *.py").verdict is Verdict.ALLOW
-    (own_ground.project / "--compress-program=x.py").write_text("")
-    assert own_ground.run("sort *.py").verdict is Verdict.ASK
+def test_a_file_name_that_looks_like_an_option_is_read_as_the_option_it_becomes(own_scratch):
+    assert own_scratch.run("sort *").verdict is Verdict.ASK  # `link` leads outside
+    os.unlink(own_scratch.project / "link")
+    assert own_scratch.run("sort *.py").verdict is Verdict.ALLOW
+    (own_scratch.project / "--compress-program=x.py").write_text("")
+    assert own_scratch.run("sort *.py").verdict is Verdict.ASK
 
 
 @pytest.mark.promise("K1", "P7")
-def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(own_ground):
-    git = ["git", "-C", str(own_ground.project), "config"]
-    assert own_ground.run("git status").verdict is Verdict.ALLOW
+def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(own_scratch):
+    git = ["git", "-C", str(own_scratch.project), "config"]
+    assert own_scratch.run("git status").verdict is Verdict.ALLOW
     subprocess.run([*git, "core.fsmonitor", "./evil"], check=True)
-    assert own_ground.run("git status").rule == "trust"
-    assert own_ground.run("git -C sub status").rule == "trust"
-    assert own_ground.run("cd sub && git status").rule == "trust"
+    assert own_scratch.run("git status").rule == "trust"
+    assert own_scratch.run("git -C sub status").rule == "trust"
+    assert own_scratch.run("cd sub && git status").rule == "trust"
     subprocess.run([*git, "core.fsmonitor", "false"], check=True)
-    assert own_ground.run("git status").verdict is Verdict.ALLOW
+    assert own_scratch.run("git status").verdict is Verdict.ALLOW
     subprocess.run([*git, "diff.evil.textconv", "./evil"], check=True)
-    assert own_ground.run("git diff").rule == "trust"
+    assert own_scratch.run("git diff").rule == "trust"
 
 
 @pytest.mark.parametrize(
@@ -622,5 +622,5 @@ def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(o
         ),
     ],
 )
-def test_only_what_leaves_nothing_behind_may_run_beside_others(ground, command, proven):
-    assert is_proven_read_only(command, ground.project) is proven
+def test_only_what_leaves_nothing_behind_may_run_beside_others(scratch, command, proven):
+    assert is_proven_read_only(command, scratch.project) is proven

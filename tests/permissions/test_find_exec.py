@@ -54,40 +54,40 @@ def lines(text):
 
 @pytest.mark.finding("P13")
 @pytest.mark.parametrize("line", lines(READS))
-def test_a_program_that_only_reads_what_find_finds_runs_unasked(ground, line):
+def test_a_program_that_only_reads_what_find_finds_runs_unasked(scratch, line):
     for mode in (Mode.DEFAULT, Mode.PLAN, Mode.DONT_ASK):
-        decision = ground.run(line, mode)
+        decision = scratch.run(line, mode)
         assert decision.verdict is ALLOW, decision.reason
-    assert is_proven_read_only(line, ground.project) is (line != lines(READS)[5])
+    assert is_proven_read_only(line, scratch.project) is (line != lines(READS)[5])
 
 
 @pytest.mark.finding("P13")
 @pytest.mark.parametrize("line", lines(ASKS))
-def test_a_program_that_does_more_with_what_find_finds_asks(ground, line):
-    assert ground.run(line).verdict is ASK
+def test_a_program_that_does_more_with_what_find_finds_asks(scratch, line):
+    assert scratch.run(line).verdict is ASK
 
 
 @pytest.mark.finding("P13")
-def test_each_link_that_find_may_give_to_a_program_is_judged(own_ground):
+def test_each_link_that_find_may_give_to_a_program_is_judged(own_scratch):
     line = "find sub -exec cat {} \\;"
-    os.symlink("../a.py", own_ground.project / "sub" / "inside")
-    assert own_ground.run(line).verdict is ALLOW
-    os.symlink(own_ground.outside / "secret", own_ground.project / "sub" / "beyond")
-    assert own_ground.run(line).verdict is ASK
-    assert own_ground.run("find sub -type f -exec cat {} \\;").verdict is ALLOW
+    os.symlink("../a.py", own_scratch.project / "sub" / "inside")
+    assert own_scratch.run(line).verdict is ALLOW
+    os.symlink(own_scratch.outside / "secret", own_scratch.project / "sub" / "beyond")
+    assert own_scratch.run(line).verdict is ASK
+    assert own_scratch.run("find sub -type f -exec cat {} \\;").verdict is ALLOW
 
 
 @pytest.mark.finding("P13")
-def test_rules_hold_for_what_find_runs(ground):
+def test_rules_hold_for_what_find_runs(scratch):
     line = "find src -type f -exec cat {} +"
-    assert ground.run(line, deny=["Read(.env)"]).verdict is ASK
-    assert ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is DENY
-    assert ground.run(line, deny=["Bash(cat:*)"]).verdict is DENY
-    assert ground.run(line, ask=["Bash(cat:*)"]).verdict is ASK
-    assert ground.run("find src -type f -exec wc .env {} +", deny=["Read(.env)"]).verdict is DENY
-    assert ground.run(line, allow=["Bash(find:*)"], ask=["Read(src/**)"]).verdict is ASK
+    assert scratch.run(line, deny=["Read(.env)"]).verdict is ASK
+    assert scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is DENY
+    assert scratch.run(line, deny=["Bash(cat:*)"]).verdict is DENY
+    assert scratch.run(line, ask=["Bash(cat:*)"]).verdict is ASK
+    assert scratch.run("find src -type f -exec wc .env {} +", deny=["Read(.env)"]).verdict is DENY
+    assert scratch.run(line, allow=["Bash(find:*)"], ask=["Read(src/**)"]).verdict is ASK
 
 
 @pytest.mark.parametrize("line", ["ls; sudo --odd rm a.py", "ls; xargs --odd rm a.py"])
-def test_a_line_with_a_wrapper_of_unknown_options_may_not_run_beside_others(ground, line):
-    assert not is_proven_read_only(line, ground.project)
+def test_a_line_with_a_wrapper_of_unknown_options_may_not_run_beside_others(scratch, line):
+    assert not is_proven_read_only(line, scratch.project)

@@ -16,15 +16,15 @@ HONEST = ("--index-version=2", "--index-version=4", "--split-index", "--add --ca
 
 
 @pytest.fixture
-def repository(own_ground):
-    git(own_ground, "add", "a.py", "b.py", "src")
-    git(own_ground, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
-    return own_ground
+def repository(own_scratch):
+    git(own_scratch, "add", "a.py", "b.py", "src")
+    git(own_scratch, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    return own_scratch
 
 
-def git(ground, *args: str, check: bool = True) -> str:
-    env = {"PATH": os.environ["PATH"], "HOME": str(ground.home)}
-    argv = ["git", "-C", str(ground.project), *args]
+def git(scratch, *args: str, check: bool = True) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(scratch.home)}
+    argv = ["git", "-C", str(scratch.project), *args]
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=check, timeout=WAIT_S).stdout
 
 
@@ -35,11 +35,11 @@ def entry(path: bytes, oid: bytes, version: int, mode: int = 0o100644) -> bytes:
     return head + path + b"\0" * (8 - (len(head) + len(path)) % 8)
 
 
-def write_index(ground, *paths: str, version: int = 2, extensions: bytes = b"", mode: int = 0o100644) -> None:
-    oid = bytes.fromhex(git(ground, "rev-parse", "HEAD:a.py").strip())
+def write_index(scratch, *paths: str, version: int = 2, extensions: bytes = b"", mode: int = 0o100644) -> None:
+    oid = bytes.fromhex(git(scratch, "rev-parse", "HEAD:a.py").strip())
     content = b"DIRC" + struct.pack(">II", version, len(paths))
     content += b"".join(entry(path.encode(), oid, version, mode) for path in sorted(paths)) + extensions
-    (ground.project / ".git" / "index").write_bytes(content + hashlib.sha1(content).digest())
+    (scratch.project / ".git" / "index").write_bytes(content + hashlib.sha1(content).digest())
 
 
 @pytest.mark.finding("P5")

@@ -139,11 +139,11 @@ git st
 
 
 @pytest.fixture
-def repository(own_ground):
-    git = ["git", "-C", str(own_ground.project), "-c", "user.name=a", "-c", "user.email=a@b"]
+def repository(own_scratch):
+    git = ["git", "-C", str(own_scratch.project), "-c", "user.name=a", "-c", "user.email=a@b"]
     for step in (["add", "-A"], ["commit", "-qm", "first"]):
         subprocess.run([*git, *step], check=True)
-    return own_ground
+    return own_scratch
 
 
 @pytest.mark.finding("P13")

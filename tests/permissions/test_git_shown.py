@@ -51,16 +51,16 @@ NAMING = NAMED_TEXT.strip().splitlines()
 
 
 @pytest.fixture
-def repository(own_ground):
+def repository(own_scratch):
     """A repository whose secrets are committed and changed since."""
-    ground = own_ground
-    (ground.project / "secrets").mkdir()
+    scratch = own_scratch
+    (scratch.project / "secrets").mkdir()
     for name in (".env", "secrets/key"):
-        (ground.project / name).write_text("secret\n")
-    git = ["git", "-C", str(ground.project), "-c", "user.name=a", "-c", "user.email=a@b"]
+        (scratch.project / name).write_text("secret\n")
+    git = ["git", "-C", str(scratch.project), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "add", "-A"], check=True)
     subprocess.run([*git, "commit", "-qm", "first"], check=True)
-    return ground
+    return scratch
 
 
 @pytest.mark.promise("G2", "P7")

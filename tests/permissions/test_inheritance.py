@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permissions_ground import Ground
 
 from teamwright.permissions.decide import COORDINATION_TOOLS, Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.rule_text import split_rules
+from tests.permissions.scratch import ScratchRepository
 from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -27,11 +27,11 @@ Agent, Agent(Explore), TaskCreate, mcp__db, mcp__*, python__*, Grep
 
 
 @pytest.fixture(scope="module")
-def calls(ground: Ground) -> list[tuple[str, Access]]:
+def calls(scratch: ScratchRepository) -> list[tuple[str, Access]]:
     """Calls of every kind."""
-    project = ground.project
+    project = scratch.project
     found = [("Bash", Access(command=command, cwd=project)) for command in COMMANDS]
-    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(ground.home / "trust.json"), "/etc/hosts"):
+    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(scratch.home / "trust.json"), "/etc/hosts"):
         found += [(tool, Access(reads=(project / path,))) for tool in ("Read", "Grep")]
         found += [(tool, Access(writes=(project / path,))) for tool in ("Edit", "Write", "NotebookEdit")]
     found += [("WebFetch", Access(url=url)) for url in ("https://example.org/x", "https://a.b", "http://[bad")]
@@ -59,8 +59,8 @@ changes = st.lists(
 )
 
 
-def rules_of(ground: Ground, pairs) -> list:
-    return [rule for verdict, text in pairs for rule in parse_rules([text], verdict, str(verdict), ground.project)]
+def rules_of(scratch: ScratchRepository, pairs) -> list:
+    return [rule for verdict, text in pairs for rule in parse_rules([text], verdict, str(verdict), scratch.project)]
 
 
 def started_by(parent: Policy, mode: Mode, lead: Policy) -> Policy:
@@ -68,25 +68,25 @@ def started_by(parent: Policy, mode: Mode, lead: Policy) -> Policy:
     return Policy(mode, () if mode is Mode.BUBBLE else lead.rules, lead.scope).narrow_to(parent)
 
 
-def family(ground: Ground, mode: Mode, rules, route) -> list[Policy]:
+def family(scratch: ScratchRepository, mode: Mode, rules, route) -> list[Policy]:
     """The lead and those below it, each started by the one before."""
-    found = [Policy(mode, rules_of(ground, rules), ground.scope)]
+    found = [Policy(mode, rules_of(scratch, rules), scratch.scope)]
     for below in route:
         found.append(started_by(found[-1], below, found[0]))
     return found
 
 
-def change(ground: Ground, members: list[Policy], what: str, at: int, value) -> None:
+def change(scratch: ScratchRepository, members: list[Policy], what: str, at: int, value) -> None:
     member = members[at % len(members)]
     match what:
         case "mode":
             member.change_mode(value)
         case "rule":
-            member.add_rules(*rules_of(ground, [value]))
+            member.add_rules(*rules_of(scratch, [value]))
         case "delegating":
             member.change_delegation(value)
         case "scope":
-            member.change_scope(ground.scope if value else type(ground.scope)(private=ground.scope.private))
+            member.change_scope(scratch.scope if value else type(scratch.scope)(private=scratch.scope.private))
 
 
 def verdicts(policy: Policy, calls) -> list[Decision]:
@@ -106,11 +106,11 @@ def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
 @pytest.mark.promise("F46", "G3")
 @settings(max_examples=examples(80), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes, later=changes)
-def test_nobody_may_more_than_anybody_above_it_at_any_time(ground, calls, mode, rules, route, later):
-    members = family(ground, mode, rules, route)
+def test_nobody_may_more_than_anybody_above_it_at_any_time(scratch, calls, mode, rules, route, later):
+    members = family(scratch, mode, rules, route)
     for step in (None, *later):
         if step is not None:
-            change(ground, members, *step)
+            change(scratch, members, *step)
         found = [without_its_own_limits(member, calls) for member in members]
         for above, below in pairwise(found):  # and so on all the way down
             for call, one, other in zip(calls, below, above, strict=True):
@@ -121,9 +121,9 @@ def test_nobody_may_more_than_anybody_above_it_at_any_time(ground, calls, mode, 
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, depth=st.integers(1, 3))
 def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and_subagent(
-    ground, calls, mode, rules, depth
+    scratch, calls, mode, rules, depth
 ):
-    lead, *others = family(ground, mode, rules, [mode] * depth)
+    lead, *others = family(scratch, mode, rules, [mode] * depth)
     expected = [(d.verdict, d.rule, d.always) for d in verdicts(lead, calls)]
     for member in others:
         assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
@@ -133,13 +133,13 @@ def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, other=modes, later=changes)
 def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
-    ground, calls, mode, rules, other, later
+    scratch, calls, mode, rules, other, later
 ):
-    members = family(ground, mode, rules, [other, Mode.BUBBLE, Mode.BUBBLE])
+    members = family(scratch, mode, rules, [other, Mode.BUBBLE, Mode.BUBBLE])
     caller, child, grandchild = members[1:]
     for step in (None, *later):
         if step is not None:
-            change(ground, members[:2], *step)
+            change(scratch, members[:2], *step)
         expected = [(d.verdict, d.rule, d.always) for d in without_its_own_limits(caller, calls)]
         for member in (child, grandchild):
             assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
@@ -151,9 +151,9 @@ def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
 @settings(max_examples=examples(40), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes)
 def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at_once(
-    ground, calls, mode, rules, route
+    scratch, calls, mode, rules, route
 ):
-    lead, *others = family(ground, mode, rules, route)
+    lead, *others = family(scratch, mode, rules, route)
     before = [verdicts(member, calls) for member in (lead, *others)]
     hidden = [member.hidden_tools for member in (lead, *others)]
     lead.change_delegation(True)
@@ -171,9 +171,9 @@ def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at
 
 
 @pytest.mark.promise("F45", "G6")
-def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(ground, calls):
+def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(scratch, calls):
     for rules in ({}, {"allow": ["Bash(npm test:*)"], "ask": ["Edit(src/**)"], "deny": ["WebFetch"]}):
-        one, other = (ground.policy(mode, **rules) for mode in (Mode.DELEGATE, Mode.ACCEPT_EDITS))
+        one, other = (scratch.policy(mode, **rules) for mode in (Mode.DELEGATE, Mode.ACCEPT_EDITS))
         for tool, access in calls:
             mine, theirs = one.decide(tool, access), other.decide(tool, access)
             assert (mine.verdict, mine.reason, mine.always) == (theirs.verdict, theirs.reason, theirs.always)
@@ -181,24 +181,24 @@ def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(ground, 
 
 
 @pytest.mark.promise("F45")
-def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(ground):
-    lead = ground.policy(Mode.BYPASS, allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"])
-    member = Policy(Mode.BUBBLE, scope=ground.scope).narrow_to(lead)
-    test, push = (Access(command=command, cwd=ground.project) for command in ("npm test", "git push"))
+def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(scratch):
+    lead = scratch.policy(Mode.BYPASS, allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"])
+    member = Policy(Mode.BUBBLE, scope=scratch.scope).narrow_to(lead)
+    test, push = (Access(command=command, cwd=scratch.project) for command in ("npm test", "git push"))
     member.change_mode(Mode.DEFAULT)
     assert member.decide("Bash", test).rule == "Bash(npm test:*) [allowing]"
     assert member.decide("Bash", push).verdict is DENY
     assert member.with_mode(Mode.ACCEPT_EDITS).decide("Bash", test).verdict is ALLOW
     member.change_mode(Mode.BUBBLE)
-    assert member.decide("Bash", Access(command="make", cwd=ground.project)).verdict is ALLOW
+    assert member.decide("Bash", Access(command="make", cwd=scratch.project)).verdict is ALLOW
 
 
 @pytest.mark.promise("G1", "G3")
-def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(ground):
-    lead = ground.policy(Mode.BYPASS)
-    child = Policy(Mode.BUBBLE, scope=ground.scope).narrow_to(lead)
-    make, push = (Access(command=command, cwd=ground.project) for command in ("make", "git push"))
-    child.add_rules(*parse_rules(["Bash(git push:*)", "WebFetch"], DENY, "its own", ground.project))
+def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(scratch):
+    lead = scratch.policy(Mode.BYPASS)
+    child = Policy(Mode.BUBBLE, scope=scratch.scope).narrow_to(lead)
+    make, push = (Access(command=command, cwd=scratch.project) for command in ("make", "git push"))
+    child.add_rules(*parse_rules(["Bash(git push:*)", "WebFetch"], DENY, "its own", scratch.project))
     assert child.decide("Bash", make).verdict is ALLOW
     assert child.decide("Bash", push).rule == "Bash(git push:*) [its own]"
     assert child.hides("WebFetch")
@@ -207,16 +207,16 @@ def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(groun
     lead.change_mode(Mode.DONT_ASK)
     assert child.decide("Bash", make) == lead.decide("Bash", make)
     assert child.decide("mcp__x__y", Access()).rule == "mode dontAsk"
-    child.add_rules(*parse_rules(["mcp__x"], ALLOW, "its own", ground.project))
+    child.add_rules(*parse_rules(["mcp__x"], ALLOW, "its own", scratch.project))
     assert child.decide("mcp__x__y", Access()).verdict is DENY
-    lead.add_rules(*parse_rules(["mcp__x"], ALLOW, "later", ground.project))
+    lead.add_rules(*parse_rules(["mcp__x"], ALLOW, "later", scratch.project))
     assert child.decide("mcp__x__y", Access()).verdict is ALLOW
 
 
 @pytest.mark.promise("G1")
-def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
+def test_without_anybody_above_no_mode_is_the_default_one(scratch, calls):
     for rules in ({}, {"allow": ["Bash(npm test:*)"], "deny": ["WebFetch"]}):
-        alone, default = ground.policy(Mode.BUBBLE, **rules), ground.policy(Mode.DEFAULT, **rules)
+        alone, default = scratch.policy(Mode.BUBBLE, **rules), scratch.policy(Mode.DEFAULT, **rules)
         assert verdicts(alone, calls) == verdicts(default, calls)
         assert (alone.display_mode, alone.hidden_tools) == (Mode.DEFAULT, default.hidden_tools)
 
@@ -227,10 +227,10 @@ def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
 @pytest.mark.promise("G1", "F46")
 @settings(max_examples=examples(60), deadline=None)
 @given(rules=rule_lists, route=routes)
-def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(ground, calls, rules, route):
-    members = family(ground, Mode.PLAN, rules, route)
-    default = ground.policy(Mode.DEFAULT)
-    default.add_rules(*rules_of(ground, rules))
+def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(scratch, calls, rules, route):
+    members = family(scratch, Mode.PLAN, rules, route)
+    default = scratch.policy(Mode.DEFAULT)
+    default.add_rules(*rules_of(scratch, rules))
     for member in members:
         for (tool, access), decision, usual in zip(
             calls, verdicts(member, calls), verdicts(default, calls), strict=True
@@ -253,9 +253,9 @@ def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(groun
 
 
 @pytest.mark.promise("G1")
-def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
-    plan, other = ground.home / "plans" / "mine.md", ground.home / "plans" / "theirs.md"
-    lead = ground.policy(Mode.DEFAULT)
+def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(scratch):
+    plan, other = scratch.home / "plans" / "mine.md", scratch.home / "plans" / "theirs.md"
+    lead = scratch.policy(Mode.DEFAULT)
     member = started_by(lead, Mode.PLAN, lead)
     below = started_by(member, Mode.BUBBLE, lead)
     member.allow_plan(plan)
@@ -268,8 +268,8 @@ def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
         (member, "Write", Access(writes=(other,))),
         (member, "Write", Access(writes=(plan, other))),
         (member, "Write", Access(writes=(plan / "x",))),
-        (member, "Write", Access(writes=(ground.project / "a.py",))),
-        (member, "Bash", Access(command=f"echo x > {plan}", cwd=ground.project)),
+        (member, "Write", Access(writes=(scratch.project / "a.py",))),
+        (member, "Bash", Access(command=f"echo x > {plan}", cwd=scratch.project)),
         (member, "Read", Access(reads=(other,))),
         (below, "Write", write),
         (below, "Read", Access(reads=(plan,))),
@@ -281,19 +281,19 @@ def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
     assert member.decide("Write", write).verdict is DENY
     assert member.decide("Read", Access(reads=(plan,))).verdict is ALLOW
     member.change_mode(Mode.PLAN)
-    lead.add_rules(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", ground.project))
+    lead.add_rules(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", scratch.project))
     assert member.decide("Write", write).rule == "Edit(//**/plans/**) [later]"
 
 
 @pytest.mark.promise("G1", "P7")
-def test_a_plan_that_became_a_link_is_not_the_plan(own_ground):
-    plans = own_ground.project / "plans"
+def test_a_plan_that_became_a_link_is_not_the_plan(own_scratch):
+    plans = own_scratch.project / "plans"
     plans.mkdir()
-    policy = own_ground.policy(Mode.PLAN)
+    policy = own_scratch.policy(Mode.PLAN)
     policy.allow_plan(plans / "mine.md")
     write = Access(writes=(plans / "mine.md",))
     assert policy.decide("Write", write).verdict is ALLOW
-    (plans / "mine.md").symlink_to(own_ground.project / "a.py")
+    (plans / "mine.md").symlink_to(own_scratch.project / "a.py")
     assert policy.decide("Write", write).verdict is DENY
     (plans / "mine.md").unlink()
     (plans / "back").symlink_to(plans)
@@ -301,12 +301,12 @@ def test_a_plan_that_became_a_link_is_not_the_plan(own_ground):
 
 
 @pytest.mark.promise("G1")
-def test_a_refusal_while_planning_says_how_to_go_on(ground):
-    lead = ground.policy(Mode.PLAN, allow=["Bash", "Edit"])
-    lead.allow_plan(ground.home / "plans" / "mine.md")
+def test_a_refusal_while_planning_says_how_to_go_on(scratch):
+    lead = scratch.policy(Mode.PLAN, allow=["Bash", "Edit"])
+    lead.allow_plan(scratch.home / "plans" / "mine.md")
     child = started_by(lead, Mode.BUBBLE, lead)
-    edit = Access(writes=(ground.project / "a.py",))
-    make = Access(command="make", cwd=ground.project)
+    edit = Access(writes=(scratch.project / "a.py",))
+    make = Access(command="make", cwd=scratch.project)
     for tool, access in (("Edit", edit), ("Bash", make), ("mcp__db__drop", Access())):
         mine, theirs = lead.decide(tool, access), child.decide(tool, access)
         assert str(lead.plan_file) in mine.reason
@@ -316,10 +316,10 @@ def test_a_refusal_while_planning_says_how_to_go_on(ground):
 
 
 @pytest.mark.promise("G1")
-def test_who_plans_behind_a_fence_is_told_how_to_go_on_all_the_same(ground):
-    lead = ground.policy(Mode.PLAN)
-    behind = Policy(Mode.BUBBLE).narrow_to(lead).narrow_to(ground.policy(Mode.BYPASS))
-    behind.allow_plan(ground.home / "plans" / "mine.md")
-    edit = Access(writes=(ground.project / "a.py",))
+def test_who_plans_behind_a_fence_is_told_how_to_go_on_all_the_same(scratch):
+    lead = scratch.policy(Mode.PLAN)
+    behind = Policy(Mode.BUBBLE).narrow_to(lead).narrow_to(scratch.policy(Mode.BYPASS))
+    behind.allow_plan(scratch.home / "plans" / "mine.md")
+    edit = Access(writes=(scratch.project / "a.py",))
     assert str(behind.plan_file) in behind.decide("Edit", edit).reason
     assert behind.decide("Write", Access(writes=(behind.plan_file,))).verdict is ALLOW

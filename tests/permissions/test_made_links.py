@@ -53,61 +53,61 @@ while read x; do ln -s src z; done < a.py
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", MOVED_LINKS)
-def test_a_relative_link_that_the_line_moves_changes_no_forbidden_file(own_ground, line):
-    ground = own_ground
-    (ground.project / "sub" / "deep" / "er").mkdir(parents=True)
-    (ground.project / "sub" / "q").symlink_to("src")
-    (ground.project / "sub" / "deep" / "er" / "q").symlink_to("../src" if line.startswith("mv") else "../../src")
-    (ground.project / "sub" / "abs").symlink_to(ground.project / "src")
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
+def test_a_relative_link_that_the_line_moves_changes_no_forbidden_file(own_scratch, line):
+    scratch = own_scratch
+    (scratch.project / "sub" / "deep" / "er").mkdir(parents=True)
+    (scratch.project / "sub" / "q").symlink_to("src")
+    (scratch.project / "sub" / "deep" / "er" / "q").symlink_to("../src" if line.startswith("mv") else "../../src")
+    (scratch.project / "sub" / "abs").symlink_to(scratch.project / "src")
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize(
     "line", ["ln -s sub z; make", "ln -s sub z; touch z/new", "cp -a sub z; touch z/new", "cp -P sub/src z && ls z"]
 )
-def test_links_may_be_made_and_moved_and_those_to_other_files_used(own_ground, line):
-    (own_ground.project / "sub" / "src").symlink_to(own_ground.project / "src")
-    (own_ground.project / "sub" / "to").symlink_to("x.txt")
-    assert own_ground.run(line, Mode.BYPASS, deny=["Edit(src/**)", "Read(.env)"]).verdict is Verdict.ALLOW
+def test_links_may_be_made_and_moved_and_those_to_other_files_used(own_scratch, line):
+    (own_scratch.project / "sub" / "src").symlink_to(own_scratch.project / "src")
+    (own_scratch.project / "sub" / "to").symlink_to("x.txt")
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)", "Read(.env)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
-def test_no_number_of_other_links_hides_the_one_that_leads_to_a_forbidden_file(own_ground):
-    (own_ground.project / ".env").write_text("")
-    (own_ground.project / "toenv").symlink_to(".env")
+def test_no_number_of_other_links_hides_the_one_that_leads_to_a_forbidden_file(own_scratch):
+    (own_scratch.project / ".env").write_text("")
+    (own_scratch.project / "toenv").symlink_to(".env")
     many = " ".join(f"ln -s nothing d{number};" for number in range(20))
     again = " ".join(f"ln -sfn d{number} z;" for number in range(120))
     for before in (many, again):
         line = f"{before} ln -sfn . z; base64 z/toenv"
-        assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+        assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P12")
-def test_a_moved_directory_with_too_many_files_may_hold_any_link(own_ground, monkeypatch):
+def test_a_moved_directory_with_too_many_files_may_hold_any_link(own_scratch, monkeypatch):
     monkeypatch.setattr("teamwright.permissions.made_links._MAX_ENTRIES", 3)
     for number in range(5):
-        (own_ground.project / "sub" / str(number)).touch()
+        (own_scratch.project / "sub" / str(number)).touch()
     line = "mv sub new && cat new/x.txt"
-    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
-    assert own_ground.run("mv sub new && cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_scratch.run("mv sub new && cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", LINKS_TO_READ)
-def test_a_link_that_the_line_makes_leads_to_no_forbidden_file(own_ground, line):
-    (own_ground.project / ".env").write_text("")
-    (own_ground.project / "toenv").symlink_to(".env")
-    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
-    assert own_ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
+def test_a_link_that_the_line_makes_leads_to_no_forbidden_file(own_scratch, line):
+    (own_scratch.project / ".env").write_text("")
+    (own_scratch.project / "toenv").symlink_to(".env")
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_scratch.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", LINKS_TO_WRITE)
-def test_a_link_that_the_line_makes_changes_no_forbidden_file(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
+def test_a_link_that_the_line_makes_changes_no_forbidden_file(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS, deny=["Edit(other/**)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
@@ -120,9 +120,9 @@ def test_a_link_that_the_line_makes_changes_no_forbidden_file(ground, line):
         "git ls-files -z | sort --files0-from=-",
     ],
 )
-def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
+def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
@@ -136,8 +136,8 @@ def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(ground, line):
         "for i in {1..40}; do ln -s z$i/z$i z$i; ln -s . z$i; mv z$i z; done; cat z/z/z/z",
     ],
 )
-def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_ground, line, monkeypatch):
-    (own_ground.project / "sub" / "l").symlink_to("../src")
+def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_scratch, line, monkeypatch):
+    (own_scratch.project / "sub" / "l").symlink_to("../src")
     steps = 0
 
     def count(path):
@@ -147,17 +147,17 @@ def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_ground, li
 
     normpath = os.path.normpath
     monkeypatch.setattr(os.path, "normpath", count)
-    own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"])
+    own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"])
     assert steps < 500_000
 
 
 @pytest.mark.finding("P12")
-def test_a_link_that_cannot_be_read_may_lead_anywhere(own_ground, monkeypatch):
-    (own_ground.project / "sub" / "l").symlink_to("x.txt")
+def test_a_link_that_cannot_be_read_may_lead_anywhere(own_scratch, monkeypatch):
+    (own_scratch.project / "sub" / "l").symlink_to("x.txt")
 
     def refuse(path):
         raise PermissionError(path)
 
     monkeypatch.setattr(os, "readlink", refuse)
-    assert own_ground.run("cp -a sub z; cat z/l", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
-    assert own_ground.run("cp -a sub z; cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW
+    assert own_scratch.run("cp -a sub z; cat z/l", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_scratch.run("cp -a sub z; cat a.py", Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW

@@ -5,25 +5,25 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permissions_ground import Ground
 
 from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.rule_text import split_rules
+from tests.permissions.scratch import ScratchRepository
 from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
 
 @pytest.fixture(scope="module")
-def calls(ground: Ground):
+def calls(scratch: ScratchRepository):
     """A few calls of every kind."""
-    project = ground.project
+    project = scratch.project
     commands = ["ls", "git push", "npm test", "cat a.py && rm b.py", "touch src/x", "ls )", "cat link/secret", "git $X"]
     found = [("Bash", Access(command=command, cwd=project)) for command in commands]
-    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(ground.home / "trust.json"), "/etc/hosts"):
+    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(scratch.home / "trust.json"), "/etc/hosts"):
         found += [(tool, Access(reads=(project / path,))) for tool in ("Read", "Grep")]
         found += [(tool, Access(writes=(project / path,))) for tool in ("Edit", "Write")]
     found += [
@@ -49,11 +49,13 @@ own_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.BUBBLE])
 @pytest.mark.promise("G2")
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, allow=rule_lists, ask=rule_lists, deny=rule_lists, more=st.sampled_from(RULES))
-def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(ground, calls, mode, allow, ask, deny, more):
-    base = ground.policy(mode, allow, ask, deny)
-    denied = ground.policy(mode, allow, ask, [*deny, more])
-    asked = ground.policy(mode, allow, [*ask, more], deny)
-    allowed = ground.policy(mode, [*allow, more], ask, deny)
+def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(
+    scratch, calls, mode, allow, ask, deny, more
+):
+    base = scratch.policy(mode, allow, ask, deny)
+    denied = scratch.policy(mode, allow, ask, [*deny, more])
+    asked = scratch.policy(mode, allow, [*ask, more], deny)
+    allowed = scratch.policy(mode, [*allow, more], ask, deny)
     for tool, access in calls:
         before = base.decide(tool, access).verdict
         assert stricter(denied.decide(tool, access).verdict, before) is denied.decide(tool, access).verdict
@@ -65,11 +67,11 @@ def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(groun
 @pytest.mark.promise("F46")
 @settings(max_examples=examples(60), deadline=None)
 @given(mine=own_modes, theirs=modes, allow=rule_lists, deny=rule_lists, above=rule_lists, later=modes)
-def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine, theirs, allow, deny, above, later):
-    lead = ground.policy(theirs, deny=above)
-    middle = ground.policy(Mode.BYPASS).narrow_to(lead)
-    child = ground.policy(mine, allow, deny=deny).narrow_to(middle)
-    alone = ground.policy(mine, allow, deny=deny)
+def test_a_narrowed_policy_is_never_wider_than_any_above_it(scratch, calls, mine, theirs, allow, deny, above, later):
+    lead = scratch.policy(theirs, deny=above)
+    middle = scratch.policy(Mode.BYPASS).narrow_to(lead)
+    child = scratch.policy(mine, allow, deny=deny).narrow_to(middle)
+    alone = scratch.policy(mine, allow, deny=deny)
     for mode in (theirs, later):
         lead.change_mode(mode)
         for tool, access in calls:
@@ -78,13 +80,13 @@ def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine,
 
 
 @pytest.mark.promise("F46")
-def test_a_rule_that_is_added_above_holds_below_at_once(ground):
-    lead = ground.policy(Mode.BYPASS)
+def test_a_rule_that_is_added_above_holds_below_at_once(scratch):
+    lead = scratch.policy(Mode.BYPASS)
     child = lead.with_mode(Mode.BYPASS).narrow_to(lead)
-    push = Access(command="git push", cwd=ground.project)
+    push = Access(command="git push", cwd=scratch.project)
     assert child.decide("TaskCreate", HARMLESS).verdict is ALLOW
     assert child.decide("Bash", push).verdict is ALLOW
-    lead.add_rules(*parse_rules(["Bash(git push:*)", "TaskCreate"], DENY, "later", ground.project))
+    lead.add_rules(*parse_rules(["Bash(git push:*)", "TaskCreate"], DENY, "later", scratch.project))
     assert child.decide("Bash", push).verdict is DENY
     assert child.decide("TaskCreate", HARMLESS).verdict is DENY
     assert child.hidden_tools == {"TaskCreate"}
@@ -92,9 +94,9 @@ def test_a_rule_that_is_added_above_holds_below_at_once(ground):
 
 @pytest.mark.promise("F45")
 @pytest.mark.parametrize("mode", list(Mode))
-def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(ground, calls, mode):
+def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(scratch, calls, mode):
     rules = {"allow": ["Bash(npm test:*)", "Edit(src/**)"], "ask": ["Read(a.py)"], "deny": ["WebFetch"]}
-    lead = ground.policy(mode, **rules)
+    lead = scratch.policy(mode, **rules)
     teammate = lead.with_mode(mode).narrow_to(lead)
     subagent = teammate.with_mode(mode).narrow_to(teammate)
     for tool, access in calls:
@@ -102,9 +104,9 @@ def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(
 
 
 @pytest.mark.promise("G1")
-def test_not_asking_turns_every_ask_into_a_denial_and_nothing_else(ground, calls):
+def test_not_asking_turns_every_ask_into_a_denial_and_nothing_else(scratch, calls):
     rules = {"allow": ["Bash(npm test:*)"], "ask": ["Read(a.py)"]}
-    asking, silent = ground.policy(Mode.DEFAULT, **rules), ground.policy(Mode.DONT_ASK, **rules)
+    asking, silent = scratch.policy(Mode.DEFAULT, **rules), scratch.policy(Mode.DONT_ASK, **rules)
     for tool, access in calls:
         before, after = asking.decide(tool, access), silent.decide(tool, access)
         assert after.verdict is (DENY if before.verdict is ASK else before.verdict)
@@ -112,14 +114,14 @@ def test_not_asking_turns_every_ask_into_a_denial_and_nothing_else(ground, calls
 
 
 @pytest.mark.promise("G1")
-def test_bypass_allows_all_but_what_is_denied_or_private(ground, calls):
-    policy = ground.policy(Mode.BYPASS, ask=["Bash", "Edit"], deny=["WebFetch(domain:example.org)"])
+def test_bypass_allows_all_but_what_is_denied_or_private(scratch, calls):
+    policy = scratch.policy(Mode.BYPASS, ask=["Bash", "Edit"], deny=["WebFetch(domain:example.org)"])
     refused = {
         (tool, access.url or str((access.reads or access.writes or ("",))[0]))
         for tool, access in calls
         if policy.decide(tool, access).verdict is not ALLOW
     }
-    private = str(ground.home / "trust.json")
+    private = str(scratch.home / "trust.json")
     assert refused == {
         *((tool, private) for tool in ("Read", "Grep", "Edit", "Write")),
         *(("WebFetch", url) for url in ("https://example.org/x", "https://a.example.org", "http://[bad")),
@@ -127,9 +129,9 @@ def test_bypass_allows_all_but_what_is_denied_or_private(ground, calls):
 
 
 @pytest.mark.promise("G2")
-def test_every_verdict_names_what_said_so_in_one_plain_sentence(ground, calls):
+def test_every_verdict_names_what_said_so_in_one_plain_sentence(scratch, calls):
     for mode in Mode:
-        policy = ground.policy(mode, allow=["Bash(npm test:*)"], ask=["Bash(ls:*)"], deny=["Edit(src/**)"])
+        policy = scratch.policy(mode, allow=["Bash(npm test:*)"], ask=["Bash(ls:*)"], deny=["Edit(src/**)"])
         for tool, access in calls:
             decision = policy.decide(tool, access)
             assert decision.rule
@@ -160,13 +162,13 @@ def test_every_verdict_names_what_said_so_in_one_plain_sentence(ground, calls):
         ("WebFetch(domain:*.example.org)", "WebFetch", Access(url="https://a.example.org/"), True),
     ],
 )
-def test_a_rule_about_a_tool_matches_its_subject(ground, rule, tool, access, matches):
-    assert (ground.policy(allow=[rule]).decide(tool, access).verdict is ALLOW) is matches
+def test_a_rule_about_a_tool_matches_its_subject(scratch, rule, tool, access, matches):
+    assert (scratch.policy(allow=[rule]).decide(tool, access).verdict is ALLOW) is matches
 
 
 @pytest.mark.promise("G2")
-def test_a_denied_host_is_denied_below_too(ground):
-    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
+def test_a_denied_host_is_denied_below_too(scratch):
+    policy = scratch.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
     assert policy.decide("WebFetch", Access(url="https://a.b.example.org")).verdict is DENY
     assert policy.decide("WebFetch", Access(url="https://notexample.org")).verdict is ALLOW
 
@@ -306,47 +308,47 @@ make CC=./x
 @pytest.mark.promise("G2")
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize(("command", "rule"), OFFERED)
-def test_always_offers_a_rule_that_answers_the_same_call_again(ground, command, rule):
-    decision = ground.run(command)
+def test_always_offers_a_rule_that_answers_the_same_call_again(scratch, command, rule):
+    decision = scratch.run(command)
     assert (decision.verdict, decision.always) == (ASK, rule)
-    assert ground.run(command, allow=[rule]).verdict is ALLOW
+    assert scratch.run(command, allow=[rule]).verdict is ALLOW
 
 
 @pytest.mark.promise("G2")
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize("command", NOT_OFFERED)
-def test_always_offers_nothing_that_would_reach_further_than_it_looks(ground, command):
-    assert ground.run(command).always == ""
+def test_always_offers_nothing_that_would_reach_further_than_it_looks(scratch, command):
+    assert scratch.run(command).always == ""
 
 
 @pytest.mark.promise("G2")
-def test_always_offers_directories_and_hosts_but_nothing_guarded_or_private(ground):
-    assert ground.write("src/deep/x.py").always == "Edit(src/**)"
-    assert ground.write("README.md").always == "Edit(/README.md)"
-    assert ground.write("README.md", allow=["Edit(/README.md)"]).verdict is ALLOW
-    assert ground.write(".envrc").always == ""
-    assert ground.write("link/x").always in {"", f"Edit(/{ground.outside}/x)"}
-    assert ground.read(ground.outside / "secret").always == f"Read(/{ground.outside}/**)"
-    assert ground.read(ground.home / "trust.json").always == ""
-    web = ground.policy().decide("WebFetch", Access(url="https://example.org/x"))
+def test_always_offers_directories_and_hosts_but_nothing_guarded_or_private(scratch):
+    assert scratch.write("src/deep/x.py").always == "Edit(src/**)"
+    assert scratch.write("README.md").always == "Edit(/README.md)"
+    assert scratch.write("README.md", allow=["Edit(/README.md)"]).verdict is ALLOW
+    assert scratch.write(".envrc").always == ""
+    assert scratch.write("link/x").always in {"", f"Edit(/{scratch.outside}/x)"}
+    assert scratch.read(scratch.outside / "secret").always == f"Read(/{scratch.outside}/**)"
+    assert scratch.read(scratch.home / "trust.json").always == ""
+    web = scratch.policy().decide("WebFetch", Access(url="https://example.org/x"))
     assert web.always == "WebFetch(domain:example.org)"
-    assert ground.policy().decide("mcp__db__query", Access()).always == "mcp__db__query"
+    assert scratch.policy().decide("mcp__db__query", Access()).always == "mcp__db__query"
 
 
-def test_a_harmless_call_without_rules_is_the_same_decision_each_time(ground):
-    policy = ground.policy()
+def test_a_harmless_call_without_rules_is_the_same_decision_each_time(scratch):
+    policy = scratch.policy()
     assert policy.decide("TaskCreate", HARMLESS) is policy.decide("TaskCreate", HARMLESS)
 
 
 @pytest.mark.promise("G1")
-def test_a_changed_mode_or_rule_holds_from_the_next_call_on(ground):
-    policy = ground.policy()
+def test_a_changed_mode_or_rule_holds_from_the_next_call_on(scratch):
+    policy = scratch.policy()
     count = Access()
     assert policy.decide("TaskList", HARMLESS).verdict is ALLOW
     assert policy.decide("python__count", count).verdict is ASK
     policy.change_mode(Mode.BYPASS)
     assert policy.decide("python__count", count).verdict is ALLOW
-    policy.add_rules(*parse_rules(["TaskList"], DENY, "later", ground.project))
+    policy.add_rules(*parse_rules(["TaskList"], DENY, "later", scratch.project))
     assert policy.decide("TaskList", HARMLESS).verdict is DENY
 
 
@@ -359,8 +361,8 @@ def test_an_empty_policy_asks_about_everything_that_is_not_harmless():
 
 
 @pytest.mark.parametrize("host", ["example。org", "EXAMPLE．ORG", "example｡org", "a.example.org。", "ｅxample.org"])
-def test_a_host_is_compared_as_the_resolver_looks_it_up(ground, host):
-    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
+def test_a_host_is_compared_as_the_resolver_looks_it_up(scratch, host):
+    policy = scratch.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
     assert policy.decide("WebFetch", Access(url=f"https://{host}/")).verdict is Verdict.DENY
-    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:bücher.example)"])
+    policy = scratch.policy(Mode.BYPASS, deny=["WebFetch(domain:bücher.example)"])
     assert policy.decide("WebFetch", Access(url="https://xn--bcher-kva.example/")).verdict is Verdict.DENY

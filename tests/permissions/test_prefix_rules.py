@@ -264,86 +264,86 @@ def parts(line):
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize("line", NOT_COVERED)
-def test_a_prefix_rule_asks_for_what_goes_beyond_it(ground, line):
+def test_a_prefix_rule_asks_for_what_goes_beyond_it(scratch, line):
     rule, command = parts(line)
-    decision = ground.run(command, allow=[rule])
+    decision = scratch.run(command, allow=[rule])
     assert decision.verdict is ASK
-    assert ground.run(command, Mode.DONT_ASK, allow=[rule]).verdict is DENY
-    assert ground.run(command, allow=["Bash"]).verdict is ALLOW
+    assert scratch.run(command, Mode.DONT_ASK, allow=[rule]).verdict is DENY
+    assert scratch.run(command, allow=["Bash"]).verdict is ALLOW
 
 
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize("line", COVERED)
-def test_a_prefix_rule_covers_what_only_does_its_work_and_what_it_names(ground, line):
+def test_a_prefix_rule_covers_what_only_does_its_work_and_what_it_names(scratch, line):
     rule, command = parts(line)
-    assert ground.run(command, allow=[rule, "Bash(cat:*)"]).verdict is ALLOW
+    assert scratch.run(command, allow=[rule, "Bash(cat:*)"]).verdict is ALLOW
 
 
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize(
     "command", [parts(line)[1] for line in NOT_COVERED if not set(line) & set("$*") and " -x " not in line]
 )
-def test_an_exact_rule_covers_whatever_it_names(ground, command):
-    assert ground.run(command, allow=[f"Bash({command})"]).verdict is ALLOW
+def test_an_exact_rule_covers_whatever_it_names(scratch, command):
+    assert scratch.run(command, allow=[f"Bash({command})"]).verdict is ALLOW
 
 
 @pytest.mark.finding("P11")
-def test_a_rule_about_a_file_lets_a_prefix_rule_reach_it(ground):
-    rules = ["Bash(mytool:*)", f"Read(/{ground.outside}/**)"]
-    assert ground.run(f"mytool {ground.outside}/secret", allow=rules).verdict is ALLOW
-    assert ground.run("mytool /etc/passwd", allow=rules).verdict is ASK
+def test_a_rule_about_a_file_lets_a_prefix_rule_reach_it(scratch):
+    rules = ["Bash(mytool:*)", f"Read(/{scratch.outside}/**)"]
+    assert scratch.run(f"mytool {scratch.outside}/secret", allow=rules).verdict is ALLOW
+    assert scratch.run("mytool /etc/passwd", allow=rules).verdict is ASK
 
 
 @pytest.mark.finding("P11")
-def test_a_pattern_that_matches_an_option_is_read_as_the_option(own_ground):
-    assert own_ground.run("mypy *.py", allow=["Bash(mypy:*)"]).verdict is ALLOW
-    (own_ground.project / "--install-types.py").write_text("")
-    (own_ground.project / "--python-executable=x.py").write_text("")
-    assert own_ground.run("mypy *.py", allow=["Bash(mypy:*)"]).verdict is ASK
+def test_a_pattern_that_matches_an_option_is_read_as_the_option(own_scratch):
+    assert own_scratch.run("mypy *.py", allow=["Bash(mypy:*)"]).verdict is ALLOW
+    (own_scratch.project / "--install-types.py").write_text("")
+    (own_scratch.project / "--python-executable=x.py").write_text("")
+    assert own_scratch.run("mypy *.py", allow=["Bash(mypy:*)"]).verdict is ASK
 
 
 @pytest.mark.finding("P11")
-def test_the_question_names_the_rule_and_the_word_that_it_does_not_cover(ground):
-    decision = ground.run("git log --output=x", allow=["Bash(git log:*)"])
+def test_the_question_names_the_rule_and_the_word_that_it_does_not_cover(scratch):
+    decision = scratch.run("git log --output=x", allow=["Bash(git log:*)"])
     assert "Bash(git log:*) does not cover --output" in decision.reason
 
 
 @pytest.mark.finding("P11")
-def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(own_ground):
-    (own_ground.project / "sub" / "x.py").symlink_to(own_ground.outside / "secret")
+def test_a_prefix_rule_for_find_covers_no_command_that_follows_a_link_outside(own_scratch):
+    (own_scratch.project / "sub" / "x.py").symlink_to(own_scratch.outside / "secret")
     line = "find sub/ -name x.py -exec cat {} +"
-    assert own_ground.run(line, allow=["Bash(find:*)"]).verdict is ASK
-    assert own_ground.run(line, allow=["Bash(find sub/ -name x.py -exec:*)"]).verdict is ALLOW
-    assert own_ground.run("find src -name '*.py' -exec cat {} +", allow=["Bash(find:*)"]).verdict is ALLOW
+    assert own_scratch.run(line, allow=["Bash(find:*)"]).verdict is ASK
+    assert own_scratch.run(line, allow=["Bash(find sub/ -name x.py -exec:*)"]).verdict is ALLOW
+    assert own_scratch.run("find src -name '*.py' -exec cat {} +", allow=["Bash(find:*)"]).verdict is ALLOW
 
 
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize(
     "line", ["zip -r - sub", "zip -r -P -y - sub", "zip -R x '*.txt'", "zip -r - nea?", "scp -r near h:"]
 )
-def test_a_prefix_rule_covers_no_archive_of_what_links_outside_lead_to(own_ground, line):
-    (own_ground.project / "link").unlink()
-    (own_ground.project / "near").mkdir()
-    (own_ground.project / "near" / "to").symlink_to("../sub")
-    assert own_ground.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ALLOW
-    (own_ground.project / "sub" / "out").symlink_to(own_ground.outside)
-    assert own_ground.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ASK
-    assert own_ground.run("zip -ry - sub", allow=["Bash(zip:*)"]).verdict is ALLOW
-    assert own_ground.run("zip -r - src", allow=["Bash(zip:*)"]).verdict is ALLOW
+def test_a_prefix_rule_covers_no_archive_of_what_links_outside_lead_to(own_scratch, line):
+    (own_scratch.project / "link").unlink()
+    (own_scratch.project / "near").mkdir()
+    (own_scratch.project / "near" / "to").symlink_to("../sub")
+    assert own_scratch.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ALLOW
+    (own_scratch.project / "sub" / "out").symlink_to(own_scratch.outside)
+    assert own_scratch.run(line, allow=["Bash(zip:*)", "Bash(scp:*)"]).verdict is ASK
+    assert own_scratch.run("zip -ry - sub", allow=["Bash(zip:*)"]).verdict is ALLOW
+    assert own_scratch.run("zip -r - src", allow=["Bash(zip:*)"]).verdict is ALLOW
 
 
 @pytest.mark.finding("P11")
-def test_a_prefix_rule_covers_further_operands_and_an_exact_one_does_not(ground):
-    assert ground.run("make test deploy", allow=["Bash(make test:*)"]).verdict is ALLOW
-    assert ground.run("make test deploy", allow=["Bash(make test)"]).verdict is ASK
+def test_a_prefix_rule_covers_further_operands_and_an_exact_one_does_not(scratch):
+    assert scratch.run("make test deploy", allow=["Bash(make test:*)"]).verdict is ALLOW
+    assert scratch.run("make test deploy", allow=["Bash(make test)"]).verdict is ASK
 
 
 @pytest.mark.finding("P11")
-def test_a_pattern_that_becomes_exec_runs_no_command_unseen(own_ground):
-    directory = own_ground.project / "opts"
+def test_a_pattern_that_becomes_exec_runs_no_command_unseen(own_scratch):
+    directory = own_scratch.project / "opts"
     directory.mkdir()
     for name in ("-exec", "z"):
         (directory / name).write_text("")
     for line in ("find z -exe[c] git push \\;", "find . -exe? git push \\;", "find z -[e]xec git push {} +"):
-        assert own_ground.run(f"cd opts && {line}", allow=["Bash(find:*)"]).verdict is ASK
-        assert own_ground.run(f"cd opts && {line}", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is DENY
+        assert own_scratch.run(f"cd opts && {line}", allow=["Bash(find:*)"]).verdict is ASK
+        assert own_scratch.run(f"cd opts && {line}", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is DENY

@@ -38,12 +38,12 @@ rm -rf /proc/self/cwd/
 
 
 @pytest.fixture
-def project(own_ground, monkeypatch):
+def project(own_scratch, monkeypatch):
     """A process whose directory has the files that the shell, in another directory, does not have."""
-    own_ground.project.joinpath("by_link").symlink_to("/proc/self/cwd")
-    own_ground.project.joinpath("sub", "a.py").symlink_to(own_ground.outside / "secret")
-    monkeypatch.chdir(own_ground.project)
-    return own_ground
+    own_scratch.project.joinpath("by_link").symlink_to("/proc/self/cwd")
+    own_scratch.project.joinpath("sub", "a.py").symlink_to(own_scratch.outside / "secret")
+    monkeypatch.chdir(own_scratch.project)
+    return own_scratch
 
 
 @pytest.mark.finding("P3")

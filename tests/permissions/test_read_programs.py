@@ -195,28 +195,28 @@ printf -- '-x\n'
 
 @pytest.mark.finding("P2")
 @pytest.mark.parametrize("line", SED_RUNS)
-def test_a_sed_script_is_checked_wherever_it_is_written(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
-    assert ground.run(line, Mode.PLAN).verdict is Verdict.DENY
-    assert ground.run(line, Mode.DONT_ASK).verdict is Verdict.DENY
+def test_a_sed_script_is_checked_wherever_it_is_written(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
+    assert scratch.run(line, Mode.PLAN).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.DONT_ASK).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P3")
 @pytest.mark.parametrize("line", ELSEWHERE_READ)
-def test_no_option_hides_a_file_that_is_read(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_no_option_hides_a_file_that_is_read(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P3")
 @pytest.mark.parametrize("line", NOT_EXPLAINED)
-def test_an_argument_that_the_tables_do_not_explain_asks(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_an_argument_that_the_tables_do_not_explain_asks(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P13")
 @pytest.mark.parametrize("line", READ_UNASKED)
-def test_a_program_reads_files_of_the_directories_unasked(ground, line):
-    decision = ground.run(line)
+def test_a_program_reads_files_of_the_directories_unasked(scratch, line):
+    decision = scratch.run(line)
     assert decision.verdict is Verdict.ALLOW, decision.reason
 
 
@@ -228,46 +228,46 @@ def test_a_program_reads_files_of_the_directories_unasked(ground, line):
         *("grep x -r", "grep x -r --include=.env", "rg x", "rg x --glob=.env", "rg -g .env x", "rg x --hidden"),
     ],
 )
-def test_each_way_to_search_a_directory_heeds_deny_rules(ground, line):
-    assert ground.run(line).verdict is Verdict.ALLOW
-    assert ground.run(line, deny=["Read(.env)"]).verdict is Verdict.ASK
+def test_each_way_to_search_a_directory_heeds_deny_rules(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ALLOW
+    assert scratch.run(line, deny=["Read(.env)"]).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P3")
-def test_a_version_that_a_file_of_the_project_chooses_asks(own_ground):
+def test_a_version_that_a_file_of_the_project_chooses_asks(own_scratch):
     for name, line in (("rust-toolchain.toml", "cargo --version"), ("go.mod", "go version")):
-        assert own_ground.run(line).verdict is Verdict.ALLOW
-        (own_ground.project / name).write_text("")
-        assert own_ground.run(line).verdict is Verdict.ASK
-        assert own_ground.run(f"cd src && {line}").verdict is Verdict.ASK
+        assert own_scratch.run(line).verdict is Verdict.ALLOW
+        (own_scratch.project / name).write_text("")
+        assert own_scratch.run(line).verdict is Verdict.ASK
+        assert own_scratch.run(f"cd src && {line}").verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P3")
-def test_each_name_that_a_pattern_matches_is_judged(own_ground):
-    assert own_ground.run("grep *.py").verdict is Verdict.ALLOW
-    (own_ground.project / "B.py").symlink_to(own_ground.outside / "secret")
-    assert own_ground.run("grep *.py").verdict is Verdict.ASK
-    (own_ground.project / "B.py").unlink()
-    (own_ground.project / "-n.py").write_text("")
-    assert own_ground.run("cat *.py").verdict is Verdict.ASK
+def test_each_name_that_a_pattern_matches_is_judged(own_scratch):
+    assert own_scratch.run("grep *.py").verdict is Verdict.ALLOW
+    (own_scratch.project / "B.py").symlink_to(own_scratch.outside / "secret")
+    assert own_scratch.run("grep *.py").verdict is Verdict.ASK
+    (own_scratch.project / "B.py").unlink()
+    (own_scratch.project / "-n.py").write_text("")
+    assert own_scratch.run("cat *.py").verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P3")
-def test_a_file_that_is_called_like_the_standard_input_is_judged(own_ground):
+def test_a_file_that_is_called_like_the_standard_input_is_judged(own_scratch):
     lines = ("rev -", "column -t -", "hexdump -C -", "date -r -", "cat - a.py")
     for line in lines:
-        assert own_ground.run(line).verdict is Verdict.ALLOW, line
-    (own_ground.project / "-").symlink_to(own_ground.outside / "secret")
+        assert own_scratch.run(line).verdict is Verdict.ALLOW, line
+    (own_scratch.project / "-").symlink_to(own_scratch.outside / "secret")
     for line in lines:
-        assert own_ground.run(line).verdict is Verdict.ASK, line
+        assert own_scratch.run(line).verdict is Verdict.ASK, line
 
 
 @pytest.mark.finding("P3")
-def test_a_question_mark_matches_a_character_or_a_byte(own_ground):
-    assert own_ground.run("cat s?c/*.py").verdict is Verdict.ALLOW
-    (own_ground.project / "\N{LATIN SMALL LETTER E WITH ACUTE}.txt").symlink_to(own_ground.outside / "secret")
+def test_a_question_mark_matches_a_character_or_a_byte(own_scratch):
+    assert own_scratch.run("cat s?c/*.py").verdict is Verdict.ALLOW
+    (own_scratch.project / "\N{LATIN SMALL LETTER E WITH ACUTE}.txt").symlink_to(own_scratch.outside / "secret")
     for line in ("cat ??.txt", "cat ?.txt", "echo ??.txt"):
-        assert own_ground.run(line).verdict is Verdict.ASK, line
+        assert own_scratch.run(line).verdict is Verdict.ASK, line
 
 
 SCRIPTS = {
@@ -472,27 +472,27 @@ x=1; test -n "$x" -a "$x" != /etc/passwd
     "program", ["test", "[", "test x =", "seq", "sleep", "basename", "dirname", "wc -l", "git log --"]
 )
 @pytest.mark.parametrize("pattern", ["../*", "../no-name-begins-so*", "/etc/*", "~/*", "/nowhere/?"])
-def test_a_pattern_outside_the_directories_asks_whatever_gets_the_names(ground, program, pattern):
-    assert ground.run(f"{program} {pattern}").verdict is not Verdict.ALLOW
+def test_a_pattern_outside_the_directories_asks_whatever_gets_the_names(scratch, program, pattern):
+    assert scratch.run(f"{program} {pattern}").verdict is not Verdict.ALLOW
 
 
 @pytest.mark.finding("P9")
 @pytest.mark.parametrize("line", NAMES_OUTSIDE)
-def test_a_question_about_names_outside_the_directories_asks(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_a_question_about_names_outside_the_directories_asks(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P9")
 @pytest.mark.parametrize("line", NAMES_INSIDE)
-def test_a_question_about_names_inside_is_allowed(ground, line):
-    decision = ground.run(line)
+def test_a_question_about_names_inside_is_allowed(scratch, line):
+    decision = scratch.run(line)
     assert decision.verdict is Verdict.ALLOW, decision.reason
 
 
 @pytest.mark.finding("P10")
-def test_a_pattern_that_may_match_the_parent_directory_asks(ground):
-    assert ground.run("cat .*/x").verdict is Verdict.ASK
-    assert ground.run("echo .*").verdict is Verdict.ASK
+def test_a_pattern_that_may_match_the_parent_directory_asks(scratch):
+    assert scratch.run("cat .*/x").verdict is Verdict.ASK
+    assert scratch.run("echo .*").verdict is Verdict.ASK
 
 
 RUN_BY_FIND = {
@@ -536,10 +536,10 @@ def test_the_command_of_find_follows_links_unless_only_plain_files_are_found():
 
 
 @pytest.mark.finding("P9")
-def test_a_colour_tells_nothing_of_what_a_link_leads_to(own_ground):
+def test_a_colour_tells_nothing_of_what_a_link_leads_to(own_scratch):
     for line in ("ls --color", "ls --color=always sub", "ls -l --color=force .", "tree -C", "ls --hyperlink"):
-        (own_ground.project / "sub" / "up").unlink(missing_ok=True)
-        (own_ground.project / "sub" / "up").symlink_to("../../outside/missing")
-        assert own_ground.run(line).verdict is Verdict.ASK, line
+        (own_scratch.project / "sub" / "up").unlink(missing_ok=True)
+        (own_scratch.project / "sub" / "up").symlink_to("../../outside/missing")
+        assert own_scratch.run(line).verdict is Verdict.ASK, line
     for line in ("ls --color=auto", "ls -l --color=never sub", "ls --color src", "tree"):
-        assert own_ground.run(line).verdict is Verdict.ALLOW, line
+        assert own_scratch.run(line).verdict is Verdict.ALLOW, line

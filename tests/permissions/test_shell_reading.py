@@ -70,12 +70,12 @@ echo "${x:-$\⏎(touch X)}"
 @pytest.mark.finding("P1")
 @pytest.mark.promise("P7")
 @pytest.mark.parametrize("line", READ_OTHERWISE)
-def test_a_line_that_shells_read_otherwise_is_not_judged_by_its_parts(ground, line):
+def test_a_line_that_shells_read_otherwise_is_not_judged_by_its_parts(scratch, line):
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS):
-        assert ground.run(line, mode, allow=["Bash(ls:*)", "Bash(echo:*)", "Bash(cat:*)"]).verdict is Verdict.ASK
+        assert scratch.run(line, mode, allow=["Bash(ls:*)", "Bash(echo:*)", "Bash(cat:*)"]).verdict is Verdict.ASK
     for mode in (Mode.PLAN, Mode.DONT_ASK):
-        assert ground.run(line, mode).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS, deny=["Bash(unheard:*)"]).verdict is Verdict.DENY
+        assert scratch.run(line, mode).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS, deny=["Bash(unheard:*)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P1")
@@ -144,16 +144,16 @@ def test_hostile_nesting_is_read_in_time(tmp_path):
 @pytest.mark.parametrize(
     "line", ["export", "export -p", "readonly", "declare", "declare -p", "typeset", "set", "local"]
 )
-def test_a_declaration_without_a_name_prints_secrets_and_asks(ground, line):
+def test_a_declaration_without_a_name_prints_secrets_and_asks(scratch, line):
     for whole in (line, f"{line} | grep -i token", f"x=$({line}); echo done", f"{line} > /dev/null"):
-        assert ground.run(whole).verdict is Verdict.ASK
-        assert ground.run(whole, Mode.DONT_ASK).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS, deny=[f"Bash({line})"]).verdict is Verdict.DENY
+        assert scratch.run(whole).verdict is Verdict.ASK
+        assert scratch.run(whole, Mode.DONT_ASK).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS, deny=[f"Bash({line})"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P6")
-def test_a_declaration_of_a_plain_variable_stays_allowed(ground):
-    assert ground.run('x=1; readonly x; echo "$x"').verdict is Verdict.ALLOW
+def test_a_declaration_of_a_plain_variable_stays_allowed(scratch):
+    assert scratch.run('x=1; readonly x; echo "$x"').verdict is Verdict.ALLOW
 
 
 SET_TOO_LATE = [
@@ -187,9 +187,9 @@ cat <<< "$token"; token=x
 
 @pytest.mark.finding("P6")
 @pytest.mark.parametrize("line", SET_TOO_LATE)
-def test_a_variable_that_may_still_have_the_value_of_the_environment_asks(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
-    assert ground.run(line, Mode.PLAN).verdict is not Verdict.ALLOW
+def test_a_variable_that_may_still_have_the_value_of_the_environment_asks(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
+    assert scratch.run(line, Mode.PLAN).verdict is not Verdict.ALLOW
 
 
 @pytest.mark.finding("P6", "P13")
@@ -204,14 +204,14 @@ def test_a_variable_that_may_still_have_the_value_of_the_environment_asks(ground
         'x=$((2 + 3)); echo "$x"',
     ],
 )
-def test_a_variable_that_was_certainly_set_is_only_printed(ground, line):
-    assert ground.run(line).verdict is Verdict.ALLOW
+def test_a_variable_that_was_certainly_set_is_only_printed(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P9")
 @pytest.mark.parametrize("line", ["echo $(cat a.py)", "x=$(cat a.py); echo $x", "ls | while read f; do echo $f; done"])
-def test_a_value_that_may_become_a_pattern_asks(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_a_value_that_may_become_a_pattern_asks(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P9")
@@ -219,5 +219,5 @@ def test_a_value_that_may_become_a_pattern_asks(ground, line):
     "line",
     ['echo "$(cat a.py)"', 'x=$(cat a.py); echo "$x"', "echo $? $PATH $#"],
 )
-def test_a_value_that_stays_one_word_is_only_printed(ground, line):
-    assert ground.run(line).verdict is Verdict.ALLOW
+def test_a_value_that_stays_one_word_is_only_printed(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ALLOW

@@ -118,10 +118,10 @@ def test_a_value_that_is_not_certain_stays_unknown(place, line):
 
 @pytest.mark.finding("P10")
 @pytest.mark.parametrize("pattern", [".*", ".?", "..*", ".*/x", "sub/.*", ".[.]", ".?/.env"])
-def test_a_pattern_that_may_be_the_directory_above_is_unknown(ground, place, pattern):
+def test_a_pattern_that_may_be_the_directory_above_is_unknown(scratch, place, pattern):
     [command] = parse_command(f"cat {pattern}", place).commands
     assert command.words[1] is None
-    assert ground.run(f"cat {pattern}").verdict is Verdict.ASK
+    assert scratch.run(f"cat {pattern}").verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P10")
@@ -131,10 +131,10 @@ def test_a_pattern_of_hidden_names_is_still_one(place):
 
 
 @pytest.mark.finding("P12")
-def test_a_loop_changes_no_directory_unseen(ground):
-    (ground.project / "sub" / ".env").write_text("")
+def test_a_loop_changes_no_directory_unseen(scratch):
+    (scratch.project / "sub" / ".env").write_text("")
     line = "for x in a b; do cat .env; cd sub; done"
-    assert None in parse_command(line, ground.project).commands[-2].directories
+    assert None in parse_command(line, scratch.project).commands[-2].directories
 
 
 @pytest.mark.finding("P13")
@@ -149,8 +149,8 @@ def test_a_loop_changes_no_directory_unseen(ground):
         "cat {a,b}.py",
     ],
 )
-def test_lines_that_only_read_what_is_known_run(ground, line):
-    assert ground.run(line).verdict is Verdict.ALLOW
+def test_lines_that_only_read_what_is_known_run(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")
@@ -169,17 +169,17 @@ def test_lines_that_only_read_what_is_known_run(ground, line):
         "f=../outside/secret\n: $((08)); f=a.py\ncat $f",
     ],
 )
-def test_lines_that_leave_the_directories_by_a_known_value_ask(ground, line):
-    assert ground.run(line).verdict is Verdict.ASK
+def test_lines_that_leave_the_directories_by_a_known_value_ask(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize(
     "line", ['cat "$PWD/.env"', "cat .{env,}", "x=.env; cat $x", "for f in .e*v; do cat $f; done", "cat .en[v]"]
 )
-def test_a_denied_file_stays_denied_behind_a_known_value(own_ground, line):
-    (own_ground.project / ".env").write_text("")
-    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+def test_a_denied_file_stays_denied_behind_a_known_value(own_scratch, line):
+    (own_scratch.project / ".env").write_text("")
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P12")
@@ -232,12 +232,12 @@ while read -r f; do echo "$f"; done < a.py
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", CALCULATES_WITH_INPUT)
-def test_a_line_that_calculates_with_a_text_from_outside_may_run_a_forbidden_command(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
-    assert ground.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
-    assert ground.run(line).verdict is Verdict.ASK
+def test_a_line_that_calculates_with_a_text_from_outside_may_run_a_forbidden_command(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
+    assert scratch.run(line, Mode.BYPASS).verdict is Verdict.ALLOW
+    assert scratch.run(line).verdict is Verdict.ASK
 
 
 @pytest.mark.parametrize("line", TAKES_INPUT_ONLY)
-def test_a_line_that_calculates_with_its_own_values_alone_hides_no_command(ground, line):
-    assert ground.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.ALLOW
+def test_a_line_that_calculates_with_its_own_values_alone_hides_no_command(scratch, line):
+    assert scratch.run(line, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.ALLOW

@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 from teamwright.permissions.name_patterns import NamePattern
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.verdict import Mode, Verdict
+from tests.permissions.scratch import ScratchRepository
 from tests.support.waits import WAIT_S
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -18,13 +18,13 @@ SECRET = "the denied text"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A project with a denied file, a denied directory, and links to both."""
-    ground = sys.modules["permissions_ground"].Ground(tmp_path_factory.mktemp("unknown"))
-    (ground.project / ".env").write_text(f"{SECRET}\n")
-    (ground.project / "keys").mkdir()
-    (ground.project / "keys" / "one").write_text(f"{SECRET}\n")
-    (ground.project / "list").write_text("keys/one\n.env\n")
-    os.symlink(".env", ground.project / "innocent")
-    return ground
+    scratch = ScratchRepository(tmp_path_factory.mktemp("unknown"))
+    (scratch.project / ".env").write_text(f"{SECRET}\n")
+    (scratch.project / "keys").mkdir()
+    (scratch.project / "keys" / "one").write_text(f"{SECRET}\n")
+    (scratch.project / "list").write_text("keys/one\n.env\n")
+    os.symlink(".env", scratch.project / "innocent")
+    return scratch
 
 
 RULES = ["Read(.env)", "Read(./keys/**)"]
@@ -391,12 +391,12 @@ def test_a_name_of_which_a_part_is_known_is_matched_with_a_pattern(pattern, shap
         "HISTFILE=toenv; history -r; history",
     ],
 )
-def test_a_denied_file_is_not_read_in_a_rare_way(own_ground, line):
-    (own_ground.project / "conf").mkdir()
+def test_a_denied_file_is_not_read_in_a_rare_way(own_scratch, line):
+    (own_scratch.project / "conf").mkdir()
     for name in (".env", "conf/.env"):
-        (own_ground.project / name).write_text("KEY=x\n")
-    (own_ground.project / "toenv").symlink_to(".env")
-    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+        (own_scratch.project / name).write_text("KEY=x\n")
+    (own_scratch.project / "toenv").symlink_to(".env")
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.finding("P12")
@@ -404,5 +404,5 @@ def test_a_denied_file_is_not_read_in_a_rare_way(own_ground, line):
     "line",
     ["cat out/*", "cat out/*.log", "ls z/.e*", "sed -n '/error/p' a.py", "FOO=.env make", "bash -o pipefail -c ls"],
 )
-def test_a_pattern_without_matches_and_other_values_are_allowed(own_ground, line):
-    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW
+def test_a_pattern_without_matches_and_other_values_are_allowed(own_scratch, line):
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.ALLOW

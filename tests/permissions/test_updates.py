@@ -78,14 +78,14 @@ def test_what_is_no_update_or_takes_away_is_refused_with_a_sentence(value):
     assert len(caught.value.what) < 300
 
 
-def asked(ground, tool, access, mode=Mode.DEFAULT, **rules):
-    policy = ground.policy(mode, **rules)
+def asked(scratch, tool, access, mode=Mode.DEFAULT, **rules):
+    policy = scratch.policy(mode, **rules)
     decision = policy.decide(tool, access)
     return policy, decision, suggest_updates(tool, access, decision, policy)
 
 
-def bash(ground, command):
-    return "Bash", Access(command=command, cwd=ground.project)
+def bash(scratch, command):
+    return "Bash", Access(command=command, cwd=scratch.project)
 
 
 def shown(updates):
@@ -96,8 +96,8 @@ EDITS = ("setMode", "acceptEdits")
 
 
 @pytest.mark.promise("G4")
-def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(ground):
-    outside, project = ground.outside, ground.project
+def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(scratch):
+    outside, project = scratch.outside, scratch.project
     out = ("addDirectories", str(outside))
     new = ("addDirectories", str(outside / "new"))
     read, write = (lambda path: ("Read", Access(reads=(path,)))), (lambda path: ("Write", Access(writes=(path,))))
@@ -110,19 +110,19 @@ def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(ground):
         (write(outside / "new.py"), Mode.DEFAULT, [out, EDITS]),
         (write(outside / "new.py"), Mode.ACCEPT_EDITS, [out]),
         (write(outside / "new" / "x"), Mode.DELEGATE, [new]),
-        (bash(ground, f"cat {outside}/secret"), Mode.DEFAULT, [out]),
-        (bash(ground, f"cat {outside}/secret | wc -l"), Mode.DEFAULT, [out]),
-        (bash(ground, f"wc -l < {outside}/secret"), Mode.DEFAULT, [out]),
-        (bash(ground, f"mkdir -p {outside}/new"), Mode.ACCEPT_EDITS, [new]),
-        (bash(ground, f"touch {outside}/f"), Mode.ACCEPT_EDITS, [out]),
-        (bash(ground, f"cp a.py {outside}"), Mode.DEFAULT, [out, EDITS]),
-        (bash(ground, "mkdir src/new"), Mode.DEFAULT, [EDITS]),
-        (bash(ground, "npm test"), Mode.DEFAULT, [("addRules", "Bash(npm test:*)")]),
-        (bash(ground, "git commit -m x"), Mode.DEFAULT, [("addRules", "Bash(git commit:*)")]),
+        (bash(scratch, f"cat {outside}/secret"), Mode.DEFAULT, [out]),
+        (bash(scratch, f"cat {outside}/secret | wc -l"), Mode.DEFAULT, [out]),
+        (bash(scratch, f"wc -l < {outside}/secret"), Mode.DEFAULT, [out]),
+        (bash(scratch, f"mkdir -p {outside}/new"), Mode.ACCEPT_EDITS, [new]),
+        (bash(scratch, f"touch {outside}/f"), Mode.ACCEPT_EDITS, [out]),
+        (bash(scratch, f"cp a.py {outside}"), Mode.DEFAULT, [out, EDITS]),
+        (bash(scratch, "mkdir src/new"), Mode.DEFAULT, [EDITS]),
+        (bash(scratch, "npm test"), Mode.DEFAULT, [("addRules", "Bash(npm test:*)")]),
+        (bash(scratch, "git commit -m x"), Mode.DEFAULT, [("addRules", "Bash(git commit:*)")]),
         (("WebFetch", Access(url="https://example.org")), Mode.DEFAULT, [("addRules", "WebFetch(domain:example.org)")]),
         (("mcp__db__query", Access()), Mode.DEFAULT, [("addRules", "mcp__db__query")]),
     ]:
-        policy, decision, offered = asked(ground, tool, access, mode)
+        policy, decision, offered = asked(scratch, tool, access, mode)
         assert (decision.verdict, shown(offered)) == (Verdict.ASK, expected), access
         for update in offered:
             policy.apply_update(from_wire(to_wire(update)), by_user=True)
@@ -131,26 +131,26 @@ def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(ground):
 
 @pytest.mark.promise("G4")
 @pytest.mark.parametrize("command", ["rm -rf x", "npm test && curl x", "echo x > out", "ls )", "git $X", "cat a $Y"])
-def test_nothing_is_offered_that_would_not_answer_or_reach_further(ground, command):
-    assert asked(ground, *bash(ground, command))[2] == ()
+def test_nothing_is_offered_that_would_not_answer_or_reach_further(scratch, command):
+    assert asked(scratch, *bash(scratch, command))[2] == ()
 
 
 @pytest.mark.promise("G4", "P7")
-def test_nothing_is_offered_for_guarded_private_and_fenced_files_nor_for_what_is_no_ask(ground):
-    secret = Access(reads=(ground.outside / "secret",))
+def test_nothing_is_offered_for_guarded_private_and_fenced_files_nor_for_what_is_no_ask(scratch):
+    secret = Access(reads=(scratch.outside / "secret",))
     for tool, access, rules in [
-        ("Write", Access(writes=(ground.project / ".envrc",)), {}),
-        ("Write", Access(writes=(ground.home / "x",)), {}),
+        ("Write", Access(writes=(scratch.project / ".envrc",)), {}),
+        ("Write", Access(writes=(scratch.home / "x",)), {}),
         ("Read", Access(reads=(Path("/etc/hosts"),)), {}),
         ("Read", Access(reads=(Path.home() / ".ssh" / "id_rsa",)), {}),
         ("Read", secret, {"ask": ["Read"]}),
         ("Read", secret, {"deny": ["Read"]}),
-        ("Read", secret, {"allow": [f"Read(/{ground.outside}/**)"]}),
+        ("Read", secret, {"allow": [f"Read(/{scratch.outside}/**)"]}),
     ]:
-        _, decision, offered = asked(ground, tool, access, **rules)
+        _, decision, offered = asked(scratch, tool, access, **rules)
         assert offered == (), (access, decision)
-    assert asked(ground, "Write", Access(writes=(ground.project / "x",)), Mode.DONT_ASK)[2] == ()
-    assert asked(ground, "Write", Access(writes=(ground.project / "x",)), Mode.PLAN)[2] == ()
+    assert asked(scratch, "Write", Access(writes=(scratch.project / "x",)), Mode.DONT_ASK)[2] == ()
+    assert asked(scratch, "Write", Access(writes=(scratch.project / "x",)), Mode.PLAN)[2] == ()
 
 
 REFUSED = [
@@ -192,8 +192,8 @@ REFUSED = [
 
 @pytest.mark.promise("G4", "P7", "F46")
 @pytest.mark.parametrize("update", REFUSED, ids=lambda update: str((*update.rules, *update.directories, update.mode)))
-def test_an_answer_never_widens_beyond_bounds(ground, update):
-    policy = ground.policy()
+def test_an_answer_never_widens_beyond_bounds(scratch, update):
+    policy = scratch.policy()
     before = (policy.mode, policy.rules, policy.scope)
     with pytest.raises(UsageError):
         policy.apply_update(update, by_user=True)
@@ -201,32 +201,32 @@ def test_an_answer_never_widens_beyond_bounds(ground, update):
 
 
 @pytest.mark.promise("G4", "P7")
-def test_no_answer_opens_what_belongs_to_teamwright_or_what_holds_it(ground):
-    policy = ground.policy()
-    for place in (ground.home, ground.home / "teams", ground.home.parent):
+def test_no_answer_opens_what_belongs_to_teamwright_or_what_holds_it(scratch):
+    policy = scratch.policy()
+    for place in (scratch.home, scratch.home / "teams", scratch.home.parent):
         with pytest.raises(UsageError):
             policy.apply_update(PermissionUpdate("addDirectories", directories=(str(place),)), by_user=True)
         with pytest.raises(UsageError):
             policy.apply_update(PermissionUpdate("addRules", rules=(f"Read(/{place}/**)",)), by_user=True)
-    os.symlink(ground.home, ground.project / "harmless")
+    os.symlink(scratch.home, scratch.project / "harmless")
     with pytest.raises(UsageError):
         policy.apply_update(
-            PermissionUpdate("addDirectories", directories=(str(ground.project / "harmless"),)), by_user=True
+            PermissionUpdate("addDirectories", directories=(str(scratch.project / "harmless"),)), by_user=True
         )
-    os.unlink(ground.project / "harmless")
+    os.unlink(scratch.project / "harmless")
 
 
 @pytest.mark.promise("G4")
-def test_an_answer_may_always_forbid(ground):
-    policy = ground.policy(Mode.BYPASS)
+def test_an_answer_may_always_forbid(scratch):
+    policy = scratch.policy(Mode.BYPASS)
     policy.apply_update(PermissionUpdate("addRules", rules=("Bash", "Edit(//**)"), behavior="deny"))
-    assert policy.decide(*bash(ground, "ls")).verdict is Verdict.DENY
-    assert policy.decide("Edit", Access(writes=(ground.project / "a.py",))).rule.endswith("[granted with an answer]")
+    assert policy.decide(*bash(scratch, "ls")).verdict is Verdict.DENY
+    assert policy.decide("Edit", Access(writes=(scratch.project / "a.py",))).rule.endswith("[granted with an answer]")
 
 
 @pytest.mark.promise("G1", "G4")
-def test_no_answer_to_something_else_ends_plan_mode(ground):
-    lead = ground.policy(Mode.PLAN)
+def test_no_answer_to_something_else_ends_plan_mode(scratch):
+    lead = scratch.policy(Mode.PLAN)
     for policy in (lead, Policy(Mode.BUBBLE).narrow_to(lead)):
         with pytest.raises(UsageError, match="plan was approved"):
             policy.apply_update(PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS), by_user=True)
@@ -234,22 +234,22 @@ def test_no_answer_to_something_else_ends_plan_mode(ground):
 
 
 @pytest.mark.promise("G4", "K9")
-def test_only_a_person_answers_git_manners(ground):
+def test_only_a_person_answers_git_manners(scratch):
     commit = PermissionUpdate("addRules", rules=("Bash(git commit:*)",))
     for by_user, verdict in ((False, Verdict.ASK), (True, Verdict.ALLOW)):
-        policy = ground.policy()
+        policy = scratch.policy()
         policy.apply_update(commit, by_user=by_user)
-        assert policy.decide(*bash(ground, "git commit -m x")).verdict is verdict
+        assert policy.decide(*bash(scratch, "git commit -m x")).verdict is verdict
 
 
 @pytest.mark.promise("G3", "F46")
-def test_what_is_granted_to_a_child_alone_reaches_no_further_than_its_parent(ground):
-    lead = ground.policy()
-    child = ground.policy(Mode.ACCEPT_EDITS).narrow_to(lead)
-    child.apply_update(PermissionUpdate("addDirectories", directories=(str(ground.outside),)))
+def test_what_is_granted_to_a_child_alone_reaches_no_further_than_its_parent(scratch):
+    lead = scratch.policy()
+    child = scratch.policy(Mode.ACCEPT_EDITS).narrow_to(lead)
+    child.apply_update(PermissionUpdate("addDirectories", directories=(str(scratch.outside),)))
     child.apply_update(PermissionUpdate("addRules", rules=("Bash(npm test:*)",)), by_user=True)
-    secret = ("Read", Access(reads=(ground.outside / "secret",)))
-    for tool, access in (secret, bash(ground, "npm test")):
+    secret = ("Read", Access(reads=(scratch.outside / "secret",)))
+    for tool, access in (secret, bash(scratch, "npm test")):
         assert child.decide(tool, access).verdict is Verdict.ASK
-    lead.apply_update(PermissionUpdate("addDirectories", directories=(str(ground.outside),)))
+    lead.apply_update(PermissionUpdate("addDirectories", directories=(str(scratch.outside),)))
     assert child.decide(*secret).verdict is Verdict.ALLOW

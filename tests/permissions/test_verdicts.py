@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from permissions_ground import Ground
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.protocol.rule_text import split_rules
 from teamwright.session.modes import describe_modes
 from teamwright.views.permission_check import parse_call
+from tests.permissions.scratch import ScratchRepository
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "permissions.md").read_text()
@@ -20,24 +20,24 @@ LINES = [line for line in (HERE / "verdicts.txt").read_text().splitlines() if li
 LINE = re.compile(r"(?P<modes>[\w *]+) \| (?P<rules>.+?) \| (?P<call>.+) → (?P<verdict>\w+) \| (?P<rule>.+)")
 
 
-def policy(ground: Ground, rules: str, mode: Mode) -> Policy:
+def policy(scratch: ScratchRepository, rules: str, mode: Mode) -> Policy:
     found: dict[str, list[str]] = {"allow": [], "ask": [], "deny": []}
     for rule in split_rules(rules) if rules not in {"-", ""} else ():
         found[SIGNS[rule[0]]].append(rule[1:])
-    return ground.policy(mode, by_user="~" not in rules, **found)
+    return scratch.policy(mode, by_user="~" not in rules, **found)
 
 
-def decided(ground: Ground, rules: str, mode: Mode, call: str) -> Decision:
-    return policy(ground, rules, mode).decide(*parse_call(call.replace("⏎", "\n"), ground.project))
+def decided(scratch: ScratchRepository, rules: str, mode: Mode, call: str) -> Decision:
+    return policy(scratch, rules, mode).decide(*parse_call(call.replace("⏎", "\n"), scratch.project))
 
 
 @pytest.mark.promise("G1", "G2")
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_of_the_table_says_what_becomes_of_the_call_and_what_said_so(ground, line):
+def test_a_line_of_the_table_says_what_becomes_of_the_call_and_what_said_so(scratch, line):
     said = LINE.fullmatch(line)
     assert said is not None, line
     for mode in MODES if said["modes"] == "*" else map(Mode, said["modes"].split()):
-        decision = decided(ground, said["rules"], mode, said["call"])
+        decision = decided(scratch, said["rules"], mode, said["call"])
         assert decision.verdict == said["verdict"], (mode, decision)
         assert decision.rule.replace(f"mode {mode}", "the mode") == said["rule"], mode
         assert decision.reason.endswith(".")
@@ -53,14 +53,14 @@ def test_the_table_is_large_and_has_every_mode_and_verdict():
 
 @pytest.mark.slow
 @pytest.mark.promise("G1", "G2")
-def test_the_parts_of_a_line_are_judged_as_the_line_is(ground):
+def test_the_parts_of_a_line_are_judged_as_the_line_is(scratch):
     order = list(Verdict)
     for line in LINES:
         said = LINE.fullmatch(line)
         assert said is not None
-        tool, access = parse_call(said["call"].replace("⏎", "\n"), ground.project)
+        tool, access = parse_call(said["call"].replace("⏎", "\n"), scratch.project)
         for mode in MODES if access.command else ():
-            judge = policy(ground, said["rules"], mode)
+            judge = policy(scratch, said["rules"], mode)
             whole, parts = judge.decide(tool, access), [decision for _, decision in judge.explain_command(access)]
             assert parts, line
             assert max(order.index(part.verdict) for part in parts) == order.index(whole.verdict), (mode, line, parts)
@@ -94,27 +94,27 @@ def test_the_page_has_a_line_of_meaning_for_every_mode():
 
 
 @pytest.mark.promise("G1")
-def test_the_pages_table_of_verdicts_is_what_is_decided(ground):
+def test_the_pages_table_of_verdicts_is_what_is_decided(scratch):
     head, *rows = table("Verdicts")
     modes = [Mode(unquoted(cell)) for cell in head[2:]]
     assert modes == MODES
     assert len(rows) > 25
     for call, rules, *verdicts in rows:
         for mode, verdict in zip(modes, verdicts, strict=True):
-            decision = decided(ground, unquoted(rules), mode, unquoted(call))
+            decision = decided(scratch, unquoted(rules), mode, unquoted(call))
             assert decision.verdict == verdict, (call, mode, decision)
 
 
 @pytest.mark.promise("G2")
-def test_the_patterns_of_the_page_match_what_it_says(ground):
+def test_the_patterns_of_the_page_match_what_it_says(scratch):
     rows = table("Rules")[1:]
     assert len(rows) > 12
     for pattern, matches, others in rows:
         for calls, verdict in ((matches, True), (others, False)):
             for call in filter(None, re.findall(r"`(.+?)`(?:,|$)", calls)):
                 rule = unquoted(pattern)
-                tool, access = parse_call(call, ground.project)
-                denied = policy(ground, f"-{rule}", Mode.BYPASS).decide(tool, access)
+                tool, access = parse_call(call, scratch.project)
+                denied = policy(scratch, f"-{rule}", Mode.BYPASS).decide(tool, access)
                 assert (denied.verdict is Verdict.DENY) is verdict, (rule, call)
 
 
@@ -130,57 +130,57 @@ def test_the_patterns_of_the_page_match_what_it_says(ground):
         ("Bash(mkdir src/new)", False),
     ],
 )
-def test_while_edits_are_accepted_only_what_lies_outside_is_asked_about(ground, call, asks):
+def test_while_edits_are_accepted_only_what_lies_outside_is_asked_about(scratch, call, asks):
     for mode in (Mode.ACCEPT_EDITS, Mode.DELEGATE):
-        assert decided(ground, "", mode, call).verdict is (Verdict.ASK if asks else Verdict.ALLOW)
+        assert decided(scratch, "", mode, call).verdict is (Verdict.ASK if asks else Verdict.ALLOW)
 
 
 @pytest.mark.promise("G1")
 @pytest.mark.finding("P11")
-def test_a_prefix_rule_covers_what_the_page_says(ground):
+def test_a_prefix_rule_covers_what_the_page_says(scratch):
     rows = table("Commands that a prefix rule covers")[1:]
     assert len(rows) > 10
     for _, rule, line, named in rows:
         call = unquoted(line)
         if "delet?" in call:
             continue  # it needs a file of that name
-        assert ground.run(call, allow=[unquoted(rule)]).verdict is Verdict.ASK, call
-        assert ground.run(call, allow=["Bash"]).verdict is Verdict.ALLOW, call
+        assert scratch.run(call, allow=[unquoted(rule)]).verdict is Verdict.ASK, call
+        assert scratch.run(call, allow=["Bash"]).verdict is Verdict.ALLOW, call
         for other in (text for text in quoted(named) if text.startswith("Bash")):
-            assert ground.run(call, allow=[other]).verdict is Verdict.ALLOW, (call, other)
+            assert scratch.run(call, allow=[other]).verdict is Verdict.ALLOW, (call, other)
 
 
 @pytest.mark.promise("G2")
 @pytest.mark.finding("P12")
-def test_deny_rules_for_files_hold_for_the_words_that_the_page_names(own_ground):
-    (own_ground.project / ".env").write_text("")
+def test_deny_rules_for_files_hold_for_the_words_that_the_page_names(own_scratch):
+    (own_scratch.project / ".env").write_text("")
     rows = table("Files that a shell line names")[1:]
     assert len(rows) > 6
     for _, calls, verdict in rows:
         for call in quoted(calls):
-            denied = own_ground.run(call, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+            denied = own_scratch.run(call, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
             assert denied is verdict.startswith("Denied"), call
             if "else it asks" in verdict or "otherwise asked" in verdict:
-                assert own_ground.run(call, deny=["Read(.env)"]).verdict is Verdict.ASK, call
+                assert own_scratch.run(call, deny=["Read(.env)"]).verdict is Verdict.ASK, call
 
 
 @pytest.mark.finding("P12")
-def test_deny_rules_for_files_do_not_hold_for_the_classes_that_the_page_lists(ground):
+def test_deny_rules_for_files_do_not_hold_for_the_classes_that_the_page_lists(scratch):
     rows = table("Files that a shell line names", 1)[1:]
     assert 4 < len(rows) < 10
     for call in (call for _, calls in rows for call in quoted(calls)):
-        assert ground.run(call, Mode.BYPASS, deny=["Read(.env)", "Edit(src/**)"]).verdict is Verdict.ALLOW, call
+        assert scratch.run(call, Mode.BYPASS, deny=["Read(.env)", "Edit(src/**)"]).verdict is Verdict.ALLOW, call
 
 
 @pytest.mark.promise("G1")
 @pytest.mark.finding("P13")
-def test_commands_that_read_and_still_ask_are_those_of_the_page(ground):
+def test_commands_that_read_and_still_ask_are_those_of_the_page(scratch):
     rows = table("Programs that only read", 1)[1:]
     assert len(rows) > 10
     for command, reason in rows:
         for call in quoted(command):
             if " " in call or call not in {"find", "xargs"}:
-                assert ground.run(call.replace("-r", "-r src sub")).verdict is Verdict.ASK, call
+                assert scratch.run(call.replace("-r", "-r src sub")).verdict is Verdict.ASK, call
         for call in quoted(reason):
             if " " in call and "FILE" not in call:
-                assert ground.run(call).verdict is Verdict.ALLOW, call
+                assert scratch.run(call).verdict is Verdict.ALLOW, call

@@ -38,35 +38,35 @@ class Played:
 
 async def come_and_go(session: Session, name: str, *, gently: bool) -> None:
     """One member: a start, a turn, an end."""
-    mate = await spawn(session.team, SpawnSpec(PROMPT, name=name, mode="acceptEdits"))
-    while mate.turns < 1 or not mate.is_resting:
+    teammate = await spawn(session.team, SpawnSpec(PROMPT, name=name, mode="acceptEdits"))
+    while teammate.turns < 1 or not teammate.is_resting:
         session.team.changed.clear()
         await session.team.changed.wait()
     if gently:
         await session.deadlines.request_stop(session.team, name, "that was all")
-        while not mate.end_processed:
+        while not teammate.end_processed:
             session.team.changed.clear()
             await session.team.changed.wait()
     else:
-        await kill(session.team, mate, "that was all")
+        await kill(session.team, teammate, "that was all")
 
 
 def registered(session: Session) -> dict[str, int]:
     """Entries of what the session keeps, by where."""
-    team, maker = session.team, session.maker
+    team, agent_factory = session.team, session.agent_factory
     return {
         "watched": sum(len(one.callbacks) for one in session.outside.watcher._files.values()),
         "bells": len(session.outside._bells),
         "timers": len(session.deadlines.timers),
         "talk": len(team.message_counts),
-        "born": len(maker.born),
-        "derived": len(maker.policies.derived),
+        "born": len(agent_factory.born),
+        "derived": len(agent_factory.policies.derived),
         "standing": len(team.status.members),
         "early": len(session.tally.early),
         "waiting": len(session.tally.waiting),
         "subscribers": len(session.log._subscribers),
         "remembered": len(team.members),
-        "items": sum(len(mate.agent.conversation.items) for mate in team.members.values()),
+        "items": sum(len(teammate.agent.conversation.items) for teammate in team.members.values()),
     }
 
 

@@ -91,7 +91,7 @@ async def rest(session: Session) -> None:
     """Until nobody has anything left to do."""
     team = session.team
     async with asyncio.timeout(WAIT_S):
-        while not team.is_quiet() or any(mate.state is not MemberState.IDLE for mate in team.running_members):
+        while not team.is_quiet() or any(teammate.state is not MemberState.IDLE for teammate in team.running_members):
             team.changed.clear()
             await team.changed.wait()
 

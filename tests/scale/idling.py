@@ -77,7 +77,9 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             return {"wake": await woken(team, "m0")}
         found: dict[str, Any] = {"idle": await window()}
         found["same"] = held() == before
-        found["timers"] = session.maker.watchdog is not None and session.maker.watchdog._timer is not None
+        found["timers"] = (
+            session.agent_factory.watchdog is not None and session.agent_factory.watchdog._timer is not None
+        )
         for number in range(spec["members"] // 2):
             await team.stop(f"m{number}")
         await read_lead_mail(session)

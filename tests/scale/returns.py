@@ -34,8 +34,8 @@ async def begun(root: Path) -> dict[str, Path]:
         await team.spawn("ada", "Wait for mail.")
         await team.run("Lead them.")
         await rest(team.session)
-        mate = team.session.team.members["ada"]
-        return {"ada": mate.agent.conversation.path, LEAD: team.session.lead.agent.conversation.path}
+        teammate = team.session.team.members["ada"]
+        return {"ada": teammate.agent.conversation.path, LEAD: team.session.lead.agent.conversation.path}
 
 
 def again(root: Path, model: Plays) -> Team:

@@ -79,11 +79,11 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         await rest(session)
         worked = heap()
         tasks = await team.tasks.all()
-        transcripts = [mate.agent.conversation.path for mate in session.team.running_members]
+        transcripts = [teammate.agent.conversation.path for teammate in session.team.running_members]
         found = {
             "limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "most_open": most_open,
-            "states": sorted({str(mate.state) for mate in session.team.running_members}),
+            "states": sorted({str(teammate.state) for teammate in session.team.running_members}),
             "completed": [task.id for task in tasks if task.status == "completed"],
             "claims": sum(isinstance(e, TaskChanged) and e.change == "claimed" for e in events),
             "completions": sum(isinstance(e, TaskChanged) and e.change == "completed" for e in events),
@@ -94,7 +94,9 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
             "asked": sum(model.asked.values()) - sum(asked.values()),
             "kb_spawned": (spawned - before) / count / 1_024,
             "kb_worked": (worked - before) / count / 1_024,
-            "unread": [entry.text for mate in session.team.running_members for entry in await mate.incoming.unread()],
+            "unread": [
+                entry.text for teammate in session.team.running_members for entry in await teammate.incoming.unread()
+            ],
         }
     found["left"] = descriptors()
     return found

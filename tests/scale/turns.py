@@ -21,11 +21,11 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     async with a_team(root, Plays(spoken)) as team:
         session = team.session
         (root / "work" / "notes.txt").write_text("a line\n")
-        mate = await team.spawn("ada", "Wait for mail.")
+        teammate = await team.spawn("ada", "Wait for mail.")
         await rest(session)
         agent = session.team.members["ada"].agent
         for turn in range(1, max(spec["turns"]) + 1):
-            await mate.send(f"job {turn}")
+            await teammate.send(f"job {turn}")
             await rest(session)
             if turn % 10 == 0:
                 await read_lead_mail(session)

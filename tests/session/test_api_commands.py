@@ -53,7 +53,7 @@ async def test_the_model_and_the_calls_that_a_command_names_hold_for_its_turn_al
             assert (first.text, len(first.denials)) == ("One.", 0)
             second = await team.run("go on")
             assert (second.text, len(second.denials)) == ("Two.", 1)
-            assert not team.session.maker.policy.granted
+            assert not team.session.agent_factory.policy.granted
     assert ["opus" in body["model"] for body in server.bodies] == [True, True, False, False]
     assert server.bodies[0]["tools"] == server.bodies[2]["tools"]
 

@@ -181,8 +181,8 @@ async def test_members_compact_each_by_its_own_window(tmp_path):
         await until(team, lambda: len(small.requests) >= 4 and team.members[0].state == "idle")
         await team.run(long)
         await team.run("And now?")
-        mate = team.session.team.find("ada")
-        assert mate is not None and mate.agent.conversation.is_compacted
+        teammate = team.session.team.find("ada")
+        assert teammate is not None and teammate.agent.conversation.is_compacted
         assert not team.session.lead.agent.conversation.is_compacted
         restated = "\n".join(first_of(small.requests[-1]))
         assert "Ada's summary." in restated
@@ -343,8 +343,8 @@ async def test_a_resumed_team_goes_on_from_the_summary_and_still_knows_its_tasks
         assert "Your tasks:\n- #1 [in_progress] count (ada)" in restated
     again = Asked(lambda _request: "Yes.")
     async with goes_on(tmp_path, again, permission_mode="bypassPermissions") as team:
-        mate = team.session.team.find("ada")
-        assert mate is not None and mate.agent.conversation.is_compacted
+        teammate = team.session.team.find("ada")
+        assert teammate is not None and teammate.agent.conversation.is_compacted
         await until(team, lambda: team.session.team.is_quiet())
         assert again.of("ada") == [], "it is not told of its task again"
         assert (await team.run("Still there?")).text == "Yes."

@@ -478,8 +478,8 @@ async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_w
     no = own("PermissionRequest", decision={"behavior": "deny", "message": "not on Fridays"})
     hooks.on("PermissionRequest", no)
     async with a_team(hooks, ScriptedModel("ok"), permission_mode="default") as team:
-        hooking, shown = team.session.maker.kit.hooking, "lead › Explore: find it"
-        place, policy = team.session.lead.agent.toolbox.workplace, team.session.maker.policy
+        hooking, shown = team.session.agent_factory.toolset.hooking, "lead › Explore: find it"
+        place, policy = team.session.lead.agent.toolbox.workplace, team.session.agent_factory.policy
         who = [replace(hooking.identity, kind=SUBAGENT, agent_id=f"agent-{number}") for number in range(2)]
         like = [hooking.make(one, shown, place, policy, []) for one in who]
         del like[1]
@@ -576,7 +576,7 @@ async def test_without_hooks_nothing_is_put_around_calls_and_nothing_is_noted(tm
         agent = team.session.lead.agent
         assert agent.hooks.wrap is None and not agent.hooks.hooks.index.hooks
         await team.run("Do it.")
-        assert not list(team.session.maker.home.session(tmp_path, team.session.id).glob("hooks.jsonl"))
+        assert not list(team.session.agent_factory.home.session(tmp_path, team.session.id).glob("hooks.jsonl"))
 
 
 @pytest.mark.promise("G7", "P7")

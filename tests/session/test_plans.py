@@ -80,12 +80,12 @@ async def test_the_lead_does_not_answer_a_plan_that_is_a_persons_to_answer(tmp_p
     model = ScriptedModel(lead)
     async with a_team(tmp_path, model, plan_approval="human", on_request=lambda _request: None) as team:
         await team.spawn("ada", "Plan.", mode="plan")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting")
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting")
         run = team.run("Approve it.")
         await until(team, lambda: len([r for r in model.requests if r.agent_name == LEAD]) > 1)
         run.cancel("enough")
-        assert mate.state == "awaiting" and not touched(tmp_path)
+        assert teammate.state == "awaiting" and not touched(tmp_path)
     assert "is approved by the user, not by you" in told(model, LEAD)
 
 
@@ -125,8 +125,8 @@ async def test_a_repository_does_not_say_who_approves(tmp_path):
     (tmp_path / ".teamwright" / "settings.json").write_text(json.dumps({"plan_approval": "auto"}))
     async with a_team(tmp_path, of("ada"), trust=True) as team:
         await team.spawn("ada", "Plan.", mode="plan")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting")
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting")
     assert not touched(tmp_path)
 
 
@@ -224,8 +224,8 @@ async def test_a_member_that_was_approved_under_a_planning_lead_is_told_what_hol
     model = ScriptedModel(script)
     async with a_team(tmp_path, model, permission_mode="plan") as team:
         await team.spawn("ada", "Plan.", mode="plan")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting")
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting")
         await team.run("Answer.")
     assert "Your lead plans itself, so nothing is changed" in told(model, "ada") and not touched(tmp_path)
 
@@ -283,13 +283,13 @@ async def test_a_plan_is_answered_from_another_terminal(tmp_path):
     model = of("ada")
     async with a_team(tmp_path, model, plan_approval="human", on_request=lambda _request: None) as team:
         await team.spawn("ada", "Plan.", mode="plan")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and open_requests(find_home()))
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting" and open_requests(find_home()))
         (waits,) = [one for one in open_requests(find_home()) if one.kind == "plan"]
         assert waits.owner == "ada" and "# Plan 1" in waits.what
         assert answer_request(find_home(), waits.id, RequestAnswer(verdict="allow")).counts
         assert not answer_request(find_home(), waits.id, RequestAnswer(verdict="deny")).counts
-        await until(team, lambda: mate.turns == 2 and mate.state == "idle")
+        await until(team, lambda: teammate.turns == 2 and teammate.state == "idle")
     assert touched(tmp_path)
 
 

@@ -41,7 +41,7 @@ class Nobody:
         return Path("/nowhere", agent_id)
 
 
-def kit(teams: bool = True) -> Toolset:
+def toolset(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()
     made = Toolset(jobs, nobody, nobody, BashSettings(), ModelSettings(), proves_nothing, {}, teams=teams)
     made.set_agents(Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings()))
@@ -60,7 +60,7 @@ def team(tmp_path):
 
 
 def tools_of(name: str, team: SessionTeam) -> list[AnyTool]:
-    made = kit()
+    made = toolset()
     every = [*made.tools(Caller(name, team)), *made.plan_tools(name, plan_mode(), Nobody())]
     return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
 
@@ -85,8 +85,8 @@ def test_an_agent_knows_all_it_needs_in_few_tokens(team):
         "sub-agent": told(
             subagent_prompt(kind, SESSION),
             [
-                *kit().subagent_tools("a1", None, ()),
-                *kit().plan_tools("a1", plan_mode(), Nobody()),
+                *toolset().subagent_tools("a1", None, ()),
+                *toolset().plan_tools("a1", plan_mode(), Nobody()),
             ],
         ),
     }

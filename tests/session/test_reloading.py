@@ -87,13 +87,13 @@ async def test_rules_hold_from_the_next_call_on_and_what_cannot_be_read_changes_
         put(home / "settings.json", "{")
         with pytest.raises(CannotStart):
             await team.reload()
-        rules = [rule.text for rule in team.session.maker.policy.rules]
+        rules = [rule.text for rule in team.session.agent_factory.policy.rules]
         assert "Bash(make:*)" in rules
         put(home / "settings.json", json.dumps({"permissions": {"deny": ["WebFetch"]}, "git_trailer": "x"}))
         made = await team.reload()
         assert made.changed == ("permissions: + deny WebFetch, - allow Bash(make:*)",)
         assert made.later == ("git_trailer",)
-        rules = [rule.text for rule in team.session.maker.policy.rules]
+        rules = [rule.text for rule in team.session.agent_factory.policy.rules]
         assert "Bash(make:*)" not in rules and "WebFetch" in rules
         assert made.members == ("team-lead",), "a tool that is denied whole is listed no more"
         assert digest(team) != before
@@ -114,7 +114,7 @@ async def test_servers_come_and_go_with_their_tools(tmp_path):
         made = await team.reload()
         assert made.changed == ("MCP servers: - db",)
         assert "mcp__db__" not in team.session.lead.agent.conversation.prefix.head.decode()
-        assert not team.session.maker.kit.serving.servers.all
+        assert not team.session.agent_factory.toolset.serving.servers.all
 
 
 @pytest.mark.promise("P6")
@@ -122,12 +122,12 @@ async def test_what_an_agent_changed_in_a_repository_since_it_was_trusted_for_on
     work = tmp_path / "work"
     put(work / ".teamwright/settings.json", json.dumps({"permissions": {"allow": ["Bash(make:*)"]}}))
     async with a_team(tmp_path, ScriptedModel(["One."]), trust=True) as team:
-        assert "Bash(make:*)" in [rule.text for rule in team.session.maker.policy.rules]
+        assert "Bash(make:*)" in [rule.text for rule in team.session.agent_factory.policy.rules]
         put(work / ".teamwright/settings.json", json.dumps({"permissions": {"allow": ["Bash(make:*)", "Bash(rm:*)"]}}))
         put(work / ".teamwright/skills/notes/SKILL.md", SKILL)
         await team.reload()
-        assert "Bash(rm:*)" not in [rule.text for rule in team.session.maker.policy.rules]
-        assert not team.session.maker.kit.shelf.callable_skills
+        assert "Bash(rm:*)" not in [rule.text for rule in team.session.agent_factory.policy.rules]
+        assert not team.session.agent_factory.toolset.shelf.callable_skills
 
 
 @pytest.mark.promise("K5")

@@ -26,16 +26,16 @@ async def target_of(team):
 @pytest.mark.promise("D4")
 async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
-        maker, begun, go = team.session.team.builder, asyncio.Event(), asyncio.Event()
+        agent_factory, begun, go = team.session.team.builder, asyncio.Event(), asyncio.Event()
 
         class Slow:
-            wire_model = staticmethod(maker.wire_model)
-            resolve = staticmethod(maker.resolve)
+            wire_model = staticmethod(agent_factory.wire_model)
+            resolve = staticmethod(agent_factory.resolve)
 
             async def build_teammate(self, *given):
                 begun.set()
                 await go.wait()
-                return await maker.build_teammate(*given)
+                return await agent_factory.build_teammate(*given)
 
         team.session.team.builder = Slow()
         starting = asyncio.create_task(team.spawn("ada", "Wait."))
@@ -75,8 +75,8 @@ async def test_the_program_that_leads_a_team_is_not_ended_from_another_terminal(
 async def test_a_ring_wakes_an_idle_member_and_its_bell_goes_with_it(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         ada = await team.spawn("ada", "Wait.")
-        mate = team.session.team.find("ada")
-        await until(team, lambda: mate.state is MemberState.IDLE and mate.is_resting)
+        teammate = team.session.team.find("ada")
+        await until(team, lambda: teammate.state is MemberState.IDLE and teammate.is_resting)
         seen = []
         team.session.log.subscribe(lambda _n, event: seen.append(event), live=False)
         team.session.log.flush()  # the state that another process knows is the log's

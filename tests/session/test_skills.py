@@ -16,7 +16,7 @@ def shelf(repository, *, flags=None, **kwargs):
 
 
 def names(made):
-    return sorted(recipe.name for recipe in made.callable_skills)
+    return sorted(skill.name for skill in made.callable_skills)
 
 
 def fill(repository):
@@ -59,9 +59,9 @@ def test_an_entry_that_was_changed_since_is_not_used_also_while_the_session_runs
     assert made.read_body(skill) == "The text of claude."
     repository.write(".claude/skills/claude/run.sh", "evil")
     repository.write(".claude/commands/git/theirs.md", "!`evil`")
-    for recipe in (skill, command):
+    for entry in (skill, command):
         with pytest.raises(UsageError, match="changed since it was trusted"):
-            made.read_body(recipe)
+            made.read_body(entry)
     with pytest.raises(UsageError, match="changed since it was trusted"):
         made.read_file(skill, "run.sh")
     assert names(shelf(repository)) == ["agents", "ours", "teamwright"]

@@ -83,7 +83,7 @@ def told(member: str, doing: str, *, stalled: bool = False):
 async def test_the_lead_is_told_who_works_waits_stalls_and_failed_until_that_one_is_replaced(tmp_path):
     model = Moody()
     async with Team("crew", model=model, cwd=tmp_path) as team:
-        watchdog = team.session.maker.watchdog
+        watchdog = team.session.agent_factory.watchdog
         watchdog.notify_s, watchdog.stalled_s = 0.01, 3600.0
         for name in ("ada", "ben", "cyd", "dan"):
             await team.spawn(name, "Work.")
@@ -114,7 +114,7 @@ async def test_the_lead_is_told_who_works_waits_stalls_and_failed_until_that_one
 async def test_a_member_of_whom_nothing_comes_shows_as_stalled_and_its_next_word_ends_that(tmp_path):
     model = Moody()
     async with Team("crew", model=model, cwd=tmp_path) as team:
-        watchdog = team.session.maker.watchdog
+        watchdog = team.session.agent_factory.watchdog
         watchdog.notify_s, watchdog.stalled_s = 0.005, 0.02
         await team.spawn("ada", "Work.")
         await until(team, told("ada", "model", stalled=True))

@@ -16,7 +16,7 @@ def put(path, text="---\nname: {name}\ndescription: For {name}.\n---\nDo it.\n",
 
 
 def names(place):
-    return [recipe.name for recipe in find_skills(place).definitions]
+    return [skill.name for skill in find_skills(place).definitions]
 
 
 @pytest.mark.promise("H4", "P6")
@@ -42,7 +42,7 @@ def test_a_huge_a_binary_and_an_endless_file_are_left_out_with_the_reason(tmp_pa
     (tmp_path / "endless" / "SKILL.md").symlink_to("/dev/zero")
     put(tmp_path / "good" / "SKILL.md")
     found = find_skills(SkillDirectory("skill", tmp_path, "yours"))
-    assert [recipe.name for recipe in found.definitions] == ["good"]
+    assert [skill.name for skill in found.definitions] == ["good"]
     assert len(found.problems) == 4
     assert all("left out" in problem for problem in found.problems)
 
@@ -59,7 +59,7 @@ def test_links_lead_nowhere_out_of_a_skill_and_out_of_a_repository(tmp_path):
     (skills / "text").mkdir()
     (skills / "text" / "SKILL.md").symlink_to(secret)
     found = find_skills(SkillDirectory("skill", skills, ".claude/skills", root))
-    assert [recipe.name for recipe in found.definitions] == ["good"]
+    assert [skill.name for skill in found.definitions] == ["good"]
     assert sum("leads out" in problem for problem in found.problems) == 2
     shelf = SkillCatalog(tuple(found.definitions))
     good = shelf.get_skill("good")
@@ -82,7 +82,7 @@ def test_directories_of_commands_are_namespaces(tmp_path):
     for name in ("review.md", "git/push.md", "git/deep/er.md", "README.md", "notes.txt", "git/a b.md"):
         put(tmp_path / name, "Do it.")
     shelf = SkillCatalog(tuple(find_skills(SkillDirectory("command", tmp_path, "yours")).definitions))
-    assert [recipe.name for recipe in shelf.for_users] == ["git:deep:er", "git:push", "review"]
+    assert [skill.name for skill in shelf.for_users] == ["git:deep:er", "git:push", "review"]
     assert shelf.get_command("push").name == "git:push"
     put(tmp_path / "hub" / "push.md", "Do it.")
     with pytest.raises(UsageError, match="there is no command /push"):
@@ -97,7 +97,7 @@ def test_what_nobody_may_look_at_is_not_opened(tmp_path):
     found = find_skills(
         SkillDirectory("skill", tmp_path, ".claude/skills", tmp_path, allows=lambda name: name == "good")
     )
-    assert ([recipe.name for recipe in found.definitions], found.problems) == (["good"], [])
+    assert ([skill.name for skill in found.definitions], found.problems) == (["good"], [])
 
 
 @pytest.mark.promise("H4")
@@ -119,7 +119,7 @@ def test_who_may_call_a_skill_is_its_own_to_say(tmp_path):
     put(tmp_path / "deploy" / "SKILL.md", "---\ndescription: d\ndisable-model-invocation: true\n---\nx")
     put(tmp_path / "lore" / "SKILL.md", "---\ndescription: d\nuser-invocable: false\n---\nx")
     shelf = SkillCatalog(tuple(find_skills(SkillDirectory("skill", tmp_path, "yours")).definitions))
-    assert [recipe.name for recipe in shelf.for_models] == ["lore"]
-    assert [recipe.name for recipe in shelf.for_users] == ["deploy"]
+    assert [skill.name for skill in shelf.for_models] == ["lore"]
+    assert [skill.name for skill in shelf.for_users] == ["deploy"]
     with pytest.raises(UsageError, match="there is no skill 'deploy'"):
         shelf.get_skill("deploy")

@@ -68,12 +68,12 @@ async def main(place: Path, kill_at: int) -> None:
             (place / "begun").touch()
             arm(kill_at)
         await team.run("See it through.")
-        mate = team.session.team.members["ada"]
+        teammate = team.session.team.members["ada"]
         for _ in range(3):
-            if (place / "made").exists() and mate.state == "idle":
+            if (place / "made").exists() and teammate.state == "idle":
                 break
             await team.run("Go on.")
-        assert str(mate.agent.policy.effective_mode) == "bypassPermissions", mate.state
+        assert str(teammate.agent.policy.effective_mode) == "bypassPermissions", teammate.state
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ class Work:
 
 
 async def come(session, number):
-    mate = await spawn(session.team, SpawnSpec("Look.", name=f"m{number}"))
-    while mate.turns < 1 or not mate.is_resting:
+    teammate = await spawn(session.team, SpawnSpec("Look.", name=f"m{number}"))
+    while teammate.turns < 1 or not teammate.is_resting:
         session.team.changed.clear()
         await session.team.changed.wait()
 

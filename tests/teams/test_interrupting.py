@@ -58,11 +58,11 @@ async def test_what_was_interrupted_is_not_owed_at_a_resume_and_goes_along_with_
         await until(team, lambda: ada.state == "idle")
     again = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Both."]})
     async with Team.resume("crew", model=again, cwd=tmp_path, permission_mode="bypassPermissions") as team:
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.is_resting)
-        assert not again.requests and mate.is_paused
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.is_resting)
+        assert not again.requests and teammate.is_paused
         await team.send("ada", "Go on.")
-        await until(team, lambda: mate.turns == 1 and mate.state == "idle")
+        await until(team, lambda: teammate.turns == 1 and teammate.state == "idle")
     assert told(again, "ada").count("Think long.") == 1
 
 

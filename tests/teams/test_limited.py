@@ -153,10 +153,10 @@ async def test_a_paused_member_shows_on_what_it_waits_and_a_word_makes_it_try_at
         service(server, retries=0, longest_s=600.0)
         async with a_team(tmp_path) as team:
             ada = await team.spawn("ada", "Run your command once.")
-            mate = team.session.team.find("ada")
-            while mate.rate_limit_pause.due is None or mate.state != "idle":
-                mate.team_changed.clear()
-                await mate.team_changed.wait()
+            teammate = team.session.team.find("ada")
+            while teammate.rate_limit_pause.due is None or teammate.state != "idle":
+                teammate.team_changed.clear()
+                await teammate.team_changed.wait()
             [view] = status_views(find_home(), tmp_path / "work")
             [shown] = [(m.state, m.reason) for m in view.members if m.name == "ada"]
             assert shown == ("waiting", "the rate limit")

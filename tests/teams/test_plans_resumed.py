@@ -33,17 +33,17 @@ def ada(request):
 async def leave_with_a_plan_open(tmp_path, **more) -> str:
     async with a_team(tmp_path, ScriptedModel(ada), **more) as team:
         await team.spawn("ada", "Plan.", mode="plan")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and mate.is_resting)
-        return mate.pending_plan.request_id
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting" and teammate.is_resting)
+        return teammate.pending_plan.request_id
 
 
 async def mode_at_rest(tmp_path, model) -> str:
     """The mode of the member once it has gone on with whatever there was."""
     async with resumed(tmp_path, model) as team:
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.is_resting and mate.state == "idle")
-        return str(mate.agent.policy.mode)
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.is_resting and teammate.state == "idle")
+        return str(teammate.agent.policy.mode)
 
 
 @pytest.mark.promise("G5", "D8", "D2")
@@ -52,12 +52,12 @@ async def test_an_open_plan_waits_on_and_no_model_is_asked_for_that(tmp_path):
     file = record()["file"]
     model = ScriptedModel(ada)
     async with resumed(tmp_path, model) as team:
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.state == "awaiting" and mate.is_resting)
-        assert mate.pending_plan.request_id == id and str(mate.agent.policy.mode) == "plan"
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.state == "awaiting" and teammate.is_resting)
+        assert teammate.pending_plan.request_id == id and str(teammate.agent.policy.mode) == "plan"
         assert not [r for r in model.requests if r.agent_name == "ada"]
         await answer_plan(team.session.team, id, PermissionAnswer(True, LEAD))
-        await until(team, lambda: mate.turns == 1 and mate.state == "idle")
+        await until(team, lambda: teammate.turns == 1 and teammate.state == "idle")
     assert touched(tmp_path) and record()["file"] == file
     assert told(model, "ada").count("Your plan was approved.") == 1
 
@@ -106,8 +106,8 @@ async def test_a_person_is_asked_again_by_the_process_that_goes_on(tmp_path):
         return await request.allow()
 
     async with resumed(tmp_path, ScriptedModel(ada), on_request=person) as team:
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.turns == 1 and mate.state == "idle")
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.turns == 1 and teammate.state == "idle")
     assert [one.kind for one in asked] == ["plan", "plan"] and touched(tmp_path)
     assert (rows()[id][1]["approve"], rows()[id][1]["by"]) == (True, "user")
 
@@ -140,9 +140,9 @@ async def test_a_new_life_of_the_name_begins_without_the_plans_of_the_old_one(tm
         await team.stop("ada")
         assert (rows()[id][1]["approve"], rows()[id][1]["by"]) == (False, "system")
         again = await team.spawn("ada", "Just work.")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: again.state == "idle" and mate.is_resting)
-        assert str(mate.agent.policy.mode) == "bubble" and not mate.pending_plan.is_open
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: again.state == "idle" and teammate.is_resting)
+        assert str(teammate.agent.policy.mode) == "bubble" and not teammate.pending_plan.is_open
     async with resumed(tmp_path, model) as team:
-        mate = team.session.team.members["ada"]
-        assert str(mate.agent.policy.mode) == "bubble" and mate.state != "awaiting"
+        teammate = team.session.team.members["ada"]
+        assert str(teammate.agent.policy.mode) == "bubble" and teammate.state != "awaiting"

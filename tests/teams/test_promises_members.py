@@ -136,8 +136,8 @@ async def test_a_start_that_succeeded_is_of_a_member_that_answers(tmp_path):
     model = ScriptedModel("ok")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Wait.")
-        mate = team.session.team.members["ada"]
-        assert mate.run_task is not None and not mate.run_task.done()
+        teammate = team.session.team.members["ada"]
+        assert teammate.run_task is not None and not teammate.run_task.done()
         assert on_disk() == ["ada"] and lives() == {"ada"}
         await until(team, lambda: ada.state == "idle" and model.requests)
 

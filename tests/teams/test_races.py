@@ -55,11 +55,11 @@ async def test_of_two_starts_of_one_name_at_once_one_wins_and_leaves_one_first_p
 async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path, own_home):
     model = ScriptedModel("ok")
     async with a_team(tmp_path, model) as team:
-        maker = team.session.team.builder
+        agent_factory = team.session.team.builder
 
         class Broken:
-            wire_model = staticmethod(maker.wire_model)
-            resolve = staticmethod(maker.resolve)
+            wire_model = staticmethod(agent_factory.wire_model)
+            resolve = staticmethod(agent_factory.resolve)
 
             async def build_teammate(self, spec, team, incarnation):
                 raise CannotStart("no-key", "no key")
@@ -68,7 +68,7 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
         with pytest.raises(CannotStart):
             await team.spawn("ada", "First try.")
         assert names_on_disk(own_home) == ["team-lead"] and not team.members
-        team.session.team.builder = maker
+        team.session.team.builder = agent_factory
         await team.spawn("ada", "Second try.")
         await until(team, lambda: model.requests)
     assert "First try" not in model.requests[0].items[0].decode()
@@ -78,14 +78,14 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
 async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         inner = team.session.team
-        maker, building = inner.builder, asyncio.Event()
+        agent_factory, building = inner.builder, asyncio.Event()
 
         class Slow:
-            wire_model = staticmethod(maker.wire_model)
-            resolve = staticmethod(maker.resolve)
+            wire_model = staticmethod(agent_factory.wire_model)
+            resolve = staticmethod(agent_factory.resolve)
 
             async def build_teammate(self, spec, team, incarnation):
-                made = await maker.build_teammate(spec, team, incarnation)
+                made = await agent_factory.build_teammate(spec, team, incarnation)
                 building.set()
                 await asyncio.sleep(0)
                 return made
@@ -194,9 +194,9 @@ async def test_a_team_is_not_deleted_while_a_member_starts_and_nobody_starts_in_
         assert inner.starting, "it is under way"
         with pytest.raises(TeamRefused, match="live members"):
             await delete_team(inner)
-        mate = await starting
+        teammate = await starting
         assert names_on_disk(own_home) == ["team-lead", "ada"]
-        await kill(inner, mate, "done")
+        await kill(inner, teammate, "done")
         deleting = asyncio.ensure_future(delete_team(inner))
         await asyncio.sleep(0)
         late = await spawn(inner, SpawnSpec("Wait.", name="ben"))
@@ -225,11 +225,11 @@ async def test_a_team_that_is_made_after_the_implicit_one_takes_tasks_and_unseen
     async with a_team(tmp_path, ScriptedModel("noted")) as team:
         inner = team.session.team
         await delete_team(inner)
-        mate = await spawn(inner, SpawnSpec("Wait.", name="ada"))
+        teammate = await spawn(inner, SpawnSpec("Wait.", name="ada"))
         assert inner.implicit
-        await until(team, lambda: mate.state is MemberState.IDLE)
+        await until(team, lambda: teammate.state is MemberState.IDLE)
         await inner.tasks.create("a job", "x", by="user", metadata={"for": ["nobody"]})
-        await kill(inner, mate, "enough")
+        await kill(inner, teammate, "enough")
         await create_team(inner, "explicit", None, None)
         assert not (own_home / ".teamwright/teams" / inner.session_list_name).exists()
         assert [t.subject for t in await inner.tasks.all()] == ["a job"]
@@ -333,13 +333,13 @@ async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_ans
     async with a_team(tmp_path, Holding("ok", "ada")) as team:
         await team.spawn("ada", "Think.")
         await within(WAIT_S, team.session.lead.agent.model.thinking.wait())
-        mate = team.session.team.members["ada"]
-        mate.note_waiting("permission for one")
-        mate.note_waiting("permission for two")
-        mate.note_answered()
-        assert (mate.state, mate.waiting_on) == (MemberState.BLOCKED, "permission for two")
-        mate.note_answered()
-        assert mate.state is MemberState.WORKING
+        teammate = team.session.team.members["ada"]
+        teammate.note_waiting("permission for one")
+        teammate.note_waiting("permission for two")
+        teammate.note_answered()
+        assert (teammate.state, teammate.waiting_on) == (MemberState.BLOCKED, "permission for two")
+        teammate.note_answered()
+        assert teammate.state is MemberState.WORKING
         team.session.lead.agent.model.go.set()
 
 
@@ -373,17 +373,17 @@ async def _crossing(place, yields, ends):
             if inner.find(to) is not None:
                 await inner_send(inner, to, f"letter-{number}.")
             await pause()
-            for mate in inner.running_members[: ends if number == 3 else 0]:
-                await kill(inner, mate, "enough")
+            for teammate in inner.running_members[: ends if number == 3 else 0]:
+                await kill(inner, teammate, "enough")
         async with asyncio.timeout(WAIT_S):
             result = await run
             await until(team, inner.is_quiet)
         assert result.ok
-        for mate in inner.running_members:
-            said = told(model, mate.name)
-            mine = [f"letter-{n}." for n in range(6) if ("ada", "ben", "cyd")[n % 3] == mate.name]
+        for teammate in inner.running_members:
+            said = told(model, teammate.name)
+            mine = [f"letter-{n}." for n in range(6) if ("ada", "ben", "cyd")[n % 3] == teammate.name]
             assert [said.count(letter) for letter in mine] == [1] * len(mine)
-            assert not await inner.mailbox(mate.name).unread()
+            assert not await inner.mailbox(teammate.name).unread()
 
 
 async def inner_send(team, to, text):

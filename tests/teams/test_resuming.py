@@ -49,13 +49,13 @@ async def test_members_come_back_with_their_colours_their_words_and_their_prefix
         assert {n: (m.get("color"), m["agentType"], m["joinedAt"]) for n, m in roster(home).items()} == {
             n: (m.get("color"), m["agentType"], m["joinedAt"]) for n, m in before.items()
         }
-        mate = team.session.team.members["ada"]
-        prefix = mate.agent.conversation.prefix
+        teammate = team.session.team.members["ada"]
+        prefix = teammate.agent.conversation.prefix
         await team.send("ada", "What did you read?")
-        await until(team, lambda: mate.turns == 1 and mate.state == "idle")
+        await until(team, lambda: teammate.turns == 1 and teammate.state == "idle")
     request = [r for r in model.requests if r.agent_name == "ada"][-1]
     assert request.prefix.head == prefix.head
-    assert prefix.digest == read_header(mate.agent.conversation.path)["prefix"]
+    assert prefix.digest == read_header(teammate.agent.conversation.path)["prefix"]
     assert "Read the map." in told(model, "ada") and "Read it." in told(model, "ada")
 
 

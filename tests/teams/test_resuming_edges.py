@@ -75,9 +75,9 @@ async def test_a_call_that_asked_to_stop_does_not_ask_again_though_it_was_answer
 async def test_a_call_that_started_a_member_does_not_start_it_again_though_it_has_ended_since(tmp_path, home):
     async with a_team(tmp_path, a_model()) as team:
         inner, spec = team.session.team, SpawnSpec(prompt="Wait.", name="ada", call="a call")
-        mate = await spawn(inner, spec)
+        teammate = await spawn(inner, spec)
         await team.stop("ada")
-        assert await spawn(inner, spec) is mate
+        assert await spawn(inner, spec) is teammate
         assert not team.members
 
 
@@ -154,9 +154,9 @@ async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_pa
         await team.session.stop_members("as a kill would", keep=True)
     live = InProcessTeammate.run
 
-    async def ended_at_once(mate):
-        asyncio.get_running_loop().create_task(kill(inner[0], mate, "ended by the test"))
-        await live(mate)
+    async def ended_at_once(teammate):
+        asyncio.get_running_loop().create_task(kill(inner[0], teammate, "ended by the test"))
+        await live(teammate)
 
     inner, resume_members = [], resume.resume_members
     monkeypatch.setattr(InProcessTeammate, "run", ended_at_once)

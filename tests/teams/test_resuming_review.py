@@ -105,9 +105,9 @@ async def leave_with_ada_and_bob(tmp_path, **more) -> None:
     async with a_team(tmp_path, model, **more) as team:
         ada, bob = await team.spawn("ada", "Get ready."), await team.spawn("bob", "Get ready.", agent_type="Explore")
         await until(team, lambda: ada.state == bob.state == "idle")
-        mates = team.session.team.members
+        teammates = team.session.team.members
         await team.tasks.add("Draw the map", metadata={"for": ["ada"]})
-        await until(team, lambda: mates["ada"].turns == 2 and team.session.team.is_quiet())
+        await until(team, lambda: teammates["ada"].turns == 2 and team.session.team.is_quiet())
 
 
 @pytest.mark.promise("P2", "P3", "D8")
@@ -235,8 +235,8 @@ async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_re
     }
     async with a_team(tmp_path, ScriptedModel(script)) as team:
         await team.spawn("ada", "Get ready.")
-        mate = team.session.team.members["ada"]
-        await until(team, lambda: mate.turns == 1 and team.session.team.is_quiet())
+        teammate = team.session.team.members["ada"]
+        await until(team, lambda: teammate.turns == 1 and team.session.team.is_quiet())
         await team.session.team.tasks.create("Draw the map", "", by="user", metadata={"needs": ["NoSuchTool"]})
         if by == "itself":
             await team.session.team.tasks.update("1", by=LEAD, lead=True, metadata={"needs": None, "for": ["bob"]})
@@ -244,7 +244,7 @@ async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_re
             await team.send("ada", "Take #1.")
         else:
             await team.run("Give #1 to ada.")
-        await until(team, lambda: mate.turns == 2 and team.session.team.is_quiet())
+        await until(team, lambda: teammate.turns == 2 and team.session.team.is_quiet())
         assert (await team.session.team.tasks.get("1")).status == "in_progress"
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again?"]})
     async with resumed(tmp_path, model) as team:

@@ -37,7 +37,7 @@ async def jobs():
     await made.close()
 
 
-class Ground:
+class ScratchRepository:
     """A user's home, the shell of that user, and the tool that runs commands in it."""
 
     def __init__(self, kind: str, home: Path, jobs: BackgroundJobs, ctx, within_s: float = 30.0) -> None:
@@ -71,70 +71,70 @@ class Ground:
 
 
 @pytest.fixture
-def ground(kind, own_home, jobs, ctx) -> Ground:
-    return Ground(kind, own_home, jobs, ctx)
+def context(kind, own_home, jobs, ctx) -> ScratchRepository:
+    return ScratchRepository(kind, own_home, jobs, ctx)
 
 
-async def test_functions_aliases_options_and_path_are_there_in_every_command(ground, own_home):
+async def test_functions_aliases_options_and_path_are_there_in_every_command(context, own_home):
     (own_home / "my bin").mkdir()
     (own_home / "my bin" / "mine").write_text("#!/bin/sh\necho from my bin\n")
     (own_home / "my bin" / "mine").chmod(0o755)
-    ground.rc(
+    context.rc(
         'export PATH="$HOME/my bin:$PATH"\nalias hi="echo hi"\nalias two="echo a\necho b"\nset -o noclobber\n'
         'greet() { echo "ü $1 $(_inner)"; }\n_inner() { echo inner; }\nodd.na-me() { cat <<X\n$1\nX\n}\n'
     )
-    assert await ground.run("hi there; greet you; odd.na-me 'a  b'") == "hi there\nü you inner\na  b"
-    assert await ground.run("two && (mine) && x=$(hi you) && echo $x") == "a\nb\nfrom my bin\nhi you"
-    refused = await ground.result("echo 1 > f; echo 2 > f; cat f")
+    assert await context.run("hi there; greet you; odd.na-me 'a  b'") == "hi there\nü you inner\na  b"
+    assert await context.run("two && (mine) && x=$(hi you) && echo $x") == "a\nb\nfrom my bin\nhi you"
+    refused = await context.result("echo 1 > f; echo 2 > f; cat f")
     assert "exist" in refused.content and refused.content.endswith("1")
-    assert "greet" in await ground.run("type greet") and "echo hi" in await ground.run("type hi")
-    assert ground.warnings == []
+    assert "greet" in await context.run("type greet") and "echo hi" in await context.run("type hi")
+    assert context.warnings == []
 
 
-async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startup(ground, ctx, work):
-    ground.rc("cd() { builtin cd \"$@\" && echo moved; }\npwd() { echo lies; }\nalias e='exit 7'\n")
+async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startup(context, ctx, work):
+    context.rc("cd() { builtin cd \"$@\" && echo moved; }\npwd() { echo lies; }\nalias e='exit 7'\n")
     (work / "a b").mkdir()
-    ended = await ground.result("cd 'a b'; e")
+    ended = await context.result("cd 'a b'; e")
     assert ended.content.startswith("moved\nexit code 7") and ctx.workplace.cwd == work / "a b"
-    assert "137 (SIGKILL)" in await ground.run("kill -9 $$")
+    assert "137 (SIGKILL)" in await context.run("kill -9 $$")
     for broken in ("echo 'unclosed", "if true; then"):
-        result = await ground.result(broken)
+        result = await context.result(broken)
         assert result.is_error and "snapshots" not in result.content
-    late = await ground.result("sleep 600 & sleep 600", timeout=1)
+    late = await context.result("sleep 600 & sleep 600", timeout=1)
     assert "[ended after 1 s" in late.content
-    left = await ground.result("sleep 600 & echo $!")
+    left = await context.result("sleep 600 & echo $!")
     assert "continue as" in left.content
-    begun = await ground.result("hi() { echo hi; }; hi; sleep 0", run_in_background=True)
-    await asyncio.wait_for(ground.jobs.wait(begun.facts["job"], WAIT_S), WAIT_S)
+    begun = await context.result("hi() { echo hi; }; hi; sleep 0", run_in_background=True)
+    await asyncio.wait_for(context.jobs.wait(begun.facts["job"], WAIT_S), WAIT_S)
     assert Path(begun.facts["output_file"]).read_text() == "hi\n"
 
 
-async def test_it_is_taken_once_at_the_first_command_in_the_home_with_an_empty_stdin(ground, own_home, monkeypatch):
+async def test_it_is_taken_once_at_the_first_command_in_the_home_with_an_empty_stdin(context, own_home, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    ground.rc(
+    context.rc(
         'read -r line; echo "$PWD|$line|$OPENAI_API_KEY" >> ~/seen\necho noise; echo more >&2\n'
         "export TOKEN=hidden-value\nf() { echo f; }\n"
     )
     assert not (own_home / "seen").exists()
-    first = await asyncio.gather(*(ground.run("f") for _ in range(5)))
-    assert first == ["f"] * 5 and await ground.run("f; echo $TOKEN") == "f"
+    first = await asyncio.gather(*(context.run("f") for _ in range(5)))
+    assert first == ["f"] * 5 and await context.run("f; echo $TOKEN") == "f"
     assert (own_home / "seen").read_text() == f"{own_home}||\n"
-    other = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), ground.warnings.append)
-    assert await other.ensure_ready() == ground.startup.snapshot and (own_home / "seen").read_text().count("\n") == 1
-    assert ground.file.stat().st_mode & 0o777 == 0o600 and ground.file.parent.stat().st_mode & 0o777 == 0o700
-    assert "hidden-value" not in ground.file.read_text() and os.listdir(ground.file.parent) == ["s.sh"]
+    other = ShellStartup(context.startup.shell, context.file, lambda: remove_variables(()), context.warnings.append)
+    assert await other.ensure_ready() == context.startup.snapshot and (own_home / "seen").read_text().count("\n") == 1
+    assert context.file.stat().st_mode & 0o777 == 0o600 and context.file.parent.stat().st_mode & 0o777 == 0o700
+    assert "hidden-value" not in context.file.read_text() and os.listdir(context.file.parent) == ["s.sh"]
 
 
-async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(ground):
-    ground.rc("f() { echo old; }\n")
-    assert await ground.run("f") == "old"
-    ground.rc("f() { echo newer; }\n")
-    assert await ground.run("f") == "old", "within one life it stays"
-    ground.file.unlink()
-    assert await ground.run("f") == "newer"
-    ground.rc("f() { echo newest of all; }\n")
-    again = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), ground.warnings.append)
-    assert await again.ensure_ready() is not None and "newest" in ground.file.read_text()
+async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(context):
+    context.rc("f() { echo old; }\n")
+    assert await context.run("f") == "old"
+    context.rc("f() { echo newer; }\n")
+    assert await context.run("f") == "old", "within one life it stays"
+    context.file.unlink()
+    assert await context.run("f") == "newer"
+    context.rc("f() { echo newest of all; }\n")
+    again = ShellStartup(context.startup.shell, context.file, lambda: remove_variables(()), context.warnings.append)
+    assert await again.ensure_ready() is not None and "newest" in context.file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -144,71 +144,71 @@ async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(ground)
 async def test_a_startup_that_fails_costs_one_warning_and_commands_run_without_it(
     kind, own_home, jobs, ctx, text, monkeypatch
 ):
-    ground = Ground(kind, own_home, jobs, ctx, within_s=1.0)
-    ground.rc(f"f() {{ echo f; }}\n{text}")
-    assert await ground.run("echo $((1+1)) | cat -; cd .") == "2"
-    assert "f: " in (await ground.run("f")).replace("command not found: f", "f: ")
-    assert len(ground.warnings) == 1 and "gave nothing" in ground.warnings[0] and str(kind) in ground.warnings[0]
-    assert ground.startup.snapshot is None and ground.startup.command_path("/a:/b") == "/a:/b"
+    context = ScratchRepository(kind, own_home, jobs, ctx, within_s=1.0)
+    context.rc(f"f() {{ echo f; }}\n{text}")
+    assert await context.run("echo $((1+1)) | cat -; cd .") == "2"
+    assert "f: " in (await context.run("f")).replace("command not found: f", "f: ")
+    assert len(context.warnings) == 1 and "gave nothing" in context.warnings[0] and str(kind) in context.warnings[0]
+    assert context.startup.snapshot is None and context.startup.command_path("/a:/b") == "/a:/b"
     told: list[str] = []
-    other = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), told.append, timeout_s=1.0)
+    other = ShellStartup(context.startup.shell, context.file, lambda: remove_variables(()), told.append, timeout_s=1.0)
     assert await other.ensure_ready() is None and told == [], "another process of the session need not try it"
-    ground.rc("f() { echo f; }\n")
+    context.rc("f() { echo f; }\n")
     then = time.time() - RETRY_AFTER_S - 5
-    os.utime(ground.file, (then, then))
-    later = ShellStartup(ground.startup.shell, ground.file, lambda: remove_variables(()), told.append)
+    os.utime(context.file, (then, then))
+    later = ShellStartup(context.startup.shell, context.file, lambda: remove_variables(()), told.append)
     assert await later.ensure_ready() is not None and told == []
 
 
-async def test_what_the_startup_left_in_the_background_is_ended(ground, own_home):
-    ground.rc("sleep 600 & echo $! > ~/pid\nf() { echo f; }\n")
-    assert await ground.run("f") == "f"
+async def test_what_the_startup_left_in_the_background_is_ended(context, own_home):
+    context.rc("sleep 600 & echo $! > ~/pid\nf() { echo f; }\n")
+    assert await context.run("f") == "f"
     pid = int((own_home / "pid").read_text())
     assert pid not in {row.pid for row in list_processes()}
 
 
-async def test_options_that_would_end_or_trace_every_command_and_traps_are_left_out(ground):
-    ground.rc("f() { echo f; }\ntrap 'echo trapped' EXIT\nPROMPT_COMMAND='echo prompt'\nset -u -x\n")
-    assert await ground.run("false; f; echo $nothing_set") == "f"
+async def test_options_that_would_end_or_trace_every_command_and_traps_are_left_out(context):
+    context.rc("f() { echo f; }\ntrap 'echo trapped' EXIT\nPROMPT_COMMAND='echo prompt'\nset -u -x\n")
+    assert await context.run("false; f; echo $nothing_set") == "f"
 
 
-async def test_a_set_e_of_the_startup_does_not_end_commands(ground):
-    ground.rc("f() { echo f; }\nset -e\n")
-    assert await ground.run("false; f") == "f"
+async def test_a_set_e_of_the_startup_does_not_end_commands(context):
+    context.rc("f() { echo f; }\nset -e\n")
+    assert await context.run("false; f") == "f"
 
 
-async def test_an_alias_that_only_asks_first_is_left_out_since_nobody_can_answer(ground, work):
-    ground.rc("alias rm='rm -i'\nalias cp='cp -iv'\nalias mv='mv --interactive'\nalias grep='grep -i'\n")
+async def test_an_alias_that_only_asks_first_is_left_out_since_nobody_can_answer(context, work):
+    context.rc("alias rm='rm -i'\nalias cp='cp -iv'\nalias mv='mv --interactive'\nalias grep='grep -i'\n")
     (work / "x").write_text("A")
-    assert "a" not in await ground.run("mkdir -p d; cp x y; grep a y; rm x y") and not (work / "x").exists()
-    assert set(ground.startup.snapshot.aliases) >= {"grep"} and "rm" not in ground.startup.snapshot.aliases
+    assert "a" not in await context.run("mkdir -p d; cp x y; grep a y; rm x y") and not (work / "x").exists()
+    assert set(context.startup.snapshot.aliases) >= {"grep"} and "rm" not in context.startup.snapshot.aliases
 
 
-async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(ground, work):
-    ground.rc("ls() { touch pwned; }\nalias cat='touch pwned2'\nalias type='touch pwned3'\nwc() { touch pwned4; }\n")
+async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(context, work):
+    context.rc("ls() { touch pwned; }\nalias cat='touch pwned2'\nalias type='touch pwned3'\nwc() { touch pwned4; }\n")
     (work / "a").write_text("text\n")
-    assert await ground.run("ls | cat -; cat a; wc -l < a") and await ground.run("type ls")
+    assert await context.run("ls | cat -; cat a; wc -l < a") and await context.run("type ls")
     assert sorted(os.listdir(work)) == ["a"]
-    await ground.run("ls; mkdir -p sub")
+    await context.run("ls; mkdir -p sub")
     assert "pwned" in os.listdir(work), "what is asked about is the user's own"
 
 
-async def test_functions_and_files_that_the_environment_names_do_not_reach_what_is_proven(ground, work, monkeypatch):
+async def test_functions_and_files_that_the_environment_names_do_not_reach_what_is_proven(context, work, monkeypatch):
     (work / "evil").write_text("touch pwned\n")
     monkeypatch.setenv("BASH_ENV", str(work / "evil"))
     monkeypatch.setenv("BASH_FUNC_ls%%", "() { touch pwned; }")
-    assert await ground.run("ls") == "evil"
+    assert await context.run("ls") == "evil"
     assert sorted(os.listdir(work)) == ["evil"]
 
 
-async def test_huge_and_odd_functions_are_quick_and_a_broken_one_takes_no_other_with_it(ground):
+async def test_huge_and_odd_functions_are_quick_and_a_broken_one_takes_no_other_with_it(context):
     many = "".join(f"big_{n}() {{\n" + "  echo line of a function\n" * 20 + "}\n" for n in range(300))
-    ground.rc(many + "alias echo='echo now'\nemoji_🎉() { printf '%s' 'é\"$x`'; }\n")
-    assert (await ground.run("big_299 | head -1")).endswith("line of a function")
-    assert await ground.run("emoji_🎉; true") == 'é"$x`'
+    context.rc(many + "alias echo='echo now'\nemoji_🎉() { printf '%s' 'é\"$x`'; }\n")
+    assert (await context.run("big_299 | head -1")).endswith("line of a function")
+    assert await context.run("emoji_🎉; true") == 'é"$x`'
 
 
-async def test_a_function_that_cannot_be_read_again_is_left_out_alone(ground, monkeypatch):
+async def test_a_function_that_cannot_be_read_again_is_left_out_alone(context, monkeypatch):
     from teamwright.tools.shell import startup as module
 
     real = module.parse_dump
@@ -220,63 +220,63 @@ async def test_a_function_that_cannot_be_read_again_is_left_out_alone(ground, mo
         return module.ShellDump(dump.options, dump.path, dump.aliases, functions)
 
     monkeypatch.setattr(module, "parse_dump", with_broken)
-    ground.rc("f() { echo f; }\n")
-    assert await ground.run("f; zz") == "f\nzz" and ground.warnings == []
+    context.rc("f() { echo f; }\n")
+    assert await context.run("f; zz") == "f\nzz" and context.warnings == []
 
 
-async def test_path_keeps_what_was_activated_and_drops_relative_entries(ground, own_home, monkeypatch):
+async def test_path_keeps_what_was_activated_and_drops_relative_entries(context, own_home, monkeypatch):
     usual = os.environ["PATH"]
     monkeypatch.setenv("PATH", f"/my/venv/bin:{usual}")
-    ground.rc('PATH="$HOME/tools:./node_modules/.bin::$PATH"\n')
-    await ground.run("cd .")
-    found = ground.startup.command_path(os.environ["PATH"]).split(":")
+    context.rc('PATH="$HOME/tools:./node_modules/.bin::$PATH"\n')
+    await context.run("cd .")
+    found = context.startup.command_path(os.environ["PATH"]).split(":")
     assert "/my/venv/bin" in found and f"{own_home}/tools" in found and all(entry.startswith("/") for entry in found)
-    assert "/my/venv/bin" in await ground.run("printf %s $PATH; cd .")
-    ground.ctx.workplace.env["PATH"] = "/bin:/usr/bin"
-    assert await ground.run("printf %s $PATH; cd .") == "/bin:/usr/bin", "settings name it themselves"
+    assert "/my/venv/bin" in await context.run("printf %s $PATH; cd .")
+    context.ctx.workplace.env["PATH"] = "/bin:/usr/bin"
+    assert await context.run("printf %s $PATH; cd .") == "/bin:/usr/bin", "settings name it themselves"
 
 
-async def test_variables_of_a_repository_do_not_reach_the_startup(ground, own_home, work):
+async def test_variables_of_a_repository_do_not_reach_the_startup(context, own_home, work):
     (work / "evil").write_text("echo evil >> ~/seen\n")
     (work / ".zshrc").write_text("echo evil >> ~/seen\n")
-    (work / RC[ground.kind]).write_text("echo evil >> ~/seen\n")
-    ground.ctx.workplace.env.update(BASH_ENV=str(work / "evil"), ENV=str(work / "evil"), ZDOTDIR=str(work))
-    ground.rc("f() { echo f; }\n")
-    await ground.startup.ensure_ready()
-    assert ground.startup.snapshot is not None and not (own_home / "seen").exists()
-    assert await ground.run("ls .") is not None and not (own_home / "seen").exists()
+    (work / RC[context.kind]).write_text("echo evil >> ~/seen\n")
+    context.ctx.workplace.env.update(BASH_ENV=str(work / "evil"), ENV=str(work / "evil"), ZDOTDIR=str(work))
+    context.rc("f() { echo f; }\n")
+    await context.startup.ensure_ready()
+    assert context.startup.snapshot is not None and not (own_home / "seen").exists()
+    assert await context.run("ls .") is not None and not (own_home / "seen").exists()
 
 
 async def test_bash_reads_its_bashrc_also_where_the_profile_does_not(own_home, jobs, ctx):
-    ground = Ground("bash", own_home, jobs, ctx)
+    context = ScratchRepository("bash", own_home, jobs, ctx)
     (own_home / ".bash_profile").write_text("echo p >> ~/seen\np() { echo p; }\n")
-    ground.rc("echo rc >> ~/seen\nf() { echo f; }\n")
-    assert await ground.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\n"
+    context.rc("echo rc >> ~/seen\nf() { echo f; }\n")
+    assert await context.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\n"
     (own_home / ".bash_profile").write_text("p() { echo p; }\n. ~/.bashrc\n")
-    ground.file.unlink()
-    assert await ground.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\nrc\n"
+    context.file.unlink()
+    assert await context.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\nrc\n"
 
 
 async def test_zsh_has_its_options_and_autoloaded_functions_but_no_global_alias(own_home, jobs, ctx, work):
-    ground = Ground("zsh", own_home, jobs, ctx)
+    context = ScratchRepository("zsh", own_home, jobs, ctx)
     (own_home / "fns").mkdir()
     (own_home / "fns" / "auto").write_text("echo auto $1\n")
-    ground.rc(
+    context.rc(
         "fpath=(~/fns $fpath); autoload -Uz auto compinit; setopt extendedglob nullglob histignoredups correct\n"
         "alias -g G='| touch global'\nalias -s txt='touch suffix'\nchpwd() { echo moved; }\n"
         "'semi;colon'() { echo s; }\nzshexit() { echo bye; }\nTRAPEXIT() { echo trap; }\n"
     )
     (work / "a.txt").write_text("")
-    assert await ground.run("auto on; echo G none*; cd .; 'semi;colon'") == "auto on\nG\ns"
-    assert "a.txt" in await ground.run("print -l ^*.py; true") and sorted(os.listdir(work)) == ["a.txt"]
-    assert await ground.run("noglob echo *.txt; true") == "*.txt"
+    assert await context.run("auto on; echo G none*; cd .; 'semi;colon'") == "auto on\nG\ns"
+    assert "a.txt" in await context.run("print -l ^*.py; true") and sorted(os.listdir(work)) == ["a.txt"]
+    assert await context.run("noglob echo *.txt; true") == "*.txt"
 
 
 async def test_what_zsh_would_read_otherwise_than_the_rules_runs_in_bash(own_home, jobs, ctx, work):
-    ground = Ground("zsh", own_home, jobs, ctx)
-    await ground.run("echo secret >! kept")
+    context = ScratchRepository("zsh", own_home, jobs, ctx)
+    await context.run("echo secret >! kept")
     assert sorted(os.listdir(work)) == ["!"] and (work / "!").read_text() == "secret kept\n"
-    assert "=touch" in await ground.run("=touch made") and "repeat" in await ground.run("repeat 2 touch made")
+    assert "=touch" in await context.run("=touch made") and "repeat" in await context.run("repeat 2 touch made")
     assert not (work / "made").exists()
 
 

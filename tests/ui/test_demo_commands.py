@@ -329,9 +329,9 @@ def test_the_rules_name_the_form_that_the_script_uses():
 
 
 def test_the_sample_is_what_its_maker_makes(tmp_path):
-    maker = runpy.run_path(str(Path(__file__).parent / "make_sample.py"))
+    agent_factory = runpy.run_path(str(Path(__file__).parent / "make_sample.py"))
     (tmp_path / "made").mkdir()
-    newest = maker["make"](tmp_path / "made")
+    newest = agent_factory["make"](tmp_path / "made")
     bundle = DEMO / "sample.bundle"
     git(tmp_path, "clone", "-q", str(bundle), "shipped")
     assert git(tmp_path / "shipped", "rev-parse", "HEAD").decode().strip() == newest

@@ -114,7 +114,7 @@ class Cast:
 
 
 @dataclass
-class Ground:
+class ScratchRepository:
     """A program whose settings name both servers, and what runs of them: processes that have `place` in their words."""
 
     packages: Path
@@ -181,10 +181,10 @@ class Ground:
 
 
 @pytest.fixture
-def ground(packages: Path, tmp_path: Path, repo: Path) -> Generator[Ground, None, None]:
+def context(packages: Path, tmp_path: Path, repo: Path) -> Generator[ScratchRepository, None, None]:
     place = tmp_path / "place"
     place.mkdir()
-    made = Ground(packages, Program(repo, tmp_path / "home"), place)
+    made = ScratchRepository(packages, Program(repo, tmp_path / "home"), place)
     yield made
     for pid in made.running():
         os.kill(pid, signal.SIGKILL)
@@ -197,25 +197,25 @@ def spawn(*names: str) -> Answer:
 
 
 @pytest.mark.promise("H7", "F62")
-def test_two_members_use_the_same_servers_at_once_which_end_with_the_run(ground):
+def test_two_members_use_the_same_servers_at_once_which_end_with_the_run(context):
     calls = {
-        "ada": [add(2, 3), echo("here is ada"), ground.read("inside.txt"), ground.read("../outside.txt")],
-        "ben": [add(40, 2), echo("here is ben"), ground.read("inside.txt"), ("mcp__everything__get-tiny-image", {})],
+        "ada": [add(2, 3), echo("here is ada"), context.read("inside.txt"), context.read("../outside.txt")],
+        "ben": [add(40, 2), echo("here is ben"), context.read("inside.txt"), ("mcp__everything__get-tiny-image", {})],
     }
     gates = [Gate(Answer("I have it.")) for _ in calls]
     together = [Gate(Answer(tools=own)) for own in calls.values()]
     steps = {name: [one, gate] for name, one, gate in zip(calls, together, gates, strict=True)}
     cast = Cast({"team-lead": [spawn(*calls), Answer("I wait.")], **steps})
-    with ground.played(cast), ground.begun() as process:
+    with context.played(cast), context.begun() as process:
         for gate in together:
             gate.reached()
         for gate in together:
             gate.open.set()
         for gate in gates:
             gate.reached()
-        assert len(ground.running(EVERYTHING[0])) == 1 and len(ground.running(FILES[0])) == 1
-        assert len(ground.running()) == 2
-        assert {state["pid"] for state in ground.states().values()} == set(ground.running())
+        assert len(context.running(EVERYTHING[0])) == 1 and len(context.running(FILES[0])) == 1
+        assert len(context.running()) == 2
+        assert {state["pid"] for state in context.states().values()} == set(context.running())
         for gate in gates:
             gate.open.set()
         _, err = process.communicate(timeout=WAIT_S)
@@ -225,15 +225,15 @@ def test_two_members_use_the_same_servers_at_once_which_end_with_the_run(ground)
     assert "Access denied" in ada[3] and "words outside" not in ada[3]
     assert ben[:3] == ["The sum of 40 and 2 is 42.", "Echo: here is ben", "words inside\n"]
     assert "image" in json.dumps(cast.told["ben"]["messages"][-1])
-    assert ground.running() == []
-    assert not list(ground.program.home.glob("projects/*/*/processes/*.json"))
+    assert context.running() == []
+    assert not list(context.program.home.glob("projects/*/*/processes/*.json"))
 
 
 class Middle:
     """Ada is in a call that lasts an hour, and the server has it: ben was answered after it. Ben waits at a gate."""
 
-    def __init__(self, ground: Ground, tmp_path: Path, ada: list[Answer | Gate]) -> None:
-        self.ground = ground
+    def __init__(self, context: ScratchRepository, tmp_path: Path, ada: list[Answer | Gate]) -> None:
+        self.context = context
         self.mark = Mark(tmp_path / "mark")
         self.asks = Gate(Answer(tools=[echo("beside it")]))
         self.ben = Gate(Answer(tools=[add(2, 2)]))
@@ -244,11 +244,11 @@ class Middle:
         }
         self.cast = Cast(steps)
         hook = {"type": "command", "command": f"echo $$ > {self.mark.path}"}
-        ground.configure(hooks={"PreToolUse": [{"matcher": LONG[0], "hooks": [hook]}]})
+        context.configure(hooks={"PreToolUse": [{"matcher": LONG[0], "hooks": [hook]}]})
 
     @contextmanager
     def begun(self) -> Generator[subprocess.Popen[str], None, None]:
-        with self.ground.played(self.cast), self.ground.begun() as process:
+        with self.context.played(self.cast), self.context.begun() as process:
             self.asks.reached()
             ended(int(self.mark.wait()))  # the hook, the last thing before the call itself
             self.asks.open.set()
@@ -266,11 +266,11 @@ def ended(pid: int) -> None:
 
 
 @pytest.mark.promise("H7", "F62")
-def test_a_server_that_is_killed_in_the_middle_fails_the_call_underway_and_comes_back_with_the_next(ground, tmp_path):
+def test_a_server_that_is_killed_in_the_middle_fails_the_call_underway_and_comes_back_with_the_next(context, tmp_path):
     lost, last = Gate(Answer(tools=[add(1, 1)])), Gate(Answer("I have it."))
-    middle = Middle(ground, tmp_path, [lost, last])
+    middle = Middle(context, tmp_path, [lost, last])
     with middle.begun() as process:
-        [before] = ground.running(EVERYTHING[0])
+        [before] = context.running(EVERYTHING[0])
         os.kill(before, signal.SIGKILL)
         lost.reached()
         [said] = middle.cast.results("ada")
@@ -280,76 +280,76 @@ def test_a_server_that_is_killed_in_the_middle_fails_the_call_underway_and_comes
         lost.open.set()
         last.reached()
         assert middle.cast.results("ada")[1] == "The sum of 1 and 1 is 2."
-        [after] = ground.running(EVERYTHING[0])
-        assert after != before and ground.states()["everything"]["pid"] == after
+        [after] = context.running(EVERYTHING[0])
+        assert after != before and context.states()["everything"]["pid"] == after
         middle.ben.open.set()
         last.open.set()
         _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, err
     assert middle.cast.results("ben") == ["Echo: beside it", "The sum of 2 and 2 is 4."]
-    [told] = [text for text in ground.warnings() if "everything" in text]
+    [told] = [text for text in context.warnings() if "everything" in text]
     assert told.startswith('the MCP server "everything" ended (signal 9)')
-    assert ground.running() == []
+    assert context.running() == []
 
 
 @pytest.mark.promise("H7", "F21", "F62")
-def test_a_signal_in_the_middle_of_a_call_leaves_no_server(ground, tmp_path):
-    with Middle(ground, tmp_path, []).begun() as process:
-        assert len(ground.running()) == 2
+def test_a_signal_in_the_middle_of_a_call_leaves_no_server(context, tmp_path):
+    with Middle(context, tmp_path, []).begun() as process:
+        assert len(context.running()) == 2
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 143, err
-    assert ground.running() == []
+    assert context.running() == []
 
 
 @pytest.mark.promise("H7", "F21", "F62", "P3")
-def test_a_killed_program_s_server_at_work_is_ended_by_the_resume_and_the_call_is_not_made_again(ground, tmp_path):
-    middle = Middle(ground, tmp_path, [])
+def test_a_killed_program_s_server_at_work_is_ended_by_the_resume_and_the_call_is_not_made_again(context, tmp_path):
+    middle = Middle(context, tmp_path, [])
     with middle.begun() as process:
-        [left] = ground.running(EVERYTHING[0])
+        [left] = context.running(EVERYTHING[0])
         process.kill()
         process.communicate(timeout=WAIT_S)
-        assert ground.running(EVERYTHING[0]) == [left]
-    ground.configure()
+        assert context.running(EVERYTHING[0]) == [left]
+    context.configure()
     here = Gate(Answer("I have it."))
     cast = Cast({"team-lead": [Answer("I wait.")], "ada": [Answer(tools=[add(1, 1)]), here], "ben": [Answer("Well.")]})
-    with ground.played(cast), ground.begun("-c") as process:
+    with context.played(cast), context.begun("-c") as process:
         here.reached()
-        [again] = ground.running(EVERYTHING[0])
+        [again] = context.running(EVERYTHING[0])
         assert again != left
         here.open.set()
         _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, err
     [cut, done] = cast.results("ada")
     assert "was interrupted before it ended" in cut and done == "The sum of 1 and 1 is 2."
-    assert ground.running() == []
+    assert context.running() == []
 
 
 @pytest.mark.promise("H7")
-def test_a_server_that_is_late_is_reached_by_name_and_one_that_fails_is_told_once_with_its_last_words(ground):
-    ground.configure(files=str(ground.place / "nowhere"), mcp={"wait_s": 0.001})
+def test_a_server_that_is_late_is_reached_by_name_and_one_that_fails_is_told_once_with_its_last_words(context):
+    context.configure(files=str(context.place / "nowhere"), mcp={"wait_s": 0.001})
     by_name = [
         ("McpCall", {"server": "everything", "tool": "get-sum", "arguments": {"a": 3, "b": 4}}),
         ("McpCall", {"server": "files"}),
     ]
     cast = Cast({"team-lead": [Answer(tools=by_name), Answer("Done.")]})
-    with ground.played(cast):
-        done = ground.program.run("-p", "go", SKIP)
+    with context.played(cast):
+        done = context.program.run("-p", "go", SKIP)
     assert done.returncode == 0, done.stderr
     assert not [name for name in cast.offered() if name.startswith("mcp__")] and "McpCall" in cast.offered()
     [total, failed] = cast.results("team-lead")
     assert total == "The sum of 3 and 4 is 7."
     why = 'server "files" ended (exit code 1); its last output: '
     assert why in failed and "None of the specified directories are accessible" in failed
-    [told] = [text for text in ground.warnings() if "files" in text]
-    assert why in told and ground.running() == []
-    ground.configure()
-    cast = Cast({"team-lead": [Answer(tools=[ground.read("inside.txt")]), Answer("Done.")]})
-    with ground.played(cast):
-        done = ground.program.run("-p", "go", SKIP)
+    [told] = [text for text in context.warnings() if "files" in text]
+    assert why in told and context.running() == []
+    context.configure()
+    cast = Cast({"team-lead": [Answer(tools=[context.read("inside.txt")]), Answer("Done.")]})
+    with context.played(cast):
+        done = context.program.run("-p", "go", SKIP)
     assert done.returncode == 0, done.stderr
     assert "mcp__everything__get-sum" in cast.offered(), "what it listed is known from the disk"
-    assert cast.results("team-lead") == ["words inside\n"] and ground.running() == []
+    assert cast.results("team-lead") == ["words inside\n"] and context.running() == []
 
 
 LOOPBACK = """
@@ -360,12 +360,12 @@ net.Server.prototype.listen = function (port, ...rest) { return listen.call(this
 
 
 @contextmanager
-def behind_an_address(ground: Ground, port: int) -> Generator[None, None, None]:
-    (ground.place / "loopback.cjs").write_text(LOOPBACK)
-    script = ground.entry(EVERYTHING[0])["args"]
-    command = ["node", "--require", str(ground.place / "loopback.cjs"), *script, "streamableHttp"]
+def behind_an_address(context: ScratchRepository, port: int) -> Generator[None, None, None]:
+    (context.place / "loopback.cjs").write_text(LOOPBACK)
+    script = context.entry(EVERYTHING[0])["args"]
+    command = ["node", "--require", str(context.place / "loopback.cjs"), *script, "streamableHttp"]
     env = os.environ | {"PORT": str(port)}
-    log = ground.place / "http.log"  # a pipe that nobody reads would stop it
+    log = context.place / "http.log"  # a pipe that nobody reads would stop it
     with log.open("w") as out, subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, text=True) as one:
         try:
             assert one.stderr is not None
@@ -376,22 +376,22 @@ def behind_an_address(ground: Ground, port: int) -> Generator[None, None, None]:
 
 
 @pytest.mark.promise("H7")
-def test_a_server_behind_an_address_that_was_started_anew_is_greeted_again_by_the_call_after_the_next(ground):
+def test_a_server_behind_an_address_that_was_started_anew_is_greeted_again_by_the_call_after_the_next(context):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    ground.program.settings(mcpServers={"web": {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}})
+    context.program.settings(mcpServers={"web": {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}})
 
     def say(text: str) -> Answer:
         return Answer(tools=[("mcp__web__echo", {"message": text})])
 
     gate = Gate(say("lost"))
     cast = Cast({"team-lead": [say("first"), gate, say("again"), Answer("Done.")]})
-    with ground.played(cast), contextlib.ExitStack() as before:
-        before.enter_context(behind_an_address(ground, port))
-        with ground.begun() as process:
+    with context.played(cast), contextlib.ExitStack() as before:
+        before.enter_context(behind_an_address(context, port))
+        with context.begun() as process:
             gate.reached()
             before.close()
-            with behind_an_address(ground, port):
+            with behind_an_address(context, port):
                 gate.open.set()
                 _, err = process.communicate(timeout=WAIT_S)
                 assert process.returncode == 0, err

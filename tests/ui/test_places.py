@@ -49,17 +49,17 @@ def test_a_recipe_with_a_mistake_stops_the_start_with_file_and_key(program):
 
 @pytest.mark.promise("E5", "F33")
 def test_doctor_explains_the_choice_and_a_repository_has_no_say_in_it(program):
-    recipe = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
+    adapter = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
     theirs = program.cwd / ".teamwright" / "settings.json"
     theirs.parent.mkdir()
-    theirs.write_text(json.dumps({"members": {"backend": "mine", "adapters": {"mine": recipe}}}))
+    theirs.write_text(json.dumps({"members": {"backend": "mine", "adapters": {"mine": adapter}}}))
     for args in ([], ["trust", "--yes"]):
         if args:
             program.run(*args)
         found = members_of(program)
         assert found["backend"]["value"] == "in-process: members.backend is auto, and the lead has no terminal"
         assert "mine" not in found
-    saved(program, {"members": {"backend": "detached", "adapters": {"mine": recipe}}})
+    saved(program, {"members": {"backend": "detached", "adapters": {"mine": adapter}}})
     found = members_of(program)
     assert found["backend"]["value"] == "detached: members.backend is detached, and it was asked for"
     assert found["mine"]["value"] == "can be used (yours)"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.terminal.editor import NO_DRAFT, LineDraft, ReadCancelled
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
 from teamwright.ui.terminal.line_input import SETTLE_S, PendingRequests
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.request_lines import (
     ReplyMeaning,
     RequestReply,
@@ -100,13 +100,13 @@ async def asked(requests, *lines):
     for one in requests:
         questions.add(one)
     while questions.waiting:
-        await questions.ask_first(typist, Narrator(), shown.extend)
+        await questions.ask_first(typist, EventFormatter(), shown.extend)
     return questions, shown, typist
 
 
 @pytest.mark.promise("K5")
 def test_a_question_shows_who_asks_the_whole_command_the_rule_and_what_always_means():
-    text = "\n".join(prompt_lines(a_request(what=LONG), Narrator()))
+    text = "\n".join(prompt_lines(a_request(what=LONG), EventFormatter()))
     assert "tester wants to use Bash" in text
     assert all(f"    line {n}" in text for n in range(120))
     assert "default: it changes something" in text
@@ -116,19 +116,19 @@ def test_a_question_shows_who_asks_the_whole_command_the_rule_and_what_always_me
 
 @pytest.mark.promise("K5")
 def test_always_is_not_offered_where_nothing_could_be_stored():
-    lines = prompt_lines(a_request(always=""), Narrator())
+    lines = prompt_lines(a_request(always=""), EventFormatter())
     assert "always" not in "\n".join(lines)
     assert prompt_label(a_request(always="")) == "allow? [y/n] "
     assert parse_reply(a_request(always=""), "a").meaning is ReplyMeaning.AGAIN
 
 
 def test_a_command_cannot_hide_what_it_does():
-    lines = prompt_lines(a_request(what="ls \x1b[8mrm -rf ~\x1b[0m"), Narrator())
+    lines = prompt_lines(a_request(what="ls \x1b[8mrm -rf ~\x1b[0m"), EventFormatter())
     assert lines[1] == "    ls \\x1b[8mrm -rf ~\\x1b[0m"
 
 
 def test_a_question_with_answers_numbers_them():
-    lines = prompt_lines(a_question(), Narrator(), waiting=2)
+    lines = prompt_lines(a_question(), EventFormatter(), waiting=2)
     assert lines[0] == "? tester asks   (2 more wait)"
     assert lines[2:4] == ["    1  PostgreSQL", "    2  SQLite"]
 
@@ -202,7 +202,7 @@ async def test_what_is_no_answer_asks_again_and_is_given_back():
     answers, questions, shown = [], PendingRequests(), []
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
-        stray = await questions.ask_first(Typist("the milk", "", "y"), Narrator(), shown.extend)
+        stray = await questions.ask_first(Typist("the milk", "", "y"), EventFormatter(), shown.extend)
     assert stray == "the milk"
     assert [a.verdict for _, a in answers] == ["allow"]
     assert shown.count("  that is no answer: y, n or a") == 2
@@ -211,7 +211,7 @@ async def test_what_is_no_answer_asks_again_and_is_given_back():
 async def test_silence_is_no_answer():
     answers, questions = [], PendingRequests()
     questions.add(a_request(answers))
-    task = asyncio.create_task(questions.ask_first(Typist(), Narrator(), lambda _lines: None))
+    task = asyncio.create_task(questions.ask_first(Typist(), EventFormatter(), lambda _lines: None))
     done, _ = await asyncio.wait({task}, timeout=0.05)
     assert not done
     assert answers == []
@@ -221,7 +221,7 @@ async def test_silence_is_no_answer():
 async def test_a_question_that_somebody_else_answered_goes_away():
     answers, questions, typist = [], PendingRequests(), Typist()
     questions.add(a_request(answers))
-    task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
+    task = asyncio.create_task(questions.ask_first(typist, EventFormatter(), lambda _lines: None))
     await asyncio.sleep(0)
     assert questions.remove(RequestClosed(member="tester", request="perm-1", verdict="deny", by="cancelled"))
     typist.withdraw()
@@ -237,7 +237,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
     questions = PendingRequests(clock=lambda: now[0])
     questions.add(a_request(answers, 1))
     questions.add(a_request(answers, 2, what="rm -rf build"))
-    first = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
+    first = asyncio.create_task(questions.ask_first(typist, EventFormatter(), shown.extend))
     await asyncio.sleep(0)
     assert questions.remove(RequestClosed(member="tester", request="perm-1", verdict="allow", by="another terminal"))
     typist.withdraw()
@@ -245,7 +245,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
         await first
         typist.lines.append("y")
         typist.out_of_lines.clear()
-        second = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
+        second = asyncio.create_task(questions.ask_first(typist, EventFormatter(), shown.extend))
         await typist.out_of_lines.wait()
         assert "  the request before this one has just gone: once more, please" in shown
         assert answers == []
@@ -260,14 +260,14 @@ async def test_what_is_put_off_waits_and_is_asked_again():
     answers, shown, questions = [], [], PendingRequests()
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Typist("l"), Narrator(), shown.extend)
+        await questions.ask_first(Typist("l"), EventFormatter(), shown.extend)
         assert (questions.waiting, answers) == ([], [])
-        assert questions.lines(Narrator()) == ["  perm-1  tester wants to use Bash: git push origin main"]
+        assert questions.lines(EventFormatter()) == ["  perm-1  tester wants to use Bash: git push origin main"]
         assert questions.restore_postponed()
-        await questions.ask_first(Typist("y"), Narrator(), shown.extend)
+        await questions.ask_first(Typist("y"), EventFormatter(), shown.extend)
     assert [answer.verdict for _, answer in answers] == ["allow"]
     assert not questions.restore_postponed()
-    assert questions.lines(Narrator()) == ["  no request waits"]
+    assert questions.lines(EventFormatter()) == ["  no request waits"]
 
 
 async def test_what_waits_is_listed_at_a_question_and_the_question_is_shown_again():
@@ -303,7 +303,7 @@ async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_i
 async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_goes_away():
     answers, questions, typist = [], PendingRequests(), Typist("e")
     questions.add(a_request(answers, input={"command": "git push origin main"}))
-    task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
+    task = asyncio.create_task(questions.ask_first(typist, EventFormatter(), lambda _lines: None))
     async with asyncio.timeout(WAIT_S):
         await typist.out_of_lines.wait()
         assert typist.labels[-1] == "run: "
@@ -315,7 +315,7 @@ async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_
 
 def test_only_a_command_can_be_edited():
     assert parse_reply(a_request(tool="Write", input={"content": "x"}), "e").meaning is ReplyMeaning.AGAIN
-    assert "e edit" not in "\n".join(prompt_lines(a_request(tool="Write", input={}), Narrator()))
+    assert "e edit" not in "\n".join(prompt_lines(a_request(tool="Write", input={}), EventFormatter()))
 
 
 DIRECTORY = {"type": "addDirectories", "directories": ["/srv/data"], "destination": "session"}
@@ -331,7 +331,7 @@ RULE = {
 @pytest.mark.promise("G4", "K5")
 def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means():
     request = a_request(suggestions=(DIRECTORY, MODE, {**MODE, "mode": "plan"}, RULE))
-    text = "\n".join(prompt_lines(request, Narrator()))
+    text = "\n".join(prompt_lines(request, EventFormatter()))
     assert "  d  yes, and may use /srv/data, until this session ends" in text
     assert "  m  yes, and edits of tester alone are not asked about, until it ends" in text
     assert "  m2 yes, and mode plan" in text
@@ -351,7 +351,7 @@ def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means()
 def test_always_is_kept_in_the_file_that_is_named(place, destination):
     request = a_request(always="Bash(git push:*) (for every agent, until this session ends)")
     update = {"type": "addRules", "rules": ["Bash(git push:*)"], "behavior": "allow", "destination": destination}
-    assert "a always (a local, project or user: in a file)" in "\n".join(prompt_lines(request, Narrator()))
+    assert "a always (a local, project or user: in a file)" in "\n".join(prompt_lines(request, EventFormatter()))
     assert parse_reply(request, f"a {place}") == RequestReply(ReplyMeaning.ALLOW, updates=(update,))
     assert parse_reply(request, "always session").meaning is ReplyMeaning.ALWAYS
     assert parse_reply(request, "a nowhere").meaning is ReplyMeaning.AGAIN
@@ -399,13 +399,13 @@ def test_no_line_of_ours_is_wider_than_80_columns():
         always=always, suggestions=(DIRECTORY, MODE, RULE), input={"command": "x"}, deadline=1.0, owner="tester"
     )
     for request in (full, a_question(), a_request(kind="plan", always="")):
-        assert max(map(len, prompt_lines(request, Narrator(), 12))) <= 80
+        assert max(map(len, prompt_lines(request, EventFormatter(), 12))) <= 80
 
 
 @pytest.mark.promise("F44", "K5")
 def test_who_asks_is_the_whole_chain_and_until_when_is_said():
     request = a_request(member="tester › Explore: find the flags", owner="tester", deadline=1_700_000_000.0)
-    lines = prompt_lines(request, Narrator())
+    lines = prompt_lines(request, EventFormatter())
     assert lines[0] == "? tester › Explore: find the flags wants to use Bash"
     assert any(re.fullmatch(r"  until   \d\d:\d\d:\d\d, then it is denied", line) for line in lines)
 
@@ -422,17 +422,17 @@ def test_who_asks_is_the_whole_chain_and_until_when_is_said():
     ],
 )
 def test_who_answered_elsewhere_is_said(by, said):
-    narrator = Narrator()
-    assert narrator.lines(a_request()) == []
+    formatter = EventFormatter()
+    assert formatter.lines(a_request()) == []
     closed = RequestClosed(member="tester", request="perm-1", verdict="allow", by=by)
-    assert narrator.lines(closed) == ([said] if said else [])
+    assert formatter.lines(closed) == ([said] if said else [])
 
 
 async def test_leaving_at_a_question_leaves_it_open():
     answers, questions = [], PendingRequests()
     questions.add(a_request(answers))
     with pytest.raises(EOFError):
-        await questions.ask_first(Typist(EOFError()), Narrator(), lambda _lines: None)
+        await questions.ask_first(Typist(EOFError()), EventFormatter(), lambda _lines: None)
     assert len(questions.waiting) == 1
     assert questions.current is None
     assert answers == []
@@ -441,7 +441,7 @@ async def test_leaving_at_a_question_leaves_it_open():
 async def test_an_answer_that_comes_too_late_is_said():
     shown, questions = [], PendingRequests()
     questions.add(a_request(None))
-    await questions.ask_first(Typist("y"), Narrator(), shown.extend)
+    await questions.ask_first(Typist("y"), EventFormatter(), shown.extend)
     assert shown[-1] == "  it was answered already, or is no longer open"
 
 

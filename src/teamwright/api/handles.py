@@ -56,20 +56,20 @@ class Member(Struct, frozen=True):
     @property
     def state(self) -> MemberState:
         """The state: one of `pending idle working blocked awaiting stopping`, or `gone` after the teammate ended."""
-        mate = self._team.find(self.name)
-        return mate.state if mate is not None else MemberState.GONE
+        teammate = self._team.find(self.name)
+        return teammate.state if teammate is not None else MemberState.GONE
 
     @property
     def waiting_on(self) -> str:
         """The reason why a blocked or awaiting member waits, as a text; empty otherwise."""
-        mate = self._team.find(self.name)
-        return mate.waiting_on if mate is not None else ""
+        teammate = self._team.find(self.name)
+        return teammate.waiting_on if teammate is not None else ""
 
     @property
     def model(self) -> str:
         """The name of the member's model; empty after the member ended."""
-        mate = self._team.find(self.name)
-        return mate.model if mate is not None else ""
+        teammate = self._team.find(self.name)
+        return teammate.model if teammate is not None else ""
 
     @property
     def mode(self) -> str:
@@ -98,8 +98,8 @@ class Member(Struct, frozen=True):
         """Wait until the member rests with its mail handled, and return its state: `idle`, or `gone` after it ended."""
 
         def rests() -> bool:
-            mate = self._team.find(self.name)
-            return mate is None or (mate.is_resting and not mate.wake_target.wake_pending)
+            teammate = self._team.find(self.name)
+            return teammate is None or (teammate.is_resting and not teammate.wake_target.wake_pending)
 
         await wait_until(self._team, rests)
         return self.state
@@ -109,8 +109,8 @@ class Member(Struct, frozen=True):
 
         Returns False when the member is not in a turn or has ended.
         """
-        mate = self._team.find(self.name)
-        return mate is not None and mate.interrupt()
+        teammate = self._team.find(self.name)
+        return teammate is not None and teammate.interrupt()
 
     async def stop(self) -> None:
         """Kill the member; its open tasks return to the list.
@@ -124,11 +124,11 @@ class Member(Struct, frozen=True):
 
         Raises UnknownMember after the member ended, UsageError for the lead.
         """
-        mate = find_member(self._team, require_text("a member's name", self.name))
-        if mate is None:
+        teammate = find_member(self._team, require_text("a member's name", self.name))
+        if teammate is None:
             what = "the lead is no member: it ends with the block, and its run with run.cancel()"
             raise UsageError("usage", what, note="nothing was done")
-        return mate
+        return teammate
 
 
 class Tasks(Struct, frozen=True):

@@ -112,7 +112,7 @@ class Run:
             stopped = TeamwrightError("interrupted", what, do=[self._session.resume_command])
             return await self._session.result("cancelled", self._session.lead.last_end.text, error=stopped)
         except Exception as problem:
-            usage = self._session.maker.purse.total
+            usage = self._session.agent_factory.budget_tracker.total
             detail = f"{type(problem).__name__}: {problem}"
             self._session.log.emit(RunEnded(member=LEAD, stop="failed", text="", usage=usage, detail=detail))
             raise

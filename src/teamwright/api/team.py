@@ -188,7 +188,7 @@ class Team:
         try:
             if self._run is not None and not self._run.done:
                 await self._run.stop()
-            await session.maker.plans.close()
+            await session.agent_factory.plans.close()
             session.requests.close("the team was left")
             if self._keep or kind is not None or not session.team.exists:
                 await session.finish(keep=True)
@@ -262,8 +262,8 @@ class Team:
             budget=options.get("budget") or NO_CAPS,
             command=options.get("command", ""),
         )
-        mate = await spawn(session.team, spec)
-        return Member(mate.name, session.team, session.modes)
+        teammate = await spawn(session.team, spec)
+        return Member(teammate.name, session.team, session.modes)
 
     async def set_budget(self, name: str, budget: Budget) -> Budget:
         """Change the caps of a member, also for a resume; a member that paused at a cap continues.
@@ -272,8 +272,8 @@ class Team:
         for the lead, and TeamRefused for a member that another program runs.
         """
         require_budget(budget)
-        mate = Member(name, self.session.team, self.session.modes).require()
-        return await set_member_budget(self.session, mate, budget)
+        teammate = Member(name, self.session.team, self.session.modes).require()
+        return await set_member_budget(self.session, teammate, budget)
 
     async def wait_idle(self) -> None:
         """Wait until no member and no background sub-agent has anything to do. A run of the lead is not waited for."""
@@ -289,12 +289,12 @@ class Team:
     def members(self) -> list[Member]:
         """The running teammates, in the order of joining, without the lead."""
         team, modes = self.session.team, self.session.modes
-        return [Member(mate.name, team, modes) for mate in team.running_members]
+        return [Member(teammate.name, team, modes) for teammate in team.running_members]
 
     @property
     def usage(self) -> Usage:
         """The usage of the team so far, over all runs and members."""
-        return self.session.maker.purse.total
+        return self.session.agent_factory.budget_tracker.total
 
     @property
     def mode(self) -> str:

@@ -133,11 +133,11 @@ class PlanApprovals(Struct):
         if self.who == AUTO:
             return await self._approve_automatically(member, mode, submission)
         team = self.team
-        mate = team.find_in_process(member) if team is not None and member != LEAD else None
-        if team is None or mate is None:
+        teammate = team.find_in_process(member) if team is not None and member != LEAD else None
+        if team is None or teammate is None:
             return await self._ask_person(member, mode, submission)
         target = _TARGETS[self.who]
-        request = await submit_plan(team, mate, submission, target, self.timeout_s if target == LEAD else None)
+        request = await submit_plan(team, teammate, submission, target, self.timeout_s if target == LEAD else None)
         return PlanOutcome(None, request=request, approver=target)
 
     async def _ask_person(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
@@ -152,11 +152,11 @@ class PlanApprovals(Struct):
         from teamwright.teams.plan_approval import answer_plan, submit_plan
 
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
-        mate = team.find_in_process(member) if team is not None and member != LEAD else None
-        if team is None or mate is None:
+        teammate = team.find_in_process(member) if team is not None and member != LEAD else None
+        if team is None or teammate is None:
             mode.leave(by=POLICY_APPROVER, call=given.call)  # no person has read the permissions that the plan asks for
         else:
-            request = await submit_plan(team, mate, given, POLICY_APPROVER, None)
+            request = await submit_plan(team, teammate, given, POLICY_APPROVER, None)
             if mode.pending_request:
                 answer = PermissionAnswer(True, POLICY_APPROVER, why)
                 await answer_plan(team, request, answer, given.call, is_rerun=given.is_rerun)
@@ -214,17 +214,19 @@ class PlanApprovals(Struct):
 
         team = self.team
         name = str(request["requester"])
-        mate = team.find(name) if team is not None else None
+        teammate = team.find(name) if team is not None else None
         if team is None or not (
-            name.lower() in team.external.external_names or (mate is not None and mate.run_task is not None)
+            name.lower() in team.external.external_names or (teammate is not None and teammate.run_task is not None)
         ):
             return
         asking = asyncio.create_task(self._first_answer(request), name=f"answer wanted for {id}")
-        life = {mate.run_task} if mate is not None and mate.run_task is not None else set[asyncio.Task[None]]()
+        life = (
+            {teammate.run_task} if teammate is not None and teammate.run_task is not None else set[asyncio.Task[None]]()
+        )
         try:
             await asyncio.wait({asking, *life}, return_when=asyncio.FIRST_COMPLETED)
             answer = asking.result() if asking.done() else None
-            if answer is not None and (mate is None or mate.pending_plan.request_id == id):
+            if answer is not None and (teammate is None or teammate.pending_plan.request_id == id):
                 await answer_plan(team, id, answer, id if request.get("target") == USER_APPROVER else "")
         except TeamRefused:
             return  # another approver answered first

@@ -28,7 +28,7 @@ from teamwright.protocol.usage import NO_USAGE, Usage
 class Reservation(Struct):
     """The reservation of one call, which is settled once: with its usage, or with None when it used nothing."""
 
-    purse: BudgetTracker
+    budget_tracker: BudgetTracker
     parts: tuple[tuple[Scope, ReservedAmount], ...] = ()
 
     def settle(self, usage: Usage | None) -> None:
@@ -39,7 +39,7 @@ class Reservation(Struct):
             if usage is not None:
                 scope.add(usage)
         if parts:
-            self.purse.released()
+            self.budget_tracker.released()
 
 
 class BudgetTracker:

@@ -46,14 +46,14 @@ class AgentMeter:
 
     def __init__(
         self,
-        purse: BudgetTracker,
+        budget_tracker: BudgetTracker,
         agent: str,
         own: Scope | None = None,
         caller: AgentMeter | None = None,
         *,
         bounded: bool = True,
     ) -> None:
-        self.purse = purse
+        self.budget_tracker = budget_tracker
         self.agent = agent
         self.caller = caller
         self.bounded = bounded
@@ -75,9 +75,9 @@ class AgentMeter:
         self._task = self._task_now()
         self._asked = len(request.items)
         scopes = self._scopes()
-        capped = self.purse.estimates or any(scope.budget for scope in scopes)
+        capped = self.budget_tracker.estimates or any(scope.budget for scope in scopes)
         call = self._estimate(request, card) if capped else _NOT_ESTIMATED
-        got = await self.purse.reserve(scopes, call, self.agent, self._owner)
+        got = await self.budget_tracker.reserve(scopes, call, self.agent, self._owner)
         if isinstance(got, BudgetRefusal):
             return got
         self._hold, self._sent = got, (card, call.tokens_in)
@@ -106,7 +106,7 @@ class AgentMeter:
 
     def _book(self, usage: Usage, model: str, *, failed: bool = False) -> None:
         caller = self.caller.agent if self.caller is not None else ""
-        self.purse.add_usage(self.agent, usage, model, caller=caller, task=self._task, failed=failed)
+        self.budget_tracker.add_usage(self.agent, usage, model, caller=caller, task=self._task, failed=failed)
 
     @property
     def _wire(self) -> str:
@@ -114,8 +114,8 @@ class AgentMeter:
 
     async def admit(self, calls: int) -> int:
         """Implement `Meter.admit`."""
-        admitted = await self.purse.admit(self._scopes(), calls)
-        account = self.purse.books.account(self.agent)
+        admitted = await self.budget_tracker.admit(self._scopes(), calls)
+        account = self.budget_tracker.books.account(self.agent)
         account.tool_calls += admitted
         account.incarnation_calls += admitted
         return admitted
@@ -131,7 +131,7 @@ class AgentMeter:
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _task_now(self) -> str:
-        return self.caller._task_now() if self.caller is not None else self.purse.task_of(self.agent)
+        return self.caller._task_now() if self.caller is not None else self.budget_tracker.task_of(self.agent)
 
     @property
     def _owner(self) -> str:
@@ -140,8 +140,8 @@ class AgentMeter:
 
     def _scopes(self) -> Sequence[Scope]:
         """Return the scopes of the next call: the agent's, its callers', its task's and the run's."""
-        found = [self.purse.run]
-        if self.bounded and (task := self.purse.task_scope(self._task)) is not None:
+        found = [self.budget_tracker.run]
+        if self.bounded and (task := self.budget_tracker.task_scope(self._task)) is not None:
             found.append(task)
         meter: AgentMeter | None = self
         while meter is not None:
@@ -184,9 +184,9 @@ class AgentMeter:
 class Meters:
     """The meters of the agents of a session: lead, members and sub-agents."""
 
-    def __init__(self, purse: BudgetTracker) -> None:
-        self.purse = purse
-        self._lead = AgentMeter(purse, LEAD, bounded=False)
+    def __init__(self, budget_tracker: BudgetTracker) -> None:
+        self.budget_tracker = budget_tracker
+        self._lead = AgentMeter(budget_tracker, LEAD, bounded=False)
         self._members: dict[str, AgentMeter] = {}
         self._below: WeakValueDictionary[str, AgentMeter] = WeakValueDictionary()
 
@@ -199,15 +199,15 @@ class Meters:
 
         With `goes_on` the incarnation began in an earlier process.
         """
-        own = self.purse.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
-        made = self._members[name.lower()] = AgentMeter(self.purse, name, own)
+        own = self.budget_tracker.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
+        made = self._members[name.lower()] = AgentMeter(self.budget_tracker, name, own)
         return made
 
     def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
         """Create a sub-agent's meter, for all its runs. Its usage also counts for its caller, which may be a
         sub-agent.
         """
-        own = self.purse.subagent_scope(id, budget, lambda: worked_s() / 60)
+        own = self.budget_tracker.subagent_scope(id, budget, lambda: worked_s() / 60)
         above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
-        made = self._below[id] = AgentMeter(self.purse, id, own, above)
+        made = self._below[id] = AgentMeter(self.budget_tracker, id, own, above)
         return made

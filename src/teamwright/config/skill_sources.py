@@ -30,16 +30,16 @@ def make_shelf(settings: Settings, home: Home, trust: TrustState, plugins: Itera
     """Return the skills and commands of a run. `plugins` come from a flag. Never raises."""
     if not settings.skills:
         return SkillCatalog()
-    recipes: list[SkillDefinition] = []
+    skills: list[SkillDefinition] = []
     problems: list[str] = []
     own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
     known = {os.path.realpath(place.directory) for place in own}
     parts = [place for plugin in plugins for place in plugin_places(plugin)]
     for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
         found = find_skills(place)
-        recipes += found.definitions
+        skills += found.definitions
         problems += found.problems
-    used = [recipe for recipe in recipes if recipe.name.lower() not in settings.skills_off]
+    used = [skill for skill in skills if skill.name.lower() not in settings.skills_off]
     return SkillCatalog(tuple(used), tuple(problems), partial(_changed, trust), _untrusted(settings, trust))
 
 
@@ -101,23 +101,21 @@ def _place(kind: SkillKind, directory: Path, label: str) -> SkillDirectory:
     return SkillDirectory(kind, directory, label)
 
 
-def _changed(trust: TrustState, recipe: SkillDefinition) -> str:
+def _changed(trust: TrustState, skill: SkillDefinition) -> str:
     """Return why a skill of a repository may no longer be used; empty when it may."""
-    entry = _entry_of(trust, recipe) if recipe.is_from_repository else None
-    if not recipe.is_from_repository or recipe.location.startswith("plugin "):
+    entry = _entry_of(trust, skill) if skill.is_from_repository else None
+    if not skill.is_from_repository or skill.location.startswith("plugin "):
         return ""
     if entry is not None and trust.allows(entry) and asset_digest(trust.root / entry.file) == entry.digest:
         return ""
-    return (
-        f"the {recipe.kind} {recipe.name} was changed since it was trusted: a person looks at it with teamwright trust"
-    )
+    return f"the {skill.kind} {skill.name} was changed since it was trusted: a person looks at it with teamwright trust"
 
 
-def _entry_of(trust: TrustState, recipe: SkillDefinition) -> TrustEntry | None:
+def _entry_of(trust: TrustState, skill: SkillDefinition) -> TrustEntry | None:
     """Return the trust entry of a skill: its top-level file or directory."""
-    place = trust.root / recipe.location
+    place = trust.root / skill.location
     try:
-        top = recipe.file.relative_to(place).parts[0]
+        top = skill.file.relative_to(place).parts[0]
     except (ValueError, IndexError):
         return None
-    return next((entry for entry in trust.entries if entry.file == f"{recipe.location}/{top}"), None)
+    return next((entry for entry in trust.entries if entry.file == f"{skill.location}/{top}"), None)

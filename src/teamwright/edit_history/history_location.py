@@ -67,9 +67,11 @@ def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
 
 def history_of_session(session: Session) -> HistoryLocation:
     """Return the location of a session in this process."""
-    maker = session.maker
-    made = HistoryLocation(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
-    return _with_rooms(maker.home, made)
+    agent_factory = session.agent_factory
+    made = HistoryLocation(
+        agent_factory.home.session(agent_factory.cwd, session.id), session.id, str(agent_factory.cwd), session.team.name
+    )
+    return _with_rooms(agent_factory.home, made)
 
 
 def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:

@@ -85,7 +85,7 @@ async def undo_in_session(
     _require_agreed(plan, agreed)
     made = await apply_undo(place.history, place.cwd, plan, lambda id, text: session.lead.save_note(text, f"undo-{id}"))
     for step in plan.steps:
-        session.maker.edits.by_path[step.path] = (BY_UNDO, step.after or "")
+        session.agent_factory.edits.by_path[step.path] = (BY_UNDO, step.after or "")
     return made
 
 
@@ -148,7 +148,11 @@ def _require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:
 def _at_work(session: Session) -> list[str]:
     """Return the agents that are in a turn or about to begin one."""
     agents = [run.name or run.id for run in session.agents.running_runs()]
-    return [*([LEAD_ALIAS] if session.lead.busy else []), *(mate.name for mate in session.team.busy_members()), *agents]
+    return [
+        *([LEAD_ALIAS] if session.lead.busy else []),
+        *(teammate.name for teammate in session.team.busy_members()),
+        *agents,
+    ]
 
 
 def _lease(place: HistoryLocation) -> Lease:

@@ -75,24 +75,24 @@ _DESTRUCTIVE_OPTIONS = {
 _PLAIN = re.compile(r"[A-Za-z0-9][\w:.-]*")
 
 
-def suggest_rule(tool: str, access: Access, ground: DecisionContext) -> str:
+def suggest_rule(tool: str, access: Access, context: DecisionContext) -> str:
     """Return the rule to offer, or an empty text."""
     if access.command is not None:
-        return _for_command(access, ground)
+        return _for_command(access, context)
     if access.url is not None:
         host = url_host(access.url)
         return f"{tool}(domain:{host})" if _PLAIN.fullmatch(host) else ""
     if access.writes:
-        return _for_paths("Edit", access.writes, ground.scope) if tool in WRITE_TOOLS else ""
+        return _for_paths("Edit", access.writes, context.scope) if tool in WRITE_TOOLS else ""
     if access.reads:
-        return _for_paths("Read", access.reads, ground.scope) if tool in READ_TOOLS else ""
+        return _for_paths("Read", access.reads, context.scope) if tool in READ_TOOLS else ""
     if access.subject is not None:
         return f"{tool}({access.subject})" if _PLAIN.fullmatch(access.subject) else ""
     return tool
 
 
-def _for_command(access: Access, ground: DecisionContext) -> str:
-    parsed = parse_command(access.command or "", access.cwd or ground.scope.base)
+def _for_command(access: Access, context: DecisionContext) -> str:
+    parsed = parse_command(access.command or "", access.cwd or context.scope.base)
     if not parsed.is_valid or parsed.doubt or parsed.redirects or parsed.variables_set or len(parsed.commands) != 1:
         return ""
     command = parsed.commands[0]
@@ -104,7 +104,7 @@ def _for_command(access: Access, ground: DecisionContext) -> str:
     narrow = next((text for text in map(shlex.split, _NARROW_PREFIXES) if _begins(words, text)), None)
     if narrow is not None:
         rule = f"Bash({' '.join(words[: len(narrow)])}:*)"
-        if not uncovered_word(ground, parse_rule(rule, Verdict.ALLOW, "offered", ground.scope.base), command):
+        if not uncovered_word(context, parse_rule(rule, Verdict.ALLOW, "offered", context.scope.base), command):
             return rule
     line = shlex.join(words)
     return f"Bash({line})" if "*" not in line else ""

@@ -24,57 +24,59 @@ _READ_TOOLS = READ_TOOLS | {"WebFetch", "WebSearch"}
 """Tools that change nothing with any input."""
 
 
-def judge_call(ground: DecisionContext, tool: str, access: Access) -> Decision:
+def judge_call(context: DecisionContext, tool: str, access: Access) -> Decision:
     """Return the verdict on a call in one context, without those above."""
     if access.command is not None:
         # The grammar of the shell is slow to load, so only a decision on a command pays for it.
         from teamwright.permissions.shell_line_verdict import judge_with_aliases
 
-        return strictest([judge_with_aliases(ground, access), _decide_by_name(ground, tool, access)], NOTHING_TO_DECIDE)
+        return strictest(
+            [judge_with_aliases(context, access), _decide_by_name(context, tool, access)], NOTHING_TO_DECIDE
+        )
     deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
-    paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
-    paths += [judge_path(ground, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]
-    return strictest(paths, NOTHING_TO_DECIDE) if paths else _decide_by_name(ground, tool, access)
+    paths = [judge_path(context, tool, path, writes=True) for path in access.writes]
+    paths += [judge_path(context, tool, path, writes=False, deep=deep, except_denied=True) for path in access.reads]
+    return strictest(paths, NOTHING_TO_DECIDE) if paths else _decide_by_name(context, tool, access)
 
 
-def _decide_by_name(ground: DecisionContext, tool: str, access: Access) -> Decision:
+def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Decision:
     """Rules about the tool, its subject or its address, then the mode."""
-    rules = ground.rules.rules_for(tool)
-    planning = ground.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
-    for group in (rules.deny, () if ground.bypasses or planning else rules.ask, () if planning else rules.allow):
+    rules = context.rules.rules_for(tool)
+    planning = context.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
+    for group in (rules.deny, () if context.bypasses or planning else rules.ask, () if planning else rules.allow):
         for rule in group:
             if _names_call(rule, access) and not (group is rules.allow and rule.is_whole_tool and _is_local(access)):
                 return decide_by_rule(rule)
     if access.command is not None:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "The command decides.")
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The command decides.")
     if access.harmless:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
+        return decide_by_mode(context.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
     if planning:
-        return decide_by_plan(ground)
-    if ground.bypasses:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+        return decide_by_plan(context)
+    if context.bypasses:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
     return decide_by_mode(
-        ground.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}."
+        context.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}."
     )
 
 
-def complete_decision(ground: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
+def complete_decision(context: DecisionContext, tool: str, access: Access, decision: Decision) -> Decision:
     """Return the decision with the rule that "always" stores. Where no person can answer, a question is a denial."""
     if decision.verdict is not Verdict.ASK:
         return decision
-    if ground.mode is Mode.DONT_ASK:
-        reason = f"{decision.reason} In this mode no call is asked about{where_allowed(ground.scope.settings)}."
+    if context.mode is Mode.DONT_ASK:
+        reason = f"{decision.reason} In this mode no call is asked about{where_allowed(context.scope.settings)}."
         return replace(decision, verdict=Verdict.DENY, reason=reason)
-    return replace(decision, always=_rule_to_offer(ground, tool, access, decision))
+    return replace(decision, always=_rule_to_offer(context, tool, access, decision))
 
 
-def _rule_to_offer(ground: DecisionContext, tool: str, access: Access, decision: Decision) -> str:
+def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision: Decision) -> str:
     plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
     if not plain:
         return ""
     from teamwright.permissions.always_rule import suggest_rule
 
-    return suggest_rule(tool, access, ground)
+    return suggest_rule(tool, access, context)
 
 
 def _is_local(access: Access) -> bool:

@@ -47,37 +47,37 @@ class CommandFacts(Struct):
     below: tuple[Decision, ...] = ()
 
 
-def collect_facts(ground: DecisionContext, command: ShellCommand) -> CommandFacts:
+def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFacts:
     """Return the facts about the command."""
     facts = CommandFacts(command)
     if command.role == "wrap":
         return facts
     facts.changed = find_changed_files(command)
-    named = [judge_path(ground, "Read", path, writes=False) for path in named_files(command)]
+    named = [judge_path(context, "Read", path, writes=False) for path in named_files(command)]
     facts.touched = tuple(decision for decision in named if decision.verdict is Verdict.DENY)
     reads = prove_read_only(command)
     found = find_changes(command) if reads is None else None
     if command.role != "run" or (reads is None and found is None):
         facts.named = (
-            *_judge_operands(ground, command),
-            *_judge_unknown(ground, "Read", unknown_operands(command)),
-            *_judge_changed(ground, facts.changed),
+            *_judge_operands(context, command),
+            *_judge_unknown(context, "Read", unknown_operands(command)),
+            *_judge_changed(context, facts.changed),
         )
     elif reads is not None:
         facts.reads = reads
-        facts.named = tuple(_judge_new(ground, command)) if command.globs else ()
+        facts.named = tuple(_judge_new(context, command)) if command.globs else ()
         judged = (
-            judge_path(ground, "Read", path, writes=False, deep=reads.is_deep, except_denied=reads.by_git)
+            judge_path(context, "Read", path, writes=False, deep=reads.is_deep, except_denied=reads.by_git)
             for path in reads.paths
         )
         facts.touched = (*facts.touched, *judged)
         shown = sorted(shown_work_trees(reads.paths)) if reads.by_git and reads.is_deep else ()
-        facts.below = tuple(filter(None, (question_below(ground, "Read", top) for top in shown)))
+        facts.below = tuple(filter(None, (question_below(context, "Read", top) for top in shown)))
     elif found is not None:
         facts.changes = found
-        facts.named = tuple(_judge_changed(ground, facts.changed))
-        sources = (judge_path(ground, "Read", path, writes=False) for path in found.reads)
-        targets = (judge_path(ground, "Write", path, writes=True) for path in found.writes)
+        facts.named = tuple(_judge_changed(context, facts.changed))
+        sources = (judge_path(context, "Read", path, writes=False) for path in found.reads)
+        targets = (judge_path(context, "Write", path, writes=True) for path in found.writes)
         facts.touched = (*facts.touched, *sources, *targets)
     return facts
 
@@ -100,32 +100,32 @@ def _is_by_rule(decision: Decision) -> bool:
     return decision.verdict is Verdict.ASK and not mere
 
 
-def _judge_operands(ground: DecisionContext, command: ShellCommand) -> Iterator[Decision]:
+def _judge_operands(context: DecisionContext, command: ShellCommand) -> Iterator[Decision]:
     """Yield the verdicts on all words that may be files that the program reads."""
     directories = list(base_directories(command))
-    forbids_all = any(rule.is_whole_tool for rule in ground.rules.rules_for("Read").deny)
+    forbids_all = any(rule.is_whole_tool for rule in context.rules.rules_for("Read").deny)
     for operand in find_operands(command):
         text = operand.shape[0] if len(operand.shape) == 1 else None
         path = os.path.expanduser(text or "")
         for directory in directories if text is None or not path.startswith("/") else ["/"]:
             if text is None or directory is None:
                 shape = operand.shape if text is None else (None, f"/{path}")
-                yield from judge_unknown_path(ground, "Read", _join_directory(directory, shape), operand.is_certain)
+                yield from judge_unknown_path(context, "Read", _join_directory(directory, shape), operand.is_certain)
                 continue
             whole = os.path.join(directory, path)
             if operand.new:
-                yield from judge_new_names(ground, "Read", Path(whole), operand.new)
+                yield from judge_new_names(context, "Read", Path(whole), operand.new)
                 continue
             if operand.is_certain or (not forbids_all and may_be_file(path, whole)):
-                yield judge_path(ground, "Read", Path(whole), writes=False)
+                yield judge_path(context, "Read", Path(whole), writes=False)
 
 
-def _judge_new(ground: DecisionContext, command: ShellCommand) -> Iterator[Decision]:
+def _judge_new(context: DecisionContext, command: ShellCommand) -> Iterator[Decision]:
     """Yield the verdicts on names that a pattern may match later, when an earlier command has made them."""
     for operand in find_operands(command):
         directory = operand.shape[0] if operand.new else None
         for path in absolute_paths(command, (directory,)) or () if directory is not None else ():
-            yield from judge_new_names(ground, "Read", path, operand.new)
+            yield from judge_new_names(context, "Read", path, operand.new)
 
 
 def _join_directory(directory: str | None, shape: Shape) -> Shape:
@@ -133,17 +133,17 @@ def _join_directory(directory: str | None, shape: Shape) -> Shape:
     return shape if begin is None or directory is None else (os.path.join(directory, begin), *shape[1:])
 
 
-def _judge_changed(ground: DecisionContext, changed: ChangedFiles) -> Iterator[Decision]:
+def _judge_changed(context: DecisionContext, changed: ChangedFiles) -> Iterator[Decision]:
     """Yield the verdicts on changed files. They forbid and never allow."""
     for path in changed.paths:
-        yield judge_path(ground, "Write", path, writes=True)
+        yield judge_path(context, "Write", path, writes=True)
     for path, name in changed.below:
-        yield from judge_all_below(ground, "Write", path, name)
+        yield from judge_all_below(context, "Write", path, name)
     for path, name in changed.new:
-        yield from judge_new_names(ground, "Write", path, name)
-    yield from _judge_unknown(ground, "Write", changed.unknown)
+        yield from judge_new_names(context, "Write", path, name)
+    yield from _judge_unknown(context, "Write", changed.unknown)
 
 
-def _judge_unknown(ground: DecisionContext, tool: str, unknown: Iterable[Operand]) -> Iterator[Decision]:
+def _judge_unknown(context: DecisionContext, tool: str, unknown: Iterable[Operand]) -> Iterator[Decision]:
     for operand in unknown:
-        yield from judge_unknown_path(ground, tool, operand.shape, operand.is_certain)
+        yield from judge_unknown_path(context, tool, operand.shape, operand.is_certain)

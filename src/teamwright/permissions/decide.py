@@ -210,8 +210,8 @@ class Policy:
 
     def with_mode(self, mode: Mode) -> Policy:
         """Return a policy with the same rules and scope and another mode. Narrow it to the policy that it came from."""
-        ground = self._context if mode is Mode.BUBBLE else self._current_context()
-        return Policy(mode, ground.rules.rules, ground.scope, self._parents)
+        context = self._context if mode is Mode.BUBBLE else self._current_context()
+        return Policy(mode, context.rules.rules, context.scope, self._parents)
 
     def narrow_to(self, parent: Policy) -> Policy:
         """Return this policy with another parent: each call then has the stricter of both verdicts."""
@@ -256,15 +256,15 @@ class Policy:
             plain = policy._decide_with_parents(tool, access, "").verdict is Verdict.ALLOW
             if not plain and (not policy._granted or policy._decide_by_grant(tool, access) is None):
                 return None
-        ground = self._current_context()
-        decision = judge_call(replace(ground, rules=RuleIndex((*ground.rules.rules, *self._granted))), tool, access)
+        context = self._current_context()
+        decision = judge_call(replace(context, rules=RuleIndex((*context.rules.rules, *self._granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
 
     def excluded_paths(self, tool: str, root: Path) -> ExcludedPaths:
         """Return the paths that this tool leaves out of a listing of a directory: those denied here or by a parent."""
         found: dict[str, set[Segments]] = {}
-        for ground in self._contexts():
-            for said, patterns in denied_below(ground, tool, str(root)):
+        for context in self._contexts():
+            for said, patterns in denied_below(context, tool, str(root)):
                 if patterns:
                     found.setdefault(said, set()).update(patterns)
         if not found:
@@ -278,16 +278,17 @@ class Policy:
             yield from policy._contexts()
 
     def _forbids(self, tool: str, path: str) -> bool:
-        judged = (judge_path(ground, tool, Path(path), writes=False) for ground in self._contexts())
+        judged = (judge_path(context, tool, Path(path), writes=False) for context in self._contexts())
         return any(decision.verdict is Verdict.DENY for decision in judged)
 
     def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
         """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
         from teamwright.permissions.shell_line_verdict import explain
 
-        ground = self._current_context()
+        context = self._current_context()
         return [
-            (words, complete_decision(ground, "Bash", access, decision)) for words, decision in explain(ground, access)
+            (words, complete_decision(context, "Bash", access, decision))
+            for words, decision in explain(context, access)
         ]
 
     def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
@@ -304,14 +305,14 @@ class Policy:
         return decision
 
     def _decide_own(self, tool: str, access: Access, own: str) -> Decision:
-        ground = self._current_context()
+        context = self._current_context()
         if own:
             paths = access.writes or access.reads
-            decision = strictest((judge_own_file(ground, tool, path, own) for path in paths), NOTHING_TO_DECIDE)
-            return complete_decision(ground, tool, access, decision)
+            decision = strictest((judge_own_file(context, tool, path, own) for path in paths), NOTHING_TO_DECIDE)
+            return complete_decision(context, tool, access, decision)
         if access.reads or access.writes or access.command is not None or access.url is not None:
-            return complete_decision(ground, tool, access, judge_call(ground, tool, access))
-        return self._decide_by_name_cached(ground, tool, access)
+            return complete_decision(context, tool, access, judge_call(context, tool, access))
+        return self._decide_by_name_cached(context, tool, access)
 
     def _is_own_plan(self, tool: str, access: Access) -> bool:
         """Return True when the call only reads this agent's plan, or changes it in plan mode."""
@@ -334,30 +335,30 @@ class Policy:
 
     def _current_context(self) -> DecisionContext:
         """Return the context of decisions: the caller's with this policy's rules, when it has no mode."""
-        ground = self._context
-        if ground.mode is not Mode.BUBBLE:
-            return ground
-        above = self._parents[0]._current_context() if self._parents else ground
+        context = self._context
+        if context.mode is not Mode.BUBBLE:
+            return context
+        above = self._parents[0]._current_context() if self._parents else context
         if self._with_caller is None or self._with_caller[0] is not above:
             self._decided_by_name = {}
             if self._parents:
-                self._with_caller = (above, replace(above, rules=RuleIndex((*above.rules.rules, *ground.rules.rules))))
+                self._with_caller = (above, replace(above, rules=RuleIndex((*above.rules.rules, *context.rules.rules))))
             else:
-                self._with_caller = (above, replace(ground, mode=Mode.DEFAULT))
+                self._with_caller = (above, replace(context, mode=Mode.DEFAULT))
         return self._with_caller[1]
 
-    def _decide_by_name_cached(self, ground: DecisionContext, tool: str, access: Access) -> Decision:
+    def _decide_by_name_cached(self, context: DecisionContext, tool: str, access: Access) -> Decision:
         """Return a verdict that depends on names only. It is cached until the rules change."""
         key = (tool, access.subject, access.harmless)
         decision = self._decided_by_name.get(key)
         if decision is None:
-            decision = complete_decision(ground, tool, access, judge_call(ground, tool, access))
+            decision = complete_decision(context, tool, access, judge_call(context, tool, access))
             if len(self._decided_by_name) < _MAX_CACHED:
                 self._decided_by_name[key] = decision
         return decision
 
-    def _set_context(self, ground: DecisionContext) -> None:
-        self._context = ground
+    def _set_context(self, context: DecisionContext) -> None:
+        self._context = context
         self._with_caller = None
         self._decided_by_name = {}
         for follower in self._followers:

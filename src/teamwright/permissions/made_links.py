@@ -54,7 +54,7 @@ class _TooManyLinks(Exception):
 
 def with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     """Return the parsed line with a guess for each command and redirection that may go through a link made by it."""
-    makers = [command for command in parsed.commands if _maker_name(command)]
+    makers = [command for command in parsed.commands if _agent_factory_name(command)]
     if not makers or len(parsed.commands) + len(parsed.redirects) < 2:
         return parsed
     try:
@@ -68,7 +68,7 @@ def with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     return replace(parsed, commands=[*commands, *parsed.commands], redirects=[*redirects, *parsed.redirects])
 
 
-def _maker_name(command: ShellCommand) -> str:
+def _agent_factory_name(command: ShellCommand) -> str:
     """Return the name of a program that makes, moves or copies links, or an empty text; `git mv` is `mv`."""
     git = split_git_command(command.words)
     name = base_name(command.words[0]) if command.words else None
@@ -112,7 +112,7 @@ class _LineLinks:
         words = [*command.words[1:]] if args is None else args
         git = base_name(command.words[0]) == "git"
         operands = _LinkOperands(
-            [None if word is None else os.path.expanduser(word) for word in words], _maker_name(command), git
+            [None if word is None else os.path.expanduser(word) for word in words], _agent_factory_name(command), git
         )
         places = list(map(str, command.directories)) if None not in command.directories else []
         for place, source in itertools.product(places, operands.sources):

@@ -57,71 +57,71 @@ _MAX_ENTRIES = 20_000
 
 
 def judge_path(
-    ground: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
+    context: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
 ) -> Decision:
     """Return the verdict on one absolute path.
 
     `deep`: everything below it is read too; `except_denied`: except denied files.
     """
     named, real = os.path.normpath(path), real_path(path)
-    rules = ground.rules.rules_for(tool)
+    rules = context.rules.rules_for(tool)
     denied = _matching(rules.deny, named, real)
     if denied is not None:
         return decide_by_rule(denied)
-    if writes and ground.scope.ownership is not None and (fenced := ground.scope.ownership.refusal(path)) is not None:
+    if writes and context.scope.ownership is not None and (fenced := context.scope.ownership.refusal(path)) is not None:
         return fenced
-    if writes and ground.is_planning:
-        return decide_by_plan(ground)
+    if writes and context.is_planning:
+        return decide_by_plan(context)
     if is_process_link(real):
-        return _judge_process_link(ground, tool, named, writes)
-    if _is_private(ground, rules, named, real, writes):
+        return _judge_process_link(context, tool, named, writes)
+    if _is_private(context, rules, named, real, writes):
         return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
-    if ground.bypasses:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if context.bypasses:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
     asked = _matching(rules.ask, named, real)
     if asked is not None:
         return decide_by_rule(asked)
-    if deep and (decision := _judge_below(ground, rules, real, except_denied)) is not None:
+    if deep and (decision := _judge_below(context, rules, real, except_denied)) is not None:
         return decision
-    if writes and (decision := _judge_guarded(ground, rules, named, real)) is not None:
+    if writes and (decision := _judge_guarded(context, rules, named, real)) is not None:
         return decision
     allowed = _matching(rules.allow, named, real)
-    return decide_by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
+    return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
 
 
-def _judge_process_link(ground: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
+def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
     """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
     from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 
-    for decision in judge_unknown_path(ground, tool, ANY_SHAPE, certain=True):
+    for decision in judge_unknown_path(context, tool, ANY_SHAPE, certain=True):
         return decision
     reason = f"{named} is another file in each process; write the path out."
-    if ground.bypasses and (writes or os.path.basename(named) not in {"cwd", "root"}):
+    if context.bypasses and (writes or os.path.basename(named) not in {"cwd", "root"}):
         return Decision(Verdict.DENY, "private files", reason)
-    return decide_by_mode(ground.mode, Verdict.ALLOW if ground.bypasses else Verdict.ASK, reason)
+    return decide_by_mode(context.mode, Verdict.ALLOW if context.bypasses else Verdict.ASK, reason)
 
 
-def judge_unknown_path(ground: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
+def judge_unknown_path(context: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
     """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
-    rules = ground.rules.rules_for(tool)
-    for rule in (*rules.deny, *(() if ground.bypasses else rules.ask)):
+    rules = context.rules.rules_for(tool)
+    for rule in (*rules.deny, *(() if context.bypasses else rules.ask)):
         if rule.may_name(shape, certain=certain):
             reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
-            yield Decision(Verdict.DENY if ground.bypasses else Verdict.ASK, str(rule), reason)
+            yield Decision(Verdict.DENY if context.bypasses else Verdict.ASK, str(rule), reason)
             return
 
 
-def judge_all_below(ground: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
+def judge_all_below(context: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
     """Yield the denial of a change to everything below a path whose name matches, if some of it must not be changed."""
     real = real_path(path)
-    for rule, patterns in denied_below(ground, tool, str(path)):
+    for rule, patterns in denied_below(context, tool, str(path)):
         if patterns and (there := _named_below(real, compile_patterns(patterns), name)):
             yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
 
 
-def judge_new_names(ground: DecisionContext, tool: str, directory: Path, pattern: str) -> Iterator[Decision]:
+def judge_new_names(context: DecisionContext, tool: str, directory: Path, pattern: str) -> Iterator[Decision]:
     """Yield the denial of names in a directory that match a pattern of the shell, also of names that do not exist."""
-    for rule, forbidden in denied_below(ground, tool, str(directory)):
+    for rule, forbidden in denied_below(context, tool, str(directory)):
         if any(_may_be_first(segments, pattern) for segments in forbidden):
             yield Decision(Verdict.DENY, rule, f"{pattern} may match a file in {directory} that the rule names.")
 
@@ -155,31 +155,31 @@ def containing_directory(path: Path) -> Path:
     return real if real.is_dir() else real.parent
 
 
-def judge_own_file(ground: DecisionContext, tool: str, path: Path, why: str) -> Decision:
+def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) -> Decision:
     """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
     named, real = os.path.normpath(path), real_path(path)
-    rules = ground.rules.rules_for(tool)
-    for group in (rules.deny, () if ground.bypasses else rules.ask):
+    rules = context.rules.rules_for(tool)
+    for group in (rules.deny, () if context.bypasses else rules.ask):
         found = _matching(group, named, real)
         if found is not None:
             return decide_by_rule(found)
-    return decide_by_mode(ground.mode, Verdict.ALLOW, why)
+    return decide_by_mode(context.mode, Verdict.ALLOW, why)
 
 
-def denied_below(ground: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
+def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
     real = real_path(root)
-    for rule in ground.rules.rules_for(tool).deny:
+    for rule in context.rules.rules_for(tool).deny:
         yield rule.text, rule.names_below(root) | rule.names_below(real)
     above = f"{real.rstrip('/')}/".lower()
-    for directory in ground.private:
+    for directory in context.private:
         if directory.startswith(above) and directory != above:
             yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
 
 
-def question_below(ground: DecisionContext, tool: str, real: str) -> Decision | None:
+def question_below(context: DecisionContext, tool: str, real: str) -> Decision | None:
     """Return the question that deny rules require before a whole directory, given by its real path, is shown."""
-    return _denied_by_rule(ground.rules.rules_for(tool).deny, real)
+    return _denied_by_rule(context.rules.rules_for(tool).deny, real)
 
 
 def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
@@ -189,29 +189,29 @@ def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
     return None
 
 
-def _is_private(ground: DecisionContext, rules: ToolRules, named: str, real: str, writes: bool) -> bool:
+def _is_private(context: DecisionContext, rules: ToolRules, named: str, real: str, writes: bool) -> bool:
     place = f"{real}/"
-    if not place.lower().startswith(ground.private):
+    if not place.lower().startswith(context.private):
         return False
-    if not writes and place.startswith(ground.own):
+    if not writes and place.startswith(context.own):
         return False
-    if any(one.lower().startswith(ground.private) and place.startswith(one) for one in ground.directories):
+    if any(one.lower().startswith(context.private) and place.startswith(one) for one in context.directories):
         return False  # an agent that works inside a private directory may use the files given to it
     lifted = (
-        rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(ground, rule.text)
+        rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(context, rule.text)
     )
     return not any(rule.matches_path(named, real) for rule in lifted)
 
 
-def _names_private(ground: DecisionContext, text: str) -> bool:
+def _names_private(context: DecisionContext, text: str) -> bool:
     """Return True when a rule names the private directories. A general rule does not open them."""
-    return any(directory.name in text for directory in ground.scope.private)
+    return any(directory.name in text for directory in context.scope.private)
 
 
-def _judge_below(ground: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:
+def _judge_below(context: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:
     """Return the verdict on reading a whole directory: a rule about a file in it must still apply."""
     above = f"{real.rstrip('/')}/".lower()
-    if any(directory.startswith(above) for directory in ground.private):
+    if any(directory.startswith(above) for directory in context.private):
         return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
     return _denied_by_rule((*(() if spares else rules.deny), *rules.ask), real)
 
@@ -224,9 +224,9 @@ def _denied_by_rule(rules: tuple[Rule, ...], real: str) -> Decision | None:
     return Decision(Verdict.ASK, str(fenced), reason)
 
 
-def _judge_guarded(ground: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
-    guard = _guard_inside(ground, real) or (_guard_inside(ground, named) if named != real else "")
-    if not guard and real in ground.scope.hook_files:
+def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
+    guard = _guard_inside(context, real) or (_guard_inside(context, named) if named != real else "")
+    if not guard and real in context.scope.hook_files:
         guard = os.path.basename(real).lower()
     if not guard:
         return None
@@ -237,22 +237,22 @@ def _judge_guarded(ground: DecisionContext, rules: ToolRules, named: str, real: 
     return Decision(Verdict.ASK, GUARDED, reason)
 
 
-def _guard_inside(ground: DecisionContext, path: str) -> str:
+def _guard_inside(context: DecisionContext, path: str) -> str:
     """Return the guarded name below the allowed directory; names above it do not count."""
-    roots = [len(directory) for directory in ground.directories if path.startswith(directory)]
+    roots = [len(directory) for directory in context.directories if path.startswith(directory)]
     return guard_name(path[min(roots) :] if roots else path)
 
 
-def _by_mode(ground: DecisionContext, named: str, real: str, writes: bool) -> Decision:
+def _by_mode(context: DecisionContext, named: str, real: str, writes: bool) -> Decision:
     place = f"{real}/"
-    inside = place.startswith(ground.directories)  # a link counts as the path that it leads to
+    inside = place.startswith(context.directories)  # a link counts as the path that it leads to
     if inside and not writes:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
-    if inside and ground.accepts_edits:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
-    if not inside and not writes and place.startswith(ground.own):
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "It is this agent's own file.")
+        return decide_by_mode(context.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
+    if inside and context.accepts_edits:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+    if not inside and not writes and place.startswith(context.own):
+        return decide_by_mode(context.mode, Verdict.ALLOW, "It is this agent's own file.")
     where = "" if inside else ", which is outside the directories"
     return decide_by_mode(
-        ground.mode, Verdict.ASK, f"Nothing allows to {'change' if writes else 'read'} {named}{where}."
+        context.mode, Verdict.ASK, f"Nothing allows to {'change' if writes else 'read'} {named}{where}."
     )

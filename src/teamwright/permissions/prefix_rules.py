@@ -60,7 +60,7 @@ HIDDEN_WORD = "a word that only the shell will know"
 _SECRET = "a variable of the environment"
 
 
-def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand, *, reads_secret: bool = False) -> str:
+def uncovered_word(context: DecisionContext, rule: Rule, command: ShellCommand, *, reads_secret: bool = False) -> str:
     """Return the word of the command that the rule matches but does not cover, or an empty text.
 
     A rule for every call, or with all words, covers all that it matches. Any other covers no option that writes or runs
@@ -77,10 +77,10 @@ def uncovered_word(ground: DecisionContext, rule: Rule, command: ShellCommand, *
         _option_by_pattern(command, words)
         or find_side_effect(words, named)
         or _script(command, words)
-        or _run_by_find(ground, command, words, named)
-        or _guarded_file(ground, command, named)
-        or _uncovered_file(ground, command, named)
-        or _followed_link(ground, command, words, named)
+        or _run_by_find(context, command, words, named)
+        or _guarded_file(context, command, named)
+        or _uncovered_file(context, command, named)
+        or _followed_link(context, command, words, named)
     )
 
 
@@ -90,24 +90,24 @@ def _option_by_pattern(command: ShellCommand, words: Words) -> str:
     return next(found, "")
 
 
-def _guarded_file(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+def _guarded_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
     """Return a guarded file that the command changes, unless the rule names it."""
     understood = find_changes(command)
     for path in (*find_changed_files(command).paths, *(understood.writes if understood is not None else ())):
-        if judge_path(ground, "Write", path, writes=True).rule == GUARDED and not any(
+        if judge_path(context, "Write", path, writes=True).rule == GUARDED and not any(
             f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:]
         ):
             return str(path)
     return ""
 
 
-def _run_by_find(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
+def _run_by_find(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
     """Return `-exec` when the command that find runs has no verdict and may read a file outside."""
     wrapped = unwrap(words) if "-exec" in words and "-exec" not in named else None
     if wrapped is None or not wrapped.forbids:
         return ""
     reads = prove_read_only(command)
-    known = reads is not None and not any(_is_outside(ground, str(path), named) for path in reads.paths)
+    known = reads is not None and not any(_is_outside(context, str(path), named) for path in reads.paths)
     return "" if known else "-exec"
 
 
@@ -141,7 +141,7 @@ def _changes_its_files_only(args: list[str]) -> bool:
     return bool(scripts) and all(map(only_prints, scripts))
 
 
-def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+def _uncovered_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
     """Return a word that is hidden, or may be a file outside the directories, or an empty text."""
     name = base_name(command.words[0]) or ""
     second = next((word for word in command.words[1:2] if word), "")
@@ -150,7 +150,7 @@ def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Seque
     texts = text_words(command)
     directories = [directory for directory in base_directories(command) if directory is not None]
     for directory in directories:
-        if _is_outside(ground, directory, named):
+        if _is_outside(context, directory, named):
             return directory
     for at, word in enumerate(command.words[1:], 1):
         if at in texts or (word is not None and word in named):
@@ -158,12 +158,12 @@ def _uncovered_file(ground: DecisionContext, command: ShellCommand, named: Seque
         for part in _texts(command, at):
             if part is None:
                 return HIDDEN_WORD
-            if any(_is_outside(ground, path, named) for path in _paths(part, directories)):
+            if any(_is_outside(context, path, named) for path in _paths(part, directories)):
                 return part
     return ""
 
 
-def _followed_link(ground: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
+def _followed_link(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
     """Return a link below an operand that leads outside and that the command follows, or an empty text."""
     name, words = base_name(words[0]) or "", words[1:]
     if name not in {"scp", "zip"} or not any(word and _RECURSIVE.match(word) for word in words):
@@ -178,7 +178,7 @@ def _followed_link(ground: DecisionContext, command: ShellCommand, words: Words,
         links = links_below(waiting)
         if links is None:
             return "a directory with many files"
-        outside = next((link for link in links if _is_outside(ground, str(link), named)), None)
+        outside = next((link for link in links if _is_outside(context, str(link), named)), None)
         if outside is not None:
             return str(outside)
         waiting = tuple(link for link in links if real_path(link) not in followed)
@@ -202,9 +202,9 @@ def _texts(command: ShellCommand, at: int) -> Sequence[str | None]:
     return glob_matches(command, at) or [None]
 
 
-def _is_outside(ground: DecisionContext, path: str, named: Sequence[str]) -> bool:
+def _is_outside(context: DecisionContext, path: str, named: Sequence[str]) -> bool:
     """Return True when the path may not be read unasked and is in no directory of the rule (`Bash(cat /tmp/*)`)."""
-    if judge_path(ground, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
+    if judge_path(context, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
         return False
     begins = (os.path.expanduser(word.partition("*")[0]) for word in named if "*" in word)
     inside = tuple(f"{real_path(begin).rstrip('/')}/" for begin in begins if begin[:1] == "/" == begin[-1:])

@@ -120,9 +120,9 @@ def decide_by_mode(mode: Mode, verdict: Verdict, reason: str) -> Decision:
     return Decision(verdict, f"mode {mode}", reason)
 
 
-def decide_by_plan(ground: DecisionContext) -> Decision:
+def decide_by_plan(context: DecisionContext) -> Decision:
     """Return the decision of plan mode on each call that may change something, despite allow rules."""
-    to = f" to {ground.plan_file}" if ground.plan_file else ""
+    to = f" to {context.plan_file}" if context.plan_file else ""
     reason = f"Nothing is changed while you plan: read what you need, write the plan{to}, then call ExitPlanMode."
     return Decision(Verdict.DENY, PLAN_MODE_RULE, reason)
 

@@ -44,31 +44,33 @@ _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120
 
 
-def judge_command(ground: DecisionContext, access: Access) -> Decision:
+def judge_command(context: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line: the strictest for all commands that it would run and files that it would
     touch."""
-    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base), access.command or "")
-    rules = ground.rules.rules_for("Bash")
-    facts = [collect_facts(ground, command) for command in parsed.commands]
-    if ground.bypasses:
-        allowed = decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-        return strictest(_denials(ground, rules, parsed, facts), allowed)
-    if ground.is_planning and not _changes_nothing(parsed, facts):
-        denied = (decision for decision in _denials(ground, rules, parsed, facts) if decision.verdict is Verdict.DENY)
-        return strictest(denied, decide_by_plan(ground))
-    allowed = decide_by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    return strictest(_judge_all(ground, rules, parsed, facts, _last_command(facts, access)), allowed)
+    parsed = with_made_links(
+        parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
+    )
+    rules = context.rules.rules_for("Bash")
+    facts = [collect_facts(context, command) for command in parsed.commands]
+    if context.bypasses:
+        allowed = decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+        return strictest(_denials(context, rules, parsed, facts), allowed)
+    if context.is_planning and not _changes_nothing(parsed, facts):
+        denied = (decision for decision in _denials(context, rules, parsed, facts) if decision.verdict is Verdict.DENY)
+        return strictest(denied, decide_by_plan(context))
+    allowed = decide_by_mode(context.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+    return strictest(_judge_all(context, rules, parsed, facts, _last_command(facts, access)), allowed)
 
 
-def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
+def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line with known aliases: a denial of either form denies it.
 
     A rule that allows the written form still allows it, unless a rule or the git policy decides on the expanded form.
     """
-    written = judge_command(ground, access)
+    written = judge_command(context, access)
     if not access.expanded_command:
         return written
-    meant = judge_command(ground, replace(access, command=access.expanded_command, expanded_command=""))
+    meant = judge_command(context, replace(access, command=access.expanded_command, expanded_command=""))
     if meant.verdict is Verdict.ASK and meant.rule.startswith(_WEAK_RULES) and not written.rule.startswith(_WEAK_RULES):
         return written
     if stricter(written.verdict, meant.verdict) is written.verdict:
@@ -81,28 +83,30 @@ def judge_with_aliases(ground: DecisionContext, access: Access) -> Decision:
     return replace(meant, reason=f"By your shell's aliases it runs {shown}: {meant.reason}")
 
 
-def explain(ground: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
+def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in the order of the line; the whole line comes
     last."""
-    parsed = with_made_links(parse_command(access.command or "", access.cwd or ground.scope.base), access.command or "")
-    rules = ground.rules.rules_for("Bash")
-    facts = [collect_facts(ground, command) for command in parsed.commands]
+    parsed = with_made_links(
+        parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
+    )
+    rules = context.rules.rules_for("Bash")
+    facts = [collect_facts(context, command) for command in parsed.commands]
     found: list[tuple[str, Decision]] = []
     last = _last_command(facts, access)
     for fact in facts:
         if fact.command.role != "guess":
-            found.append((join_words(fact.command.words), _explain_command(ground, rules, parsed, fact, fact is last)))
+            found.append((join_words(fact.command.words), _explain_command(context, rules, parsed, fact, fact is last)))
     for one in parsed.redirects:
         if one.target not in _HARMLESS_TARGETS:
             sign = ">" if one.writes else "<"
-            found.append((f"{sign} {one.target or '…'}", _explain_redirect(ground, one)))
-    whole = judge_command(ground, access)
+            found.append((f"{sign} {one.target or '…'}", _explain_redirect(context, one)))
+    whole = judge_command(context, access)
     listed = {(decision.verdict, decision.rule) for _, decision in found}
     return found if (whole.verdict, whole.rule) in listed else [*found, ("the line as a whole", whole)]
 
 
 def _explain_command(
-    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, last: bool
+    context: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, last: bool
 ) -> Decision:
     denied = _matching(rules.deny, fact.command)
     if denied is not None:
@@ -110,21 +114,21 @@ def _explain_command(
     refused = next(find_denials(fact), None)
     if refused is not None:
         return refused
-    if ground.bypasses:
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-    if ground.is_planning and fact.reads is None and fact.command.role in {"run", "unsure"}:
-        return decide_by_plan(ground)
+    if context.bypasses:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if context.is_planning and fact.reads is None and fact.command.role in {"run", "unsure"}:
+        return decide_by_plan(context)
     fenced = next(_path_questions(rules, fact), None)
-    return fenced or _judge(ground, rules, parsed, fact, last=last)
+    return fenced or _judge(context, rules, parsed, fact, last=last)
 
 
-def _explain_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decision:
-    decision = _judge_redirect(ground, redirect)
-    if decision.verdict is Verdict.DENY or not (ground.bypasses or (ground.is_planning and redirect.writes)):
+def _explain_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision:
+    decision = _judge_redirect(context, redirect)
+    if decision.verdict is Verdict.DENY or not (context.bypasses or (context.is_planning and redirect.writes)):
         return decision
-    if ground.is_planning:
-        return decide_by_plan(ground)
-    return decide_by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if context.is_planning:
+        return decide_by_plan(context)
+    return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
 
 
 def is_proven_read_only(command: str, cwd: Path) -> bool:
@@ -185,7 +189,7 @@ def _writes(redirect: FileRedirect) -> bool:
 
 
 def _denials(
-    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts]
+    context: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts]
 ) -> Iterator[Decision]:
     """Yield the denials that apply in every mode.
 
@@ -196,24 +200,24 @@ def _denials(
         if denied is not None:
             yield decide_by_rule(denied)
         yield from find_denials(fact)
-    yield from (d for d in _judge_redirects(ground, parsed) if d.verdict is Verdict.DENY)
-    yield from _judge_ownership(ground, parsed, facts)
-    yield from (d for d in _judge_unreadable(ground, parsed) if d.verdict is Verdict.DENY)
+    yield from (d for d in _judge_redirects(context, parsed) if d.verdict is Verdict.DENY)
+    yield from _judge_ownership(context, parsed, facts)
+    yield from (d for d in _judge_unreadable(context, parsed) if d.verdict is Verdict.DENY)
     hidden = _rule_for_hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
         yield Decision(Verdict.DENY, str(hidden), reason)
 
 
-def _judge_unreadable(ground: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
+def _judge_unreadable(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
     """Yield what file rules decide for a line that cannot be read in full: it may name any file."""
     for tool in () if parsed.is_valid else ("Read", "Write"):
-        yield from judge_unknown_path(ground, tool, ANY_SHAPE, certain=True)
+        yield from judge_unknown_path(context, tool, ANY_SHAPE, certain=True)
 
 
-def _judge_ownership(ground: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
+def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
     """Yield the denials for files that another member owns, or may own."""
-    fence = ground.scope.ownership
+    fence = context.scope.ownership
     if fence is None:
         return
     every = [fact.changed for fact in facts]
@@ -228,20 +232,20 @@ def _judge_ownership(ground: DecisionContext, parsed: ParsedLine, facts: list[Co
 
 
 def _judge_all(
-    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts], last: CommandFacts | None
+    context: DecisionContext, rules: ToolRules, parsed: ParsedLine, facts: list[CommandFacts], last: CommandFacts | None
 ) -> Iterator[Decision]:
-    yield from _denials(ground, rules, parsed, facts)
+    yield from _denials(context, rules, parsed, facts)
     hidden = _rule_for_hidden(rules.ask, parsed)
     if hidden is not None:
         yield Decision(Verdict.ASK, str(hidden), f"Parts of it are hidden, so {hidden.text} cannot be excluded.")
-    yield from _judge_unreadable(ground, parsed)
+    yield from _judge_unreadable(context, parsed)
     unclear = _judge_unclear(rules, parsed)
     if unclear is not None:
         yield unclear
     for fact in facts:
         yield from _path_questions(rules, fact)
-        yield _judge(ground, rules, parsed, fact, last=fact is last)
-    yield from _judge_redirects(ground, parsed)
+        yield _judge(context, rules, parsed, fact, last=fact is last)
+    yield from _judge_redirects(context, parsed)
 
 
 def _last_command(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
@@ -270,7 +274,7 @@ def _path_questions(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
 
 
 def _judge(
-    ground: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, *, last: bool
+    context: DecisionContext, rules: ToolRules, parsed: ParsedLine, fact: CommandFacts, *, last: bool
 ) -> Decision:
     """Return the verdict on one simple command: ask rules, git policy, allow rules, then proofs."""
     command = fact.command
@@ -279,7 +283,7 @@ def _judge(
         return decide_by_rule(asked)
     matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
     secret = prints_secret(parsed)
-    left_open = {rule.text: uncovered_word(ground, rule, command, reads_secret=secret) for rule in matching}
+    left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = subcommand_to_ask(command.words)
     if name and not any(
@@ -289,21 +293,21 @@ def _judge(
     if command.role == "unsure":
         allowing = [rule for rule in allowing if rule.is_exact]
     elif command.role != "run":
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
+        return decide_by_mode(context.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
     if allowing:
         return decide_by_rule(allowing[0])
     if fact.reads is not None and not secret:
-        fine = decide_by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-        return strictest((*_git_may_run(ground, command, fact.reads), *fact.touched, *fact.below), fine)
-    if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.must_be_last):
-        fine = decide_by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+        fine = decide_by_mode(context.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+        return strictest((*_git_may_run(context, command, fact.reads), *fact.touched, *fact.below), fine)
+    if fact.changes is not None and context.accepts_edits and (last or not fact.changes.must_be_last):
+        fine = decide_by_mode(context.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
     for rule, word in left_open.items():
         why = f"The rule {rule} does not cover {word}, which may write, run or show something else."
-        return decide_by_mode(ground.mode, Verdict.ASK, why)
+        return decide_by_mode(context.mode, Verdict.ASK, why)
     if None in command.words[:1]:
-        return decide_by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
-    return decide_by_mode(ground.mode, Verdict.ASK, f"Nothing allows {join_words(command.words[:3]) or 'this'}.")
+        return decide_by_mode(context.mode, Verdict.ASK, "It runs a command that only the shell will know.")
+    return decide_by_mode(context.mode, Verdict.ASK, f"Nothing allows {join_words(command.words[:3]) or 'this'}.")
 
 
 def _too_wide(rules: list[Rule]) -> str:
@@ -312,37 +316,37 @@ def _too_wide(rules: list[Rule]) -> str:
     return f" The rule {wide} of the repository does not name this git command." if wide is not None else ""
 
 
-def _git_may_run(ground: DecisionContext, command: ShellCommand, reads: CommandReads) -> Iterator[Decision]:
-    doubt = explain_git_doubt(command, reads.paths, ground.scope.trusted_git) if reads.by_git else ""
+def _git_may_run(context: DecisionContext, command: ShellCommand, reads: CommandReads) -> Iterator[Decision]:
+    doubt = explain_git_doubt(command, reads.paths, context.scope.trusted_git) if reads.by_git else ""
     if doubt:
         yield Decision(Verdict.ASK, "trust", doubt)
 
 
-def _judge_redirects(ground: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
+def _judge_redirects(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
     for redirect in parsed.redirects:
         if redirect.target not in _HARMLESS_TARGETS:
-            yield _judge_redirect(ground, redirect)
+            yield _judge_redirect(context, redirect)
 
 
-def _judge_redirect(ground: DecisionContext, redirect: FileRedirect) -> Decision:
+def _judge_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision:
     tool, does = ("Write", "writes to") if redirect.writes else ("Read", "reads from")
     if redirect.target is None or redirect.glob or None in redirect.directories:
-        for decision in judge_unknown_path(ground, tool, _unknown_target(redirect), certain=True):
+        for decision in judge_unknown_path(context, tool, _unknown_target(redirect), certain=True):
             return decision
-        if any(rule.is_whole_tool for rule in ground.rules.rules_for("Bash").allow):
-            return decide_by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
-        return decide_by_mode(ground.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
+        if any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
+            return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
+        return decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
     target = os.path.expanduser(redirect.target)
     paths = [Path(os.path.join(place or "/", target)) for place in redirect.directories]
     decision = strictest(
-        (judge_path(ground, tool, path, writes=redirect.writes) for path in paths),
-        decide_by_mode(ground.mode, Verdict.ASK, f"It {does} a file."),
+        (judge_path(context, tool, path, writes=redirect.writes) for path in paths),
+        decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file."),
     )
-    if decision.rule.startswith("mode ") and any(rule.is_whole_tool for rule in ground.rules.rules_for("Bash").allow):
-        return decide_by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
+    if decision.rule.startswith("mode ") and any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
+        return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
     if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):
         return decide_by_mode(
-            ground.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files."
+            context.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files."
         )
     return decision
 

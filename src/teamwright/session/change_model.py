@@ -40,7 +40,12 @@ class ModelChange(Struct, frozen=True):
 
 
 async def change_model(
-    team: SessionTeam, maker: AgentFactory, models: SessionModels, agent: Agent, model: str | Model, by: str = "user"
+    team: SessionTeam,
+    agent_factory: AgentFactory,
+    models: SessionModels,
+    agent: Agent,
+    model: str | Model,
+    by: str = "user",
 ) -> ModelChange:
     """Change the model of this agent, the lead or a member, from its next call on; at once while it is idle.
 
@@ -51,26 +56,33 @@ async def change_model(
     name, opened = await models.choose(model)
     shown = LEAD_ALIAS if agent.name == LEAD else agent.name
     before, card = agent.model.card.name, opened.card
-    require_affordable(maker, agent.name, card)
+    require_affordable(agent_factory, agent.name, card)
     if opened is agent.model:
         return ModelChange(shown, card.name, before)
     kept = name if isinstance(model, str) else ""
     if agent.name == LEAD:
-        await _keep_of_lead(team, maker, models, agent, name)
+        await _keep_of_lead(team, agent_factory, models, agent, name)
         if kept:
-            save_lead_model(maker.home.session(maker.cwd, maker.session), card.name)
+            save_lead_model(agent_factory.home.session(agent_factory.cwd, agent_factory.session), card.name)
         models.chosen = name
     else:
-        await _keep_of_member(team, maker, agent.name, name, kept and card.name)
+        await _keep_of_member(team, agent_factory, agent.name, name, kept and card.name)
     await _shown_as(team, agent.name, card.name)
     agent.change_between_calls(lambda: _begin(team, agent, opened, by))
     return ModelChange(shown, card.name, before)
 
 
-def require_affordable(maker: AgentFactory, name: str, card: ModelCard) -> None:
+def require_affordable(agent_factory: AgentFactory, name: str, card: ModelCard) -> None:
     """Raise CannotStart where money is capped for this agent and the model's price is unknown."""
-    purse = maker.purse
-    require_price((purse.stated_budget if name == LEAD else purse.stated_budget.smaller_caps(purse.each)).usd, card)
+    budget_tracker = agent_factory.budget_tracker
+    require_price(
+        (
+            budget_tracker.stated_budget
+            if name == LEAD
+            else budget_tracker.stated_budget.smaller_caps(budget_tracker.each)
+        ).usd,
+        card,
+    )
 
 
 def model_names() -> list[str]:
@@ -84,8 +96,8 @@ def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
     effort = agent.effort_text
     if agent.name == LEAD:
         team.set_lead_model(model.card.name, effort)
-    elif (mate := team.find_in_process(agent.name)) is not None:
-        mate.set_model(model.card.name, effort)
+    elif (teammate := team.find_in_process(agent.name)) is not None:
+        teammate.set_model(model.card.name, effort)
     agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
     if agent.effort is not None and not effort:
         said = LEAD_ALIAS if agent.name == LEAD else agent.name
@@ -93,19 +105,21 @@ def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
         agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 
-async def _keep_of_lead(team: SessionTeam, maker: AgentFactory, models: SessionModels, lead: Agent, name: str) -> None:
+async def _keep_of_lead(
+    team: SessionTeam, agent_factory: AgentFactory, models: SessionModels, lead: Agent, name: str
+) -> None:
     """Save the lead's former model for members that use it, also for a resume."""
     of_service = models.main is models.services and lead.model not in models.objects.values()
     former = lead.model.card.name if of_service else models.bring(lead.model)
-    for mate in team.running_members:
-        if isinstance(mate, ProcessTeammateBase):
-            if of_service and await _has_leads(team, mate.name):
-                await save_model(team.state, mate.name, former)
+    for teammate in team.running_members:
+        if isinstance(teammate, ProcessTeammateBase):
+            if of_service and await _has_leads(team, teammate.name):
+                await save_model(team.state, teammate.name, former)
             continue
-        born = maker.born.get(mate.name)
+        born = agent_factory.born.get(teammate.name)
         if born is not None and born.model is None:
             if of_service:
-                await save_model(team.state, mate.name, former)
+                await save_model(team.state, teammate.name, former)
             born.model = former
 
 
@@ -116,10 +130,10 @@ async def _has_leads(team: SessionTeam, name: str) -> bool:
     return life is not None and life.model is None
 
 
-async def _keep_of_member(team: SessionTeam, maker: AgentFactory, member: str, name: str, kept: str) -> None:
+async def _keep_of_member(team: SessionTeam, agent_factory: AgentFactory, member: str, name: str, kept: str) -> None:
     if kept:
         await save_model(team.state, member, kept)
-    if (born := maker.born.get(member)) is not None:
+    if (born := agent_factory.born.get(member)) is not None:
         born.model = name
 
 

@@ -225,22 +225,22 @@ def settings_flags(options: Options) -> SettingFlags:
     )
 
 
-def are_teams_enabled(ground: SessionContext) -> bool:
+def are_teams_enabled(context: SessionContext) -> bool:
     """Return True when agents may form teams: by the options, else the environment, else the settings."""
-    if ground.options.teams is not None:
-        return ground.options.teams
-    said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if context.options.teams is not None:
+        return context.options.teams
+    said = context.env.get(TEAMS_VARIABLE, "").strip().lower()
     if said not in _SWITCH:
         where = [("variable", f"{TEAMS_VARIABLE}={said}")]
         raise CannotStart(
             "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
         )
-    return ground.settings.teams if not said else _SWITCH[said]
+    return context.settings.teams if not said else _SWITCH[said]
 
 
-def trust_warnings(ground: SessionContext) -> list[str]:
+def trust_warnings(context: SessionContext) -> list[str]:
     """Return a line that lists untrusted entries of the repository, and how to trust them."""
-    waiting = ground.trust.needs_asking
+    waiting = context.trust.needs_asking
     if not waiting:
         return []
     verb = "is" if len(waiting) == 1 else "are"
@@ -250,40 +250,40 @@ def trust_warnings(ground: SessionContext) -> list[str]:
     ]
 
 
-def resumed_model(ground: SessionContext) -> str | None:
+def resumed_model(context: SessionContext) -> str | None:
     """Return the model of a resumed session: the one that was named, else its last one."""
-    if not ground.resumed:
+    if not context.resumed:
         return None
-    header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
-    name = load_lead_model(ground.directory) or header.get("model")
+    header = read_header(context.home.transcript(context.cwd, context.id)) or {}
+    name = load_lead_model(context.directory) or header.get("model")
     return name if isinstance(name, str) else None
 
 
-def session_environment(ground: SessionContext) -> PromptEnvironment:
-    roots = (ground.cwd, *ground.settings.directories)
+def session_environment(context: SessionContext) -> PromptEnvironment:
+    roots = (context.cwd, *context.settings.directories)
     return PromptEnvironment(
-        ground.cwd,
+        context.cwd,
         roots,
-        current_branch(ground.cwd),
+        current_branch(context.cwd),
         platform.system(),
-        headless=is_unattended(ground),
-        git_trailer=ground.settings.git_trailer,
+        headless=is_unattended(context),
+        git_trailer=context.settings.git_trailer,
     )
 
 
-def is_unattended(ground: SessionContext) -> bool:
+def is_unattended(context: SessionContext) -> bool:
     """Return True when it is already known that no person will answer questions."""
-    options = ground.options
-    return not options.interactive and options.on_request is None and not waits_for_answers(ground)
+    options = context.options
+    return not options.interactive and options.on_request is None and not waits_for_answers(context)
 
 
-def waits_for_answers(ground: SessionContext) -> bool:
+def waits_for_answers(context: SessionContext) -> bool:
     """Return True when a request waits for an answer of another process, without a person at a terminal.
 
     The options decide, else the setting. Raises CannotStart (`bad-settings`) for a word other than wait or deny.
     """
-    said = ground.options.ask or ground.settings.unattended_requests
+    said = context.options.ask or context.settings.unattended_requests
     if said not in ASKS_PERSON:
         where = [("unattended_requests", said)]
         raise CannotStart("bad-settings", "unattended_requests must be wait or deny", looked_at=where)
-    return not ground.options.interactive and said == "wait"
+    return not context.options.interactive and said == "wait"

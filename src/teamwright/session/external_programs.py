@@ -47,7 +47,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 class ExternalPrograms(Struct):
     """The external commands of one session. `hidden` are variables that no program receives (`*` matches an ending)."""
 
-    ground: SessionContext
+    context: SessionContext
     team: SessionTeam
     places: BackendChoice
     hidden: tuple[str, ...]
@@ -71,27 +71,27 @@ class ExternalPrograms(Struct):
         env = self._environment(command)
         mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
         argv = (_program(command, env), *self._filled(command)[1:], *to_argv(self._flags(member, incarnation, mode)))
-        launch = make_launch(member, self.team, self.ground.id, argv, env)
+        launch = make_launch(member, self.team, self.context.id, argv, env)
         shown = Mode.PLAN if member.plan_mode_required else mode
         return ExternalStart(launch, str(shown), command.start_s)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _command(self, name: str) -> ExternalCommand:
-        known = self.ground.settings.commands.commands
+        known = self.context.settings.commands.commands
         if name in known:
             return known[name]
         raise UsageError(
             "usage",
             f"there is no command {name[:60]!r} for members",
             looked_at=[("members.commands", ", ".join(known) or "none")],
-            do=did_you_mean(name, [*known, OWN], [f"set it in {self.ground.home.settings}"]),
+            do=did_you_mean(name, [*known, OWN], [f"set it in {self.context.home.settings}"]),
             note="nothing was started",
         )
 
     def _require_holdable(self, spec: SpawnSpec) -> None:
         """Raise UsageError for limits that the other program does not support, instead of ignoring them."""
-        bounds, definition = spec.bounds or AgentBounds(), self.ground.definition
+        bounds, definition = spec.bounds or AgentBounds(), self.context.definition
         role = definition.role(spec.agent_type) if definition is not None else None
         cannot = [
             what
@@ -135,7 +135,7 @@ class ExternalPrograms(Struct):
         begins = tuple(name[:-1] for name in self.hidden if name.endswith("*"))
         base = {
             name: value
-            for name, value in self.ground.env.items()
+            for name, value in self.context.env.items()
             if name not in self.hidden and not (begins and name.startswith(begins))
         }
         return {TASKS_VARIABLE: "1"} | base | {name: self._fill(value, command) for name, value in command.env.items()}
@@ -145,7 +145,7 @@ class ExternalPrograms(Struct):
 
     def _fill(self, text: str, command: ExternalCommand) -> str:
         def value(match: re.Match[str]) -> str:
-            found = self.ground.env.get(match[1])
+            found = self.context.env.get(match[1])
             if found is None:
                 raise CannotStart(
                     "backend",
@@ -162,12 +162,12 @@ class ExternalPrograms(Struct):
         said = command.root or env.get(ROOT_VARIABLE) or "~/.claude"
         home = env.get("HOME") or os.path.expanduser("~")
         root = Path(home) / said[2:] if said.startswith("~/") else Path(said)
-        if os.path.realpath(root) == os.path.realpath(self.ground.home.shared):
+        if os.path.realpath(root) == os.path.realpath(self.context.home.shared):
             return
         raise CannotStart(
             "backend",
             f"{command.name} works on the files in another state root than this team",
-            looked_at=[(f"{command.name} reads", str(root)), ("this team is in", str(self.ground.home.shared))],
+            looked_at=[(f"{command.name} reads", str(root)), ("this team is in", str(self.context.home.shared))],
             do=[
                 f"teamwright --home {said} …: the team is in that root then, other files in {said}/teamwright",
                 f"if it reads another root: set `root` of members.commands.{command.name}",
@@ -179,9 +179,9 @@ class ExternalPrograms(Struct):
         """Return the flags of the member. A mode is passed only when it differs from the program's initial mode."""
         bounds = life.bounds or AgentBounds()
         return replace(
-            member_flags(member, self.team, self.ground.id, "" if mode is Mode.DEFAULT else str(mode)),
+            member_flags(member, self.team, self.context.id, "" if mode is Mode.DEFAULT else str(mode)),
             model=life.model or "",
-            disallowed_tools=(*self.ground.options.disallowed_tools, *bounds.disallowed_tools, *bounds.denied),
+            disallowed_tools=(*self.context.options.disallowed_tools, *bounds.disallowed_tools, *bounds.denied),
         )
 
 

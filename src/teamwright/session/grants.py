@@ -62,11 +62,11 @@ class Grants(Struct):
 
     async def answer(self, question: Question) -> PermissionAnswer | None:
         """Answer a question about an edit of a member whose edits were accepted; None for other questions."""
-        mate = self.modes().team.find(question.owner)
-        if mate is None or not mate.edits_accepted_by or question.kind != "permission":
+        teammate = self.modes().team.find(question.owner)
+        if teammate is None or not teammate.edits_accepted_by or question.kind != "permission":
             return None
         covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
-        return PermissionAnswer(True, mate.edits_accepted_by) if covered else None
+        return PermissionAnswer(True, teammate.edits_accepted_by) if covered else None
 
     def _check(self, update: PermissionUpdate, policy: Policy) -> None:
         """Raise UsageError for an update that no answer may grant, so that it is not saved either."""
@@ -78,14 +78,14 @@ class Grants(Struct):
         Edits are accepted for the member alone: questions about them are answered, and no mode changes. Raises
         UsageError when the member has ended.
         """
-        modes, lead = self.modes(), self.modes().maker.policy
+        modes, lead = self.modes(), self.modes().agent_factory.policy
         check_mode(PermissionUpdate("setMode", mode=mode), lead.effective_mode)
         narrower = _WIDTH.get(lead.effective_mode, 0) < _WIDTH[mode]
-        mate = None if owner == LEAD else modes.team.find(owner)
-        if mate is None and owner != LEAD:
+        teammate = None if owner == LEAD else modes.team.find(owner)
+        if teammate is None and owner != LEAD:
             raise UsageError("usage", f"{owner} has ended")
-        if mode is Mode.ACCEPT_EDITS and mate is not None and narrower:
-            mate.edits_accepted_by = by
+        if mode is Mode.ACCEPT_EDITS and teammate is not None and narrower:
+            teammate.edits_accepted_by = by
             shown = f"edits of {owner} are not asked about until it ends; every other agent is asked as before"
             self._notify(owner, f"{shown}. /mode {lead.effective_mode} @{owner} takes this back")
             return
@@ -94,8 +94,8 @@ class Grants(Struct):
                 lead.change_mode(mode)  # the lead still only coordinates; agents below it follow the mode
             else:
                 modes.set_lead(mode, by)
-        if mate is not None:
-            own = mate.own_mode
+        if teammate is not None:
+            own = teammate.own_mode
             if own is not Mode.BUBBLE and _WIDTH.get(own, 0) < _WIDTH[mode]:
                 await modes.set(mode, owner, by)
 

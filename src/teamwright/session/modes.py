@@ -46,7 +46,7 @@ class SavedMode(Struct, frozen=True):
 class SessionModes(Struct):
     """The modes of one session. The lead's own policy includes its path ownership."""
 
-    maker: AgentFactory
+    agent_factory: AgentFactory
     team: SessionTeam
     lead: Agent
     directory: Path
@@ -61,8 +61,8 @@ class SessionModes(Struct):
         wanted = parse_recipient(name, self.team.names)
         if wanted == LEAD:
             return self.mode
-        mate = self.team.find(wanted)
-        return None if mate is None else Mode(mate.mode)
+        teammate = self.team.find(wanted)
+        return None if teammate is None else Mode(teammate.mode)
 
     async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
         """Set the mode of the lead, or of that member, from the next call on, including a call that waits.
@@ -72,7 +72,7 @@ class SessionModes(Struct):
         """
         if not member or parse_recipient(member, self.team.names) == LEAD:
             return self.set_lead(lead_mode(_parse_mode(text), source), by)
-        return await set_of_member(self.maker, self.team, text, member, by, source)
+        return await set_of_member(self.agent_factory, self.team, text, member, by, source)
 
     def set_lead(self, mode: Mode, by: str = USER) -> ModeSet:
         """Set the lead's mode. Raises TeamRefused, StorageError when it cannot be saved; then nothing is changed.
@@ -82,27 +82,27 @@ class SessionModes(Struct):
         from teamwright.teams.mode_rank import ModeSet
         from teamwright.teams.permission_mode_change import enter_mode
 
-        require_allowed_mode(self.maker, mode)
+        require_allowed_mode(self.agent_factory, mode)
         before = self.mode
         if mode is before:
             return ModeSet(LEAD_ALIAS, mode, before)
-        lasting = self.maker.policy.effective_mode if mode is Mode.DELEGATE else mode
+        lasting = self.agent_factory.policy.effective_mode if mode is Mode.DELEGATE else mode
         if lasting is Mode.PLAN and mode is Mode.DELEGATE:
             lasting = Mode.DEFAULT  # members work while the lead changes from plan to delegate
         save_mode(self.directory, SavedMode(mode, lasting))
-        policy = self.maker.policy
+        policy = self.agent_factory.policy
         for one in (policy, self.lead.policy):
             one.change_delegation(mode is Mode.DELEGATE)
         if changes := policy.mode is not lasting:
             enter_mode(self.lead, lasting, by)
         if mode is Mode.DELEGATE or not changes:
-            self.maker.plans.lead_changed(before)
+            self.agent_factory.plans.lead_changed(before)
             self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
         return ModeSet(LEAD_ALIAS, mode, before)
 
 
 async def set_of_member(
-    maker: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
+    agent_factory: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
     """Set the mode of a member, like `SessionModes.set`."""
     from teamwright.teams.permission_mode_change import set_mode
@@ -110,7 +110,7 @@ async def set_of_member(
     mode = parse_mode(_parse_mode(text), source)
     if not team.exists:
         raise unknown_member(member, [LEAD], note="nothing was changed")
-    require_allowed_mode(maker, mode)
+    require_allowed_mode(agent_factory, mode)
     return await set_mode(team, member, mode, by)
 
 
@@ -118,16 +118,16 @@ def _parse_mode(text: str) -> str:
     return next((mode for mode in Mode if mode.lower() == text.replace("-", "").lower()), text)
 
 
-def require_allowed_mode(maker: AgentFactory, mode: Mode) -> None:
+def require_allowed_mode(agent_factory: AgentFactory, mode: Mode) -> None:
     """Raise TeamRefused for a mode that cannot be set at run time, or has no meaning here."""
-    if mode is Mode.BYPASS and not maker.may_bypass:
+    if mode is Mode.BYPASS and not agent_factory.may_bypass:
         raise TeamRefused(
             "team-refused",
             f"{Mode.BYPASS} is not given while a session runs",
             do=[f"teamwright -c --permission-mode {Mode.BYPASS}", f"{Mode.ACCEPT_EDITS} lets files be changed"],
             note="nothing was changed",
         )
-    if mode is Mode.DELEGATE and not maker.kit.teams:
+    if mode is Mode.DELEGATE and not agent_factory.toolset.teams:
         raise TeamRefused(
             "team-refused", "teams are switched off: there is no teammate to delegate to", note="nothing was changed"
         )

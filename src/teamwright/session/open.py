@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_marks import UsageMarks
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings
-from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import UsageError
@@ -107,69 +106,71 @@ async def _close(session: Session) -> None:
 
 
 async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
-    ground = load_context(options)
-    make_private(ground.directory)
-    lease = Lease.take(lease_path(ground.directory), f"session {ground.id}")
+    context = load_context(options)
+    make_private(context.directory)
+    lease = Lease.take(lease_path(context.directory), f"session {context.id}")
     stack.callback(lease.release)
     undo = stack.enter_context(ExitStack())
-    if not ground.resumed:
-        undo.callback(_remove, ground)
-    log, team_status = _log(ground, stack)
-    git = None if ground.resumed else start_reading_state(ground.cwd)
-    pruning = _pruning(ground, log, stack)
+    if not context.resumed:
+        undo.callback(_remove, context)
+    log, team_status = _log(context, stack)
+    git = None if context.resumed else start_reading_state(context.cwd)
+    pruning = _pruning(context, log, stack)
     watcher = await stack.enter_async_context(Watcher())
-    numbers = open_call_counter(ground, log)
-    models = make_models(ground, numbers)
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
-    requests, policies = make_request_queue(ground, log, watcher), make_policies(ground)
-    grants = make_grants(ground, log, policies, lambda: session.modes)
-    jobs, deadlines = open_background_jobs(ground, stack), ShutdownDeadlines()
+    requests, policies = make_request_queue(context, log, watcher), make_policies(context)
+    grants = make_grants(context, log, policies, lambda: session.modes)
+    jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
     services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
-    maker = _maker(ground, models, log, requests, services)
-    make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
-    unserved = start_services(ground, log, maker, stack)
+    agent_factory = _agent_factory(context, models, log, requests, services)
+    make_hooks(context, log, agent_factory.toolset, requests, agent_factory.resolver.hooks_of)
+    unserved = start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
-    processes = MemberProcesses(ground, maker, log, watcher, maker.policy.rules)
+    processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
     ports = TeamPorts(
-        maker.plans.watch,
+        agent_factory.plans.watch,
         launcher_for=processes.launcher_for,
         watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
-    team = make_team(ground, log, maker, team_status, ports)
+    team = make_team(context, log, agent_factory, team_status, ports)
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
-    requests.set_team(team, always=ground.settings.lead_answers)
+    requests.set_team(team, always=context.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.check_answers)
-    agent = await maker.lead(team, git or _conversation(ground, maker))
-    _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
-    lead = _lead(ground, agent, team, jobs, maker.purse.marks)
-    warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
-    parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside, ConfigReloader(ground, maker))
+    agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
+    _check_rules(agent_factory, team)
+    lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
+    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved))
+    parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
-    session = Session(ground.id, options, *parts, warnings, processes=processes)
+    session = Session(
+        context.id, options, *parts, ConfigReloader(context, agent_factory), warnings, processes=processes
+    )
     session.pruning = pruning
     log.subscribe(partial(_count_event, session), live=False)
-    connect_budget(maker.purse, team, log)
-    await _resume_team(session, ground, undo)
+    connect_budget(agent_factory.budget_tracker, team, log)
+    await _resume_team(session, context, undo)
     return session
 
 
-def _warnings(ground: SessionContext, maker: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
+def _warnings(context: SessionContext, agent_factory: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
     """Return the ignored parts of the configuration, a line each."""
-    settings, kinds = ground.settings.warnings, maker.resolver.warnings()
-    return (*trust_warnings(ground), *settings, *unserved, *kinds, *shelf_warnings(maker.kit.shelf))
+    settings, kinds = context.settings.warnings, agent_factory.resolver.warnings()
+    return (*trust_warnings(context), *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
 
 
-def _pruning(ground: SessionContext, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:
-    task = asyncio.create_task(_prune(ground, log), name="retention")
+def _pruning(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:
+    task = asyncio.create_task(_prune(context, log), name="retention")
     stack.push_async_callback(asyncio.wait, {task})
     return task
 
 
-async def _prune(ground: SessionContext, log: EventLog) -> None:
+async def _prune(context: SessionContext, log: EventLog) -> None:
     """Remove old sessions and archives, and emit a notice."""
-    removed = str(await prune(ground.home, ground.settings.retention_days, keep=ground.id))
+    removed = str(await prune(context.home, context.settings.retention_days, keep=context.id))
     if removed:
         log.emit(Notice(member=LEAD, text=removed))
 
@@ -179,7 +180,7 @@ def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
 
 
 def _lead(
-    ground: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None
+    context: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None
 ) -> Lead:
     """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
     team.set_lead_model(agent.model.card.name, agent.effort_text)
@@ -189,9 +190,9 @@ def _lead(
     lead = Lead(
         agent,
         team,
-        owes_answer=ground.resumed and agent.conversation.owes_answer,
+        owes_answer=context.resumed and agent.conversation.owes_answer,
         on_shell=partial(run_shell_command, agent),
-        on_prompt=partial(_record_prompt, ground.directory / "history", marks),
+        on_prompt=partial(_record_prompt, context.directory / "history", marks),
     )
     connect_owners(lead, team, jobs)
     return lead
@@ -204,13 +205,13 @@ def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) 
         marks.note_prompt()
 
 
-def _log(ground: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
+def _log(context: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
     """Open the session's log with an event of this process; return it with the states of all members."""
-    path = log_path(ground.directory)
+    path = log_path(context.directory)
     team_status = TeamStatus.from_log(read_recent(path))
     log = EventLog(path, team_status)
     stack.callback(log.close)
-    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
+    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=context.id))
     return log, team_status
 
 
@@ -237,31 +238,31 @@ def _collect_warnings(session: Session) -> Generator[list[str]]:
         unsubscribe()
 
 
-async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack) -> None:
+async def _resume_team(session: Session, context: SessionContext, undo: ExitStack) -> None:
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
-        if (hooking := session.maker.kit.hooking) is not None:
+        if (hooking := session.agent_factory.toolset.hooking) is not None:
             with _collect_warnings(session) as told:
-                await hooking.fire_start("resume" if ground.resumed else "startup", session.lead)
+                await hooking.fire_start("resume" if context.resumed else "startup", session.lead)
             session.warnings += tuple(told)
-        if ground.resumed or ground.options.adopt is not None:
+        if context.resumed or context.options.adopt is not None:
             from teamwright.teams.recovery import recover_teams
 
-            session.warnings += await recover_teams(ground.home, ground.id if ground.resumed else "")
-        if ground.options.adopt is not None:
+            session.warnings += await recover_teams(context.home, context.id if context.resumed else "")
+        if context.options.adopt is not None:
             from teamwright.session.lookup.saved_teams import find_saved_team, require_adoptable
 
-            team = require_adoptable(find_saved_team(ground.home, ground.options.adopt))
+            team = require_adoptable(find_saved_team(context.home, context.options.adopt))
             why = f'You lead the team "{team.name}" now; its former lead is gone. Its teammates continue their work.'
-            await _resume_team_in(session, ground, team.directory, why)
-        elif ground.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
+            await _resume_team_in(session, context, team.directory, why)
+        elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
             with _collect_warnings(session) as told:
-                await _resume_team_in(session, ground, found.directory, why)
+                await _resume_team_in(session, context, found.directory, why)
             session.warnings += tuple(told)
-        elif ground.resumed:
+        elif context.resumed:
             session.resumed = ResumeResult(repaired=len(session.lead.agent.conversation.unanswered_calls()))
-            session.warnings += _unreadable_teams(ground)
+            session.warnings += _unreadable_teams(context)
         session.requests.close_abandoned()
         notify_lost(session.jobs, session.team, session.lead, job_end_notice)
         notify_lost_subagents(session.agents, session.team, session.lead)
@@ -273,24 +274,24 @@ async def _resume_team(session: Session, ground: SessionContext, undo: ExitStack
     undo.pop_all()
 
 
-def _unreadable_teams(ground: SessionContext) -> tuple[str, ...]:
+def _unreadable_teams(context: SessionContext) -> tuple[str, ...]:
     """Return warnings about teams of this session that cannot be read, which it leaves out."""
     from teamwright.session.lookup.saved_teams import all_teams
 
-    damaged = [team for team in all_teams(ground.home) if team.damaged and team.session == ground.id]
+    damaged = [team for team in all_teams(context.home) if team.damaged and team.session == context.id]
     return tuple(
         f'the team "{team.name}" of this session is left out, with its members: {team.damaged} ({team.directory_path})'
         for team in damaged
     )
 
 
-async def _resume_team_in(session: Session, ground: SessionContext, directory: str, why: str) -> None:
+async def _resume_team_in(session: Session, context: SessionContext, directory: str, why: str) -> None:
     from teamwright.session.former_sessions import FormerSessions
 
-    former = FormerSessions.of_team(ground.home, directory, ground.directory)
+    former = FormerSessions.of_team(context.home, directory, context.directory)
     try:
         await former.end()
-        if (hooking := session.maker.kit.hooking) is not None:
+        if (hooking := session.agent_factory.toolset.hooking) is not None:
             await hooking.stop_crashed(*former.places)
         await session.resume_team(directory, why)
         former.notify_owners(session.team, job_end_notice)
@@ -298,12 +299,13 @@ async def _resume_team_in(session: Session, ground: SessionContext, directory: s
         await former.close()
 
 
-def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
+def _check_rules(agent_factory: AgentFactory, team: SessionTeam) -> None:
     """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
     nothing.
     """
+    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
     known = tools | {"Task", "Skill", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
-    for rule in rules:
+    for rule in agent_factory.policy.rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue
         do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
@@ -311,14 +313,14 @@ def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
         raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 
 
-def _remove(ground: SessionContext) -> None:
+def _remove(context: SessionContext) -> None:
     """Remove the files of a session that could not be opened."""
-    shutil.rmtree(ground.directory, ignore_errors=True)
-    ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
+    shutil.rmtree(context.directory, ignore_errors=True)
+    context.home.transcript(context.cwd, context.id).unlink(missing_ok=True)
 
 
-def _maker(
-    ground: SessionContext,
+def _agent_factory(
+    context: SessionContext,
     models: SessionModels,
     log: EventLog,
     requests: RequestQueue,
@@ -326,29 +328,29 @@ def _maker(
 ) -> AgentFactory:
     """Create the agent factory of the session, in the mode of its lead."""
     earlier = partial(totals_until, log.path, log.last_number)
-    options = ground.options
-    each, portions = ground.settings.each, mark_portions(options, ground.settings.run_defaults)
+    options = context.options
+    each, portions = context.settings.each, mark_portions(options, context.settings.run_defaults)
     marks = UsageMarks(portions, requests) if portions else None
-    purse = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
-    made = make_agent_factory(ground, models, purse, log, services)
-    made.plans.configure(ground.settings, ask_timeout(ground))
-    return _in_mode(ground, made)
+    budget_tracker = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
+    made = make_agent_factory(context, models, budget_tracker, log, services)
+    made.plans.configure(context.settings, ask_timeout(context))
+    return _in_mode(context, made)
 
 
-def _in_mode(ground: SessionContext, maker: AgentFactory) -> AgentFactory:
+def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFactory:
     """Set the lead's mode: the flag's, else the saved one, else the settings'."""
-    kept, said = load_mode(ground.directory) if ground.resumed else None, ground.options.permission_mode
-    require_person_for_mode(ground.home, maker.policy.mode)
-    maker.may_bypass = maker.policy.mode is Mode.BYPASS
-    maker.mode_untold = kept is not None
+    kept, said = load_mode(context.directory) if context.resumed else None, context.options.permission_mode
+    require_person_for_mode(context.home, agent_factory.policy.mode)
+    agent_factory.may_bypass = agent_factory.policy.mode is Mode.BYPASS
+    agent_factory.mode_untold = kept is not None
     if said is None and kept is not None:
-        restore_mode(maker.policy, kept)
+        restore_mode(agent_factory.policy, kept)
     elif said is not None:
-        save_mode(ground.directory, SavedMode(maker.policy.display_mode, maker.policy.mode))
-    if maker.policy.is_delegating and not maker.kit.teams:
+        save_mode(context.directory, SavedMode(agent_factory.policy.display_mode, agent_factory.policy.mode))
+    if agent_factory.policy.is_delegating and not agent_factory.toolset.teams:
         raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
-    return maker
+    return agent_factory
 
 
-def _conversation(ground: SessionContext, maker: AgentFactory) -> Conversation:
-    return load_conversation(ground.home.transcript(ground.cwd, ground.id), maker.prefixes)
+def _conversation(context: SessionContext, agent_factory: AgentFactory) -> Conversation:
+    return load_conversation(context.home.transcript(context.cwd, context.id), agent_factory.prefixes)

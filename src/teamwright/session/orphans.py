@@ -75,15 +75,15 @@ async def _end(life: Incarnation, places: BackendChoice) -> tuple[list[int], lis
 
 async def _close(life: Incarnation, places: BackendChoice) -> None:
     """Close the pane, if it exists and has the member's tag; the pane of an unresponsive terminal stays."""
-    spot = Location.from_json(life.place) if life.place is not None else None
-    if spot is not None and (place := await places.backend_for(spot)) is not None:
+    location = Location.from_json(life.place) if life.place is not None else None
+    if location is not None and (place := await places.backend_for(location)) is not None:
         with suppress(CannotStart):
-            await place.close(spot)
+            await place.close(location)
 
 
 def _process_of(life: Incarnation) -> ProcessTree | None:
     """Return the process with the member's lease, or the one that was started for it and has no lease yet."""
     if pid := lease_holder(lease_path(process_directory(Path(life.transcript)))):
         return ProcessTree.from_record(pid, "", process_start(pid), ProcessSnapshot())
-    spot = Location.from_json(life.place) if life.place is not None else None
-    return process_tree(spot) if spot is not None and is_running(spot) else None
+    location = Location.from_json(life.place) if life.place is not None else None
+    return process_tree(location) if location is not None and is_running(location) else None

@@ -57,14 +57,14 @@ class _Configuration(Struct, frozen=True):
 
 
 class ConfigReloader(Struct):
-    """The reloader of a session's configuration. `ground` is the context of the last reading."""
+    """The reloader of a session's configuration. `context` is the context of the last reading."""
 
-    ground: SessionContext
-    maker: AgentFactory
+    context: SessionContext
+    agent_factory: AgentFactory
     _types: str = ""
 
     def __post_init__(self) -> None:
-        self._types = self.maker.kit.agent_types()
+        self._types = self.agent_factory.toolset.agent_types()
 
     async def apply(self, agents: Sequence[Agent]) -> tuple[ReloadResult, Sequence[str]]:
         """Apply the differences to these agents of this process: at once, or before their next model call.
@@ -72,11 +72,11 @@ class ConfigReloader(Struct):
         Returns the result, and new warnings. Raises CannotStart (`bad-settings`) and UsageError for a configuration
         that cannot be read; then nothing is changed.
         """
-        read, maker = self._read(), self.maker
-        types = maker.kit.agent_types()
+        read, agent_factory = self._read(), self.agent_factory
+        types = agent_factory.toolset.agent_types()
         changed = [*self._changes(read), *agent_type_changes(self._types, types)]
-        later = changes_at_next_start(self.ground.settings, read.settings)
-        told = instruction_changes(maker.instructions.initial, read.instructions.initial)
+        later = changes_at_next_start(self.context.settings, read.settings)
+        told = instruction_changes(agent_factory.instructions.initial, read.instructions.initial)
         await self._exchange(read, agents)
         self._types = types
         members: list[str] = []
@@ -92,56 +92,56 @@ class ConfigReloader(Struct):
     def notify(self, made: ReloadResult, warnings: Sequence[str]) -> None:
         """Emit events about the result."""
         for line in warnings:
-            self.maker.emit(Notice(member=LEAD, text=line, level="warning"))
-        self.maker.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
+            self.agent_factory.emit(Notice(member=LEAD, text=line, level="warning"))
+        self.agent_factory.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
 
     def _read(self) -> _Configuration:
-        ground = self.ground
-        flags = settings_flags(ground.options)
-        trust = TrustStore.load(ground.home).verdict(ground.cwd, compat=reads_other_product(ground.home, flags))
-        if ground.options.trust:
-            trust = trust.along_with(ground.trust)
-        settings = load_settings(ground.home, ground.cwd, flags, trust)
-        known = SessionInstructions.load(ground.cwd, trust.root, ground.home.own, settings.compat, trust.trusted)
-        shelf = make_shelf(settings, ground.home, trust, ground.places.plugins)
-        servers, warnings = servers_of(replace(ground, settings=settings, trust=trust), self.maker.kit)
+        context = self.context
+        flags = settings_flags(context.options)
+        trust = TrustStore.load(context.home).verdict(context.cwd, compat=reads_other_product(context.home, flags))
+        if context.options.trust:
+            trust = trust.along_with(context.trust)
+        settings = load_settings(context.home, context.cwd, flags, trust)
+        known = SessionInstructions.load(context.cwd, trust.root, context.home.own, settings.compat, trust.trusted)
+        shelf = make_shelf(settings, context.home, trust, context.places.plugins)
+        servers, warnings = servers_of(replace(context, settings=settings, trust=trust), self.agent_factory.toolset)
         fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
         return _Configuration(trust, settings, known, shelf, servers, fresh)
 
     def _known(self) -> Sequence[str]:
-        return (*self.ground.settings.warnings, *shelf_warnings(self.maker.kit.shelf))
+        return (*self.context.settings.warnings, *shelf_warnings(self.agent_factory.toolset.shelf))
 
     def _changes(self, read: _Configuration) -> list[str]:
-        maker, former = self.maker, self.ground.settings
-        serving = maker.kit.serving
+        agent_factory, former = self.agent_factory, self.context.settings
+        serving = agent_factory.toolset.serving
         before = serving.configs if serving is not None else ()
         at = former.compact.at, read.settings.compact.at
         return [
-            *instruction_changes(maker.instructions.initial, read.instructions.initial),
-            *skill_changes(maker.kit.shelf, read.shelf),
+            *instruction_changes(agent_factory.instructions.initial, read.instructions.initial),
+            *skill_changes(agent_factory.toolset.shelf, read.shelf),
             *describe_change("MCP servers", _shown(before), _shown(read.servers)),
             *rule_changes(former.rules, read.settings.rules),
             *([f"compact_at: {at[0]} is {at[1]} now"] if at[0] != at[1] else []),
         ]
 
     async def _exchange(self, read: _Configuration, agents: Sequence[Agent]) -> None:
-        maker, ground = self.maker, self.ground
-        former, settings, trust = ground.settings, read.settings, read.trust
-        maker.instructions = read.instructions
-        maker.kit.shelf = read.shelf
+        agent_factory, context = self.agent_factory, self.context
+        former, settings, trust = context.settings, read.settings, read.trust
+        agent_factory.instructions = read.instructions
+        agent_factory.toolset.shelf = read.shelf
         if former.rules != settings.rules:
-            for policy in maker.policies:
+            for policy in agent_factory.policies:
                 if policy.mode is not Mode.BUBBLE:
                     policy.replace_rules(former.rules, settings.rules)
-        maker.compact = settings.compact
-        maker.compacting = CompactionFactory(settings.compact, maker.kit)
+        agent_factory.compact = settings.compact
+        agent_factory.compacting = CompactionFactory(settings.compact, agent_factory.toolset)
         for agent in agents:
             agent.compaction.change_settings(settings.compact)
-        if maker.kit.serving is not None:
-            await maker.kit.serving.exchange(read.servers, settings.mcp)
+        if agent_factory.toolset.serving is not None:
+            await agent_factory.toolset.serving.exchange(read.servers, settings.mcp)
         kept = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)
         kept = replace(kept, skills=settings.skills, skills_off=settings.skills_off, warnings=settings.warnings)
-        self.ground = replace(ground, settings=kept, trust=trust)
+        self.context = replace(context, settings=kept, trust=trust)
 
 
 def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:

@@ -11,8 +11,9 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -59,7 +60,7 @@ class Session(Struct):
     options: Options
     lead: Lead
     team: SessionTeam
-    maker: AgentFactory
+    agent_factory: AgentFactory
     models: SessionModels
     log: EventLog
     lease: Lease
@@ -95,7 +96,7 @@ class Session(Struct):
             prompt = with_request(self.lead, prompt, form)
         if prompt:
             self.lead.add_prompt(prompt)
-        minutes = self.maker.purse.budget.minutes
+        minutes = self.agent_factory.budget_tracker.budget.minutes
         cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
         try:
             async with cap:
@@ -108,7 +109,7 @@ class Session(Struct):
         except TimeoutError:
             if not cap.expired():
                 raise  # raised by a program's model: no cap was reached
-            self.maker.purse.out_of_time()
+            self.agent_factory.budget_tracker.out_of_time()
             end = TurnEnd("limit", self.lead.last_end.text, limit="time")
         except TeamwrightError as problem:
             problem.replace_advice([*problem.do, self.resume_command])
@@ -126,7 +127,7 @@ class Session(Struct):
     @property
     def shows_markdown(self) -> bool:
         """True when a terminal shows Markdown as headings, lists and tables."""
-        return self.reloading.ground.settings.markdown
+        return self.reloading.context.settings.markdown
 
     async def result_of_turn(self, end: TurnEnd) -> Result:
         """Return the result for the ending of the lead's last turn."""
@@ -142,31 +143,21 @@ class Session(Struct):
 
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
         """Return the result of a run, from usage, the task list and the counts."""
-        purse = self.maker.purse
-        tasks = await self.task_lines()
+        figures = await self._figures()
         if stop == "done" and self.cut_off:
             stop = "cut_off"
         made = Result(
             text=text,
             stop=stop,
-            usage=purse.total,
-            by_member=dict(purse.by_member),
-            tasks=tasks,
-            denials=tuple(one.as_json() for one in self.maker.denials),
+            denials=tuple(one.as_json() for one in self.agent_factory.denials),
             resume_command=self.resume_command,
             session_id=self.id,
             team=self.team.name,
-            members=self._member_lines(),
             turns=self.tally.model_calls,
-            duration_ms=int(self._elapsed() * 1000),
-            api_ms=round(self.tally.api_s * 1000),
             limit=limit,
             end=self.lead.last_end.answer_end,
-            cut_off=tuple(self.cut_off),
-            messages_sent=self.tally.sent,
-            messages_seen=self.tally.seen,
-            messages_undelivered=len(self.tally.waiting),
             error=error,
+            **figures,
         )
         detail = limit or (error.what if error is not None else "")
         self.log.emit(RunEnded(member=LEAD, stop=made.stop, text=text, usage=made.usage, detail=detail))
@@ -180,27 +171,29 @@ class Session(Struct):
         While a task is open, a member that crashed or was stopped at work counts as cut off too.
         """
         if result.stop == "done":
-            owes = any(mate.owes_turn for mate in self.team.running_members)
+            owes = any(teammate.owes_turn for teammate in self.team.running_members)
             await self.finish(keep=owes or await has_held_mail(self.team) or await self.has_open_tasks())
         else:
             await self.stop_members(keep=True)
         if self.tally.stopped_at_work and await self.has_open_tasks():
             self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
-        purse = self.maker.purse
-        settled = replace(
-            result,
-            cut_off=tuple(self.cut_off),
-            usage=purse.total,
-            by_member=dict(purse.by_member),
-            members=self._member_lines(),
-            tasks=await self.task_lines(),
-            duration_ms=int(self._elapsed() * 1000),
-            api_ms=round(self.tally.api_s * 1000),
-            messages_sent=self.tally.sent,
-            messages_seen=self.tally.seen,
-            messages_undelivered=len(self.tally.waiting),
-        )
-        return judged(settled)
+        return judged(replace(result, **await self._figures()))
+
+    async def _figures(self) -> dict[str, Any]:
+        """Return the fields of a result that change until the members have ended."""
+        budget_tracker = self.agent_factory.budget_tracker
+        return {
+            "usage": budget_tracker.total,
+            "by_member": dict(budget_tracker.by_member),
+            "tasks": await self.task_lines(),
+            "members": self._member_lines(),
+            "duration_ms": int(self._elapsed() * 1000),
+            "api_ms": round(self.tally.api_s * 1000),
+            "cut_off": tuple(self.cut_off),
+            "messages_sent": self.tally.sent,
+            "messages_seen": self.tally.seen,
+            "messages_undelivered": len(self.tally.waiting),
+        }
 
     async def has_open_tasks(self) -> bool:
         """Return True when a task of this session is not completed."""
@@ -215,7 +208,7 @@ class Session(Struct):
         from teamwright.teams.resume import resume_members
 
         await attach_team(self.team, directory)
-        await take_tasks(self.maker.purse, self.team)
+        await take_tasks(self.agent_factory.budget_tracker, self.team)
         if not self.lead.owes_answer:
             await self.team.tasks.finish_drafts(LEAD)  # a turn of the former lead has ended, at the latest by a kill
         repaired = len(self.lead.agent.conversation.unanswered_calls())
@@ -252,8 +245,9 @@ class Session(Struct):
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
         """Stop all members; return those that were cut off at work. With `keep` a resume continues them."""
         self.deadlines.cancel()
-        is_spent = self.maker.purse.spent_cap
-        capped = [mate.name for mate in self.team.running_members if is_spent and mate.name in self.tally.capped]
+        is_spent = self.agent_factory.budget_tracker.spent_cap
+        running = [teammate.name for teammate in self.team.running_members] if is_spent else []
+        capped = [name for name in running if name in self.tally.capped]
         cut = list[str]()
         self.team.refuse_members()
         if self.team.has_members:
@@ -280,7 +274,7 @@ class Session(Struct):
     @property
     def agents(self) -> Subagents:
         """The sub-agents of the session."""
-        return self.maker.kit.agents
+        return self.agent_factory.toolset.agents
 
     @property
     def permission_mode(self) -> str:
@@ -290,30 +284,30 @@ class Session(Struct):
     @property
     def modes(self) -> SessionModes:
         """The modes of the lead and of its members."""
-        return SessionModes(self.maker, self.team, self.lead.agent, self.maker.home.session(self.maker.cwd, self.id))
+        return SessionModes(self.agent_factory, self.team, self.lead.agent, self._directory)
 
     async def close(self) -> None:
         """End everything that this session started; remaining members keep their places for a resume.
 
         May be called twice.
         """
-        await self.maker.plans.close()
+        await self.agent_factory.plans.close()
         for compaction in self.compactions:
             compaction.cancel()
         await self.agents.end_background()
         self.requests.close("the session has ended")
         await self.stop_members("the session has ended", keep=True)
-        if self.maker.kit.hooking is not None:
+        if self.agent_factory.toolset.hooking is not None:
             reason = "prompt_input_exit" if self.options.interactive else "other"
-            await self.maker.kit.hooking.fire_end(reason, self.permission_mode)
+            await self.agent_factory.toolset.hooking.fire_end(reason, self.permission_mode)
         await self.outside.close()
         if self.processes is not None:
             await self.processes.close()
         if self.requests.strangers is not None:
             await self.requests.strangers.close()
         await self.agents.close()
-        if self.maker.kit.serving is not None:
-            await self.maker.kit.serving.close()
+        if self.agent_factory.toolset.serving is not None:
+            await self.agent_factory.toolset.serving.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()
@@ -334,10 +328,14 @@ class Session(Struct):
         named = [team.directory for team in await self.team.teams.list() if team.config.name == name]
         return [directory for directory in named if not self.team.teams.is_lead_alive(directory)]
 
+    @property
+    def _directory(self) -> Path:
+        return self.agent_factory.home.session(self.agent_factory.cwd, self.id)
+
     def remove_files(self) -> None:
         """Remove the files of a session whose purpose could not begin. Only after `close`."""
-        shutil.rmtree(self.maker.home.session(self.maker.cwd, self.id), ignore_errors=True)
-        self.maker.home.transcript(self.maker.cwd, self.id).unlink(missing_ok=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self.agent_factory.home.transcript(self.agent_factory.cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
         """Remove the session's own team when it has no member and no open task."""
@@ -372,14 +370,15 @@ class Session(Struct):
         return time.monotonic() - self.started
 
     def _member_lines(self) -> tuple[MemberResult, ...]:
-        purse, failed, used = self.maker.purse, self.tally.failed, self.maker.purse.with_subagents
+        budget_tracker, failed = self.agent_factory.budget_tracker, self.tally.failed
+        used = budget_tracker.with_subagents
         lead = MemberResult(
             LEAD,
             MemberState.LEADING,
             self.lead.agent.model.card.name,
             used.get(LEAD, Usage()),
             self.lead.turns,
-            purse.context.get(LEAD, 0),
+            budget_tracker.context.get(LEAD, 0),
         )
         others = [
             MemberResult(
@@ -387,7 +386,7 @@ class Session(Struct):
                 MemberState.FAILED if state is MemberState.COMPLETED and name in failed else state,
                 self.tally.models.get(name, ""),
                 used.get(name, Usage()),
-                context=purse.context.get(name, 0),
+                context=budget_tracker.context.get(name, 0),
                 error=failed.get(name, ""),
                 ended=self.tally.end_cause(name, cut_off=name in self.cut_off),
             )

@@ -170,8 +170,8 @@ class SessionHooks(Struct):
         from teamwright.tools.tasks.task_port import CompletionReview
 
         said = await self._of_task(TASK_COMPLETED, name, task, team)
-        if said.halted and (mate := team.find(name)) is not None:
-            mate.note_end_cause(f"ended by a hook: {said.halt_reason}")
+        if said.halted and (teammate := team.find(name)) is not None:
+            teammate.note_end_cause(f"ended by a hook: {said.halt_reason}")
         return CompletionReview(
             said.halt_reason if said.halted else said.reason if said.blocked else "", ends_turn=said.halted
         )

@@ -25,7 +25,7 @@ MAX_LINE = 240
 """The most characters of one description in it."""
 
 
-def allow_every_skill(_recipe: SkillDefinition) -> str:
+def allow_every_skill(_skill: SkillDefinition) -> str:
     """Allow every skill: return an empty reason."""
     return ""
 
@@ -46,12 +46,10 @@ class SkillCatalog(Struct):
 
     def __post_init__(self) -> None:
         hidden: list[str] = []
-        for recipe in self.definitions:
-            first = self._by_name.setdefault((recipe.kind, recipe.name.lower()), recipe)
-            if first is not recipe:
-                hidden.append(
-                    f"{recipe.file}: left out: the {recipe.kind} {recipe.name} of {first.location} goes before"
-                )
+        for skill in self.definitions:
+            first = self._by_name.setdefault((skill.kind, skill.name.lower()), skill)
+            if first is not skill:
+                hidden.append(f"{skill.file}: left out: the {skill.kind} {skill.name} of {first.location} goes before")
         self.problems = (*self.problems, *hidden)
 
     @property
@@ -62,23 +60,23 @@ class SkillCatalog(Struct):
     @property
     def for_models(self) -> list[SkillDefinition]:
         """The skills that a model may call."""
-        return [recipe for recipe in self.callable_skills if recipe.kind == "skill" and recipe.callable_by_model]
+        return [skill for skill in self.callable_skills if skill.kind == "skill" and skill.callable_by_model]
 
     @property
     def for_users(self) -> list[SkillDefinition]:
         """The skills that a person may call with a slash: commands, and skills whose name no command has."""
-        commands = [recipe for recipe in self.callable_skills if recipe.kind == "command" and recipe.callable_by_user]
-        taken = {recipe.name.lower() for recipe in commands}
+        commands = [skill for skill in self.callable_skills if skill.kind == "command" and skill.callable_by_user]
+        taken = {skill.name.lower() for skill in commands}
         skills = [
             one
             for one in self.callable_skills
             if one.kind == "skill" and one.callable_by_user and one.name.lower() not in taken
         ]
-        return sorted([*commands, *skills], key=lambda recipe: recipe.name)
+        return sorted([*commands, *skills], key=lambda skill: skill.name)
 
     def get_skill(self, name: str) -> SkillDefinition:
         """Return the skill that a model calls by this name. Raises UsageError with the nearest name."""
-        known = {recipe.name: recipe for recipe in self.for_models}
+        known = {skill.name: skill for skill in self.for_models}
         found = _find_by_name(name, known.values())
         if found is None:
             raise _unknown_name_error(f"there is no skill {name[:60]!r}", name, list(known), "nothing was read")
@@ -89,7 +87,7 @@ class SkillCatalog(Struct):
 
         Raises UsageError with the nearest name.
         """
-        known = {recipe.name: recipe for recipe in self.for_users}
+        known = {skill.name: skill for skill in self.for_users}
         found = _find_by_name(name, known.values())
         if found is None:
             last = [one for one in known.values() if one.name.rpartition(":")[2].lower() == name.lower()]
@@ -106,28 +104,28 @@ class SkillCatalog(Struct):
             raise _unknown_name_error(f"there is no command /{name[:60]}", f"/{name}", names, "nothing was sent")
         return found
 
-    def read_body(self, recipe: SkillDefinition) -> str:
+    def read_body(self, skill: SkillDefinition) -> str:
         """Return the text below the skill's front matter, read now.
 
         Raises UsageError when it may not or cannot be read.
         """
-        return parse_head(self.read_file(recipe)).body.strip()
+        return parse_head(self.read_file(skill)).body.strip()
 
-    def read_file(self, recipe: SkillDefinition, name: str = "") -> str:
+    def read_file(self, skill: SkillDefinition, name: str = "") -> str:
         """Return a text file of the skill, read now. Raises UsageError when it may not or cannot be read."""
-        if reason := self.refusal_reason(recipe):
+        if reason := self.refusal_reason(skill):
             raise UsageError("usage", reason, note="nothing was read")
-        path = resolve_file(recipe, name)
+        path = resolve_file(skill, name)
         if isinstance(path, str):
             raise UsageError("usage", path, note="nothing was read")
         try:
             content = read_plain(path, MAX_FILE_BYTES)
         except OSError as problem:
             reason = problem.strerror or str(problem)
-            what = f"{name or recipe.file.name} of {recipe.name} cannot be read: {reason}"
+            what = f"{name or skill.file.name} of {skill.name} cannot be read: {reason}"
             raise UsageError("usage", what, note="nothing was read") from None
         if b"\0" in content:
-            what = f"{name or recipe.file.name} of {recipe.name} is not text"
+            what = f"{name or skill.file.name} of {skill.name} is not text"
             raise UsageError("usage", what, looked_at=[("file", str(path))], note="nothing was read")
         return content.decode("utf-8-sig", "replace")
 
@@ -137,31 +135,31 @@ class SkillCatalog(Struct):
         problems: list[str] = []
         for name in names:
             try:
-                recipe = self.get_skill(name)
-                texts.append(f"# Skill {recipe.name}\n{self.read_body(recipe)}")
+                skill = self.get_skill(name)
+                texts.append(f"# Skill {skill.name}\n{self.read_body(skill)}")
             except UsageError as problem:
                 problems.append(problem.what)
         return "\n\n".join(texts), problems
 
 
-def list_for_model(recipes: Sequence[SkillDefinition]) -> str:
+def list_for_model(skills: Sequence[SkillDefinition]) -> str:
     """Return a line for each skill for a model, in the given order, limited in number and bytes."""
     lines: list[str] = []
     size = 0
-    for recipe in recipes[:MAX_LISTED]:
-        about = recipe.one_line if len(recipe.one_line) <= MAX_LINE else f"{recipe.one_line[: MAX_LINE - 1]}…"
-        line = f"- {recipe.name}: {about}"
+    for skill in skills[:MAX_LISTED]:
+        about = skill.one_line if len(skill.one_line) <= MAX_LINE else f"{skill.one_line[: MAX_LINE - 1]}…"
+        line = f"- {skill.name}: {about}"
         size += len(line.encode()) + 1
         if size > MAX_LISTED_BYTES:
             break
         lines.append(line)
-    left = len(recipes) - len(lines)
+    left = len(skills) - len(lines)
     return "\n".join([*lines, *([f"({left} more are not listed; they can be called by name.)"] if left else [])])
 
 
 def _find_by_name(name: str, known: Iterable[SkillDefinition]) -> SkillDefinition | None:
     wanted = name.strip().lstrip("/").lower()
-    return next((recipe for recipe in known if recipe.name.lower() == wanted), None)
+    return next((skill for skill in known if skill.name.lower() == wanted), None)
 
 
 def _unknown_name_error(what: str, name: str, names: list[str], note: str) -> UsageError:

@@ -229,7 +229,7 @@ class _Fields:
         return None if said in {"", "inherit", "default"} else said
 
 
-def directory_variables(recipe: SkillDefinition) -> dict[str, str]:
+def directory_variables(skill: SkillDefinition) -> dict[str, str]:
     """Return the `${NAME}` values that a skill's text may use."""
-    base = str(recipe.base)
+    base = str(skill.base)
     return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}

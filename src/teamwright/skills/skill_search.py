@@ -78,31 +78,31 @@ def skill_file(base: Path) -> Path | None:
     return next((base / name for name in (SKILL_FILE, "skill.md") if os.path.lexists(base / name)), None)
 
 
-def resolve_file(recipe: SkillDefinition, name: str = "") -> Path | str:
+def resolve_file(skill: SkillDefinition, name: str = "") -> Path | str:
     """Return the real path of a file of the skill, or a text with the reason why there is none.
 
     An empty name is its text. Links may lead to any file inside the skill's directory, and nowhere else.
     """
-    base = Path(os.path.realpath(recipe.base))
+    base = Path(os.path.realpath(skill.base))
     try:
-        real = Path(os.path.realpath(recipe.base / name if name else recipe.file))
+        real = Path(os.path.realpath(skill.base / name if name else skill.file))
     except (OSError, ValueError):
         return f"{name[:80]!r} cannot be the name of a file"
     if not real.is_relative_to(base):
-        return f"{name or recipe.file.name} leads out of {recipe.base}"
+        return f"{name or skill.file.name} leads out of {skill.base}"
     return real
 
 
-def list_files(recipe: SkillDefinition, most: int) -> list[str]:
+def list_files(skill: SkillDefinition, most: int) -> list[str]:
     """Return the names of the files beside a skill's text, relative to its directory: at most `most`, without hidden
     ones."""
     found: list[str] = []
-    for directory, below, files in os.walk(recipe.base):
+    for directory, below, files in os.walk(skill.base):
         below[:] = sorted(name for name in below if not name.startswith("."))
-        inside = os.path.relpath(directory, recipe.base)
+        inside = os.path.relpath(directory, skill.base)
         for name in sorted(files):
             path = name if inside == "." else f"{inside}/{name}"
-            if not name.startswith(".") and path != recipe.file.name and path.isprintable():
+            if not name.startswith(".") and path != skill.file.name and path.isprintable():
                 found.append(path)
             if len(found) >= most:
                 return found

@@ -11,12 +11,12 @@ def blocked_callback(team: SessionTeam, member: str) -> Callable[[str | None], N
     """Return the callback that marks a member as blocked on an answer."""
 
     def waiting(on: str | None) -> None:
-        mate = team.find_in_process(member)
-        if mate is None:
+        teammate = team.find_in_process(member)
+        if teammate is None:
             return
         if on is None:
-            mate.note_answered()
+            teammate.note_answered()
         else:
-            mate.note_waiting(on)
+            teammate.note_waiting(on)
 
     return waiting

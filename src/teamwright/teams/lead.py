@@ -241,7 +241,9 @@ class Lead(Struct):
             elif reminded or looked or not self.team.running_members:
                 break
             else:
-                waits = any(mate.pending_plan.is_open for mate in self.team.running_members) or await tasks_open()
+                waits = (
+                    any(teammate.pending_plan.is_open for teammate in self.team.running_members) or await tasks_open()
+                )
                 looked = not waits  # input that arrived while the tasks were read is handled in the next iteration
                 if waits and self.team.is_quiet() and not self._has_input():
                     reminded = True

@@ -103,10 +103,15 @@ def _plan_answer_text(
 ) -> str:
     request = _find_plan_request(team, message.request_id) or {}
     answer = team.requests.get_answer(message.request_id) if request else None
-    mate = team.find_in_process(reader)
-    if reader == LEAD or answer is None or mate is None or not is_plan_of(request, mate.name, mate.incarnation):
+    teammate = team.find_in_process(reader)
+    if (
+        reader == LEAD
+        or answer is None
+        or teammate is None
+        or not is_plan_of(request, teammate.name, teammate.incarnation)
+    ):
         return f"{tags.entry(entry)}\n{tags.reminder(_NO_PLAN_ANSWER)}"
-    plan = mate.agent.plan
+    plan = teammate.agent.plan
     if answer.get("approve") is True:
         mode = _current_mode_text(plan)
         body = f"Your plan was approved. Plan mode has ended.{mode} Carry out the plan in {request['plan_file']}."

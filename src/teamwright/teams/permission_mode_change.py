@@ -34,33 +34,35 @@ async def set_mode(team: SessionTeam, name: str, mode: Mode, by: str) -> ModeSet
     a stricter mode in force for this process.
     """
     lead = team.lead_policy
-    mate = await _find_teammate(team, name)
-    mate.edits_accepted_by = ""
-    if isinstance(mate, ProcessTeammateBase):
-        return await _set_remote_mode(team, mate, mode, by)
-    policy = mate.agent.policy
+    teammate = await _find_teammate(team, name)
+    teammate.edits_accepted_by = ""
+    if isinstance(teammate, ProcessTeammateBase):
+        return await _set_remote_mode(team, teammate, mode, by)
+    policy = teammate.agent.policy
     before = policy.mode
     if mode is before:
         if mode is Mode.PLAN:
-            enter_mode(mate.agent, mode, by)  # it may have entered plan mode itself: then it can no longer leave alone
-        return ModeSet(mate.name, mode, before, limiting_mode(mode, lead))
+            enter_mode(
+                teammate.agent, mode, by
+            )  # it may have entered plan mode itself: then it can no longer leave alone
+        return ModeSet(teammate.name, mode, before, limiting_mode(mode, lead))
     if by == LEAD:
-        _require_stricter(mate, mode, policy)
+        _require_stricter(teammate, mode, policy)
     wider = MODE_RANK.get(mode, MODE_RANK[lead.effective_mode]) > MODE_RANK[policy.effective_mode]
-    enter_mode(mate.agent, mode, by)
+    enter_mode(teammate.agent, mode, by)
     try:
         if not is_written_by_lead(team):
-            await save_mode_everywhere(team, mate)
+            await save_mode_everywhere(team, teammate)
     except BaseException:
         if wider and policy.mode is mode:
-            enter_mode(mate.agent, before, by)
+            enter_mode(teammate.agent, before, by)
         raise
-    await approve_by_mode_change(team, mate)
+    await approve_by_mode_change(team, teammate)
     summary = mode_notice(mode).removesuffix(".")
     await send_protocol(
-        team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso_time()), summary=summary[:200]
+        team, by, teammate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso_time()), summary=summary[:200]
     )
-    return ModeSet(mate.name, mode, before, limiting_mode(mode, lead))
+    return ModeSet(teammate.name, mode, before, limiting_mode(mode, lead))
 
 
 async def _set_remote_mode(team: SessionTeam, teammate: ProcessTeammateBase, mode: Mode, by: str) -> ModeSet:
@@ -98,14 +100,14 @@ def enter_mode(agent: Agent, mode: Mode, by: str) -> None:
 async def _find_teammate(team: SessionTeam, name: str) -> InProcessTeammate | ProcessTeammateBase:
     team.require_team()
     member = await find_recipient(team, name)
-    mate = team.find(member.name)
-    if not isinstance(mate, InProcessTeammate | ProcessTeammateBase):
+    teammate = team.find(member.name)
+    if not isinstance(teammate, InProcessTeammate | ProcessTeammateBase):
         raise TeamRefused(
             "team-refused",
             f"{member.name} runs in another program, which alone sets its mode",
             note="nothing was changed",
         )
-    return mate
+    return teammate
 
 
 def _require_stricter(teammate: InProcessTeammate, mode: Mode, policy: Policy) -> None:

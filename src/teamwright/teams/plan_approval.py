@@ -125,7 +125,7 @@ async def answer_plan(
     """
     request = team.requests.get(request_id) or {}
     name = str(request.get("requester", ""))
-    life, mate = bound_incarnation(team, name), team.find(name)
+    life, teammate = bound_incarnation(team, name), team.find(name)
     if life is None or not is_plan_of(request, name, life):
         raise _refusal(f"{request_id[:120]!r} is not an open plan request of anybody here")
     if answer.by == LEAD and request.get("target") != LEAD:
@@ -144,10 +144,10 @@ async def answer_plan(
         raise _refusal(f"{request_id} was answered before, by {by}; the first answer counts")
     if name.lower() in team.external.external_names:
         await answer_external_plan(team, name, request, before)
-    elif isinstance(mate, ProcessTeammateBase):
-        await mate.perform("plan_answered")  # its own process applies the file's answer
-    elif isinstance(mate, InProcessTeammate):
-        await _apply_and_notify(team, mate, request, before)
+    elif isinstance(teammate, ProcessTeammateBase):
+        await teammate.perform("plan_answered")  # its own process applies the file's answer
+    elif isinstance(teammate, InProcessTeammate):
+        await _apply_and_notify(team, teammate, request, before)
     return name
 
 

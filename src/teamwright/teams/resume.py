@@ -152,7 +152,7 @@ async def _resume_member(
     """
     try:
         incarnation = incarnation if incarnation.command else await _locate_transcript(team, member, incarnation)
-        mate = await _start_member(team, member, incarnation)
+        teammate = await _start_member(team, member, incarnation)
     except StorageError as problem:
         if problem.slug != "damaged-file":
             raise
@@ -161,20 +161,20 @@ async def _resume_member(
         return problem
     except TimeoutError:
         return CannotStart("backend", "it was not ready in time")
-    if mate.state not in ENDED_STATES and not mate.is_external:
-        await save_mode_everywhere(team, mate)  # a mode that another program wrote has no effect
+    if teammate.state not in ENDED_STATES and not teammate.is_external:
+        await save_mode_everywhere(team, teammate)  # a mode that another program wrote has no effect
     elif incarnation.mode is not None:
         said = incarnation.mode or None
         await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
     if incarnation.crashed:
         await team.state.change(lambda file: file.with_resumed(member.name, incarnation))
-    if isinstance(mate, InProcessTeammate) and mate.state not in ENDED_STATES:
-        await resume_plan(team, mate)
-    for request in team.requests.open_requests() if mate.state not in ENDED_STATES else ():
+    if isinstance(teammate, InProcessTeammate) and teammate.state not in ENDED_STATES:
+        await resume_plan(team, teammate)
+    for request in team.requests.open_requests() if teammate.state not in ENDED_STATES else ():
         if is_shutdown_request(request, member.name, incarnation.incarnation):
-            mate.stop_request_id = str(request["id"])
-            await send_stop_request(team, mate.name, request, is_rerun=True)
-            start_deadline(team, StopTarget.from_teammate(mate), mate.stop_request_id, deadlines)
+            teammate.stop_request_id = str(request["id"])
+            await send_stop_request(team, teammate.name, request, is_rerun=True)
+            start_deadline(team, StopTarget.from_teammate(teammate), teammate.stop_request_id, deadlines)
     return None
 
 
@@ -202,7 +202,7 @@ async def _start_member(team: SessionTeam, member: RosterMember, incarnation: In
     """Start the member again; with the lead's model when its own is no longer available."""
     try:
         async with AsyncExitStack() as undo:
-            mate = await restart(team, member, incarnation, undo)
+            teammate = await restart(team, member, incarnation, undo)
             undo.pop_all()
     except CannotStart as problem:
         if incarnation.model is None or incarnation.command:
@@ -210,7 +210,7 @@ async def _start_member(team: SessionTeam, member: RosterMember, incarnation: In
         text = f"{member.name} continues with the lead's model: {problem.what}"
         team.emit(Notice(member=member.name, text=text, level="warning"))
         return await _start_member(team, member, replace(incarnation, model=None))
-    return mate
+    return teammate
 
 
 def _count_cut_off_calls(incarnation: Incarnation) -> int:

@@ -72,13 +72,13 @@ async def update_entries(team: SessionTeam) -> TeamConfig | None:
     Returns the roster when something was written. Raises StorageError, LockTimeout.
     """
     stale: dict[str, EntryChange] = {}
-    for name, mate in list(team.members.items()):
+    for name, teammate in list(team.members.items()):
         entry = team.external.own_entries.get(name)
-        if entry is None or (present := _current_entry(mate, entry)) is entry or present == entry:
+        if entry is None or (present := _current_entry(teammate, entry)) is entry or present == entry:
             continue
-        if not mate.is_external and entry.mode != present.mode:
-            await save_mode(team.state, mate.name, mate.own_mode)
-        stale[mate.name] = lambda entry, mate=mate: _current_entry(mate, entry)
+        if not teammate.is_external and entry.mode != present.mode:
+            await save_mode(team.state, teammate.name, teammate.own_mode)
+        stale[teammate.name] = lambda entry, teammate=teammate: _current_entry(teammate, entry)
     return await change_entries(team, stale) if stale else None
 
 

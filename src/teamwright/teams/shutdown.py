@@ -89,24 +89,24 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
     team.json records the end first: the process that resumes the team after a kill completes it. A failed step becomes
     a notice, and the next one is tried.
     """
-    mate = team.members.get(name)
-    incarnation = mate.incarnation if mate is not None else 0
+    teammate = team.members.get(name)
+    incarnation = teammate.incarnation if teammate is not None else 0
     try:
         if team.subagents is not None:
             ending = team.subagents.end_owned(name)
             await _try_step(team, name, "its background commands may still run", ending, None)
         held = await _try_step(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
         tasks = tuple(held)
-        keeps = mate is not None and _keeps_place(team, mate)
+        keeps = teammate is not None and _keeps_place(team, teammate)
         parting = PendingEnd(name, incarnation, cause, message_id(), agreed_to or "", tasks, notify, keeps)
         noted = team.state.change(lambda file: file.with_pending_end(parting))
         await _try_step(team, name, "that could not be noted", noted, None)
         await finish_end(team, parting)
-        if mate is not None:
-            mate.keeps_place = keeps
+        if teammate is not None:
+            teammate.keeps_place = keeps
     finally:
-        if mate is not None:
-            mate.end_processed = True
+        if teammate is not None:
+            teammate.end_processed = True
         team.wake_idle()
         team.wake(LEAD)
 
@@ -159,16 +159,16 @@ async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
     parting = PendingEnd(member.name, life.incarnation, cause, message_id())
     await team.state.change(lambda file: file.with_pending_end(parting))
     await finish_end(team, parting)
-    if (mate := team.members.get(member.name)) is not None:
-        mate.keeps_place = False
+    if (teammate := team.members.get(member.name)) is not None:
+        teammate.keeps_place = False
     return True
 
 
 async def _transcript_path(team: SessionTeam, name: str) -> Path | None:
     """Return the transcript of a member that has ended."""
-    mate = team.members.get(name)
-    if mate is not None:
-        return mate.transcript_path
+    teammate = team.members.get(name)
+    if teammate is not None:
+        return teammate.transcript_path
     file = await team.state.read()
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return Path(life.transcript) if life is not None else None
@@ -191,9 +191,9 @@ async def _try_step(team: SessionTeam, name: str, failing: str, step: Awaitable[
 async def _close_requests(team: SessionTeam, pending_end: PendingEnd) -> None:
     """Close the open requests of an ended member: it has agreed, or was ended."""
     name = pending_end.name
-    mate = team.members.get(name)
-    if mate is not None:
-        mate.stop_request_id = ""
+    teammate = team.members.get(name)
+    if teammate is not None:
+        teammate.stop_request_id = ""
     close_plans(team.requests, name, pending_end.incarnation, pending_end.cause)
     for request in team.requests.open_requests():
         if is_shutdown_request(request, name, pending_end.incarnation):
@@ -240,7 +240,7 @@ async def end_all(team: SessionTeam, cause: str) -> list[str]:
     """
     team.closing = True
     cut = [m.name for m in team.running_members if m.state is not MemberState.IDLE or m.owes_turn]
-    together = [end_silently(team, mate, cause) for mate in team.running_members]
+    together = [end_silently(team, teammate, cause) for teammate in team.running_members]
     if together:
         await asyncio.gather(*together)
     await _wait_for_ends(team)
@@ -255,12 +255,12 @@ async def suspend_all(team: SessionTeam, cause: str) -> list[str]:
     """
     team.closing = True
     live = team.running_members
-    cut = [mate.name for mate in live if mate.state is not MemberState.IDLE or mate.owes_turn]
-    for mate in live:
-        mate.end_cause = cause
-        mate.transition(LifecycleEvent.SUSPENDED, cause)
-        mate.end_task = asyncio.create_task(_suspend(team, mate), name=f"end of {mate.name}")
-    await asyncio.gather(*(asyncio.shield(mate.end_task) for mate in live if mate.end_task is not None))
+    cut = [teammate.name for teammate in live if teammate.state is not MemberState.IDLE or teammate.owes_turn]
+    for teammate in live:
+        teammate.end_cause = cause
+        teammate.transition(LifecycleEvent.SUSPENDED, cause)
+        teammate.end_task = asyncio.create_task(_suspend(team, teammate), name=f"end of {teammate.name}")
+    await asyncio.gather(*(asyncio.shield(teammate.end_task) for teammate in live if teammate.end_task is not None))
     await _wait_for_ends(team)
     await _return_late_mail(team)
     return cut

@@ -90,16 +90,16 @@ async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
     member = await find_recipient(team, to)
     if member.name == LEAD:
         raise lead_stop_error(["End your turn when the work is done."])
-    mate = team.find(member.name)
-    if mate is None and member.name.lower() not in team.external.external_names:
+    teammate = team.find(member.name)
+    if teammate is None and member.name.lower() not in team.external.external_names:
         raise TeamRefused(
             "team-refused",
             f"{member.name} does not run in this process",
             do=["It is ended where it runs: leave it alone."],
             note="nothing was sent",
         )
-    whom = StopTarget.from_teammate(mate) if mate is not None else StopTarget(member.name, 0)
-    before = mate.stop_request_id if mate is not None else _find_open_request(team, whom)
+    whom = StopTarget.from_teammate(teammate) if teammate is not None else StopTarget(member.name, 0)
+    before = teammate.stop_request_id if teammate is not None else _find_open_request(team, whom)
     if before:
         raise TeamRefused("team-refused", f"{whom.name} was asked to stop already ({before})", note="nothing was sent")
     return whom
@@ -144,13 +144,13 @@ async def answer_stop(
     `is_rerun`: a kill interrupted the answer before; the recorded answer counts.
     Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
     """
-    mate = team.find_in_process(name)
+    teammate = team.find_in_process(name)
     before = team.requests.get_answer(request_id)
     if before is not None and is_rerun and before.get("by") == name:
         approve, reason = before.get("approve") is True, str(before.get("reason", ""))
     elif before is not None:
-        mate = None
-    if mate is None or not is_stop_request_open(team, name, request_id):
+        teammate = None
+    if teammate is None or not is_stop_request_open(team, name, request_id):
         raise TeamRefused(
             "team-refused",
             f"{request_id!r} is not an open shutdown request to {name}",
@@ -162,22 +162,22 @@ async def answer_stop(
     if before is None and not team.requests.answer(request_id, shutdown_answer(approve, reason, name)):
         raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
     if approve:
-        mate.end_cause = SHUT_DOWN
+        teammate.end_cause = SHUT_DOWN
         return True
-    mate.note_objection()
+    teammate.note_objection()
     id = keyed_id("objected", request_id)
     if not (is_rerun and await team.mailbox(LEAD).contains(id)):
         told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
         await send_protocol(team, name, LEAD, told, id=id)
-    mate.turn_notes.wrote_lead = True
+    teammate.turn_notes.wrote_lead = True
     return False
 
 
 def is_stop_request_open(team: SessionTeam, name: str, request_id: str) -> bool:
     """Return True when that request is open and was made to this incarnation of the member."""
-    mate = team.find(name)
-    request = team.requests.get(str(request_id)) if mate is not None else None  # other programs may write anything
-    return mate is not None and request is not None and is_shutdown_request(request, name, mate.incarnation)
+    teammate = team.find(name)
+    request = team.requests.get(str(request_id)) if teammate is not None else None  # other programs may write anything
+    return teammate is not None and request is not None and is_shutdown_request(request, name, teammate.incarnation)
 
 
 def find_read_request(
@@ -215,19 +215,19 @@ def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved 
 
 async def _enforce_deadline(team: SessionTeam, target: StopTarget, request_id: str) -> None:
     """End the member when the deadline passes without an answer. Stops as soon as the member has ended."""
-    limit_s, mate = team.settings.shutdown_objection_s, target.teammate
-    if mate is None:
+    limit_s, teammate = team.settings.shutdown_objection_s, target.teammate
+    if teammate is None:
         await asyncio.sleep(limit_s)
-    elif mate.run_task is not None:
-        await asyncio.wait({mate.run_task}, timeout=limit_s)
-    if mate is not None and (mate.state in ENDED_STATES or mate.end_cause):
+    elif teammate.run_task is not None:
+        await asyncio.wait({teammate.run_task}, timeout=limit_s)
+    if teammate is not None and (teammate.state in ENDED_STATES or teammate.end_cause):
         return
     if not team.exists or team.requests.get_answer(request_id) is not None:
         return
     late = f"did not answer the shutdown request within {limit_s:.0f} s"
-    if mate is not None:
+    if teammate is not None:
         team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
-        await kill(team, mate, late)
+        await kill(team, teammate, late)
     elif target.name.lower() in team.external.external_names:
         team.requests.answer(request_id, shutdown_answer(True, "no answer in time"))
         team.external.note_ended(target.name, f"it {late}; whether its program still runs is not known")

@@ -60,7 +60,9 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
     spec = team.builder.resolve(spec)
-    if before := next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None):
+    if before := next(
+        (teammate for teammate in team.members.values() if spec.call and teammate.call == spec.call), None
+    ):
         return before  # this call started it before a kill, perhaps as `name-2`; it may have ended
     if spec.call and team.exists and (over := await _earlier_end(team, spec.call)):
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
@@ -87,12 +89,12 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             undo.push_async_callback(inbox.mark_delivered, {life.first})
             await send_first_prompt(team, member, life, spec.description)
             if team.launcher is not None and backend != IN_PROCESS:
-                mate = await team.launcher.start(member, life, undo)
+                teammate = await team.launcher.start(member, life, undo)
             else:
-                mate = await start_in_process(team, member, life, undo, replace(spec, name=member.name))
+                teammate = await start_in_process(team, member, life, undo, replace(spec, name=member.name))
             undo.pop_all()
-    mate.location_reason = why
-    return mate
+    teammate.location_reason = why
+    return teammate
 
 
 async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation, spec: SpawnSpec) -> Teammate:
@@ -108,12 +110,12 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
                     InboxEntry(LEAD, spec.prompt, spec.description or None, iso_time(), msg_id=id), runtime=True
                 )
                 undo.push_async_callback(inbox.mark_delivered, {id})
-            mate = await restart(team, member, incarnation, undo)
+            teammate = await restart(team, member, incarnation, undo)
             undo.pop_all()
     again = replace(incarnation, crashed="", call=spec.call or incarnation.call)
     await team.state.change(lambda file: file.with_resumed(name, again))
-    mate.crash_cause, mate.call = incarnation.crashed, again.call
-    return mate
+    teammate.crash_cause, teammate.call = incarnation.crashed, again.call
+    return teammate
 
 
 async def restart(team: SessionTeam, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
@@ -243,19 +245,19 @@ async def start_in_process(
     name = member.name
     rules = TeamMailRules(team, name, agent.tags)
     desk = IncomingMail(name, team.mailbox(name), agent.conversation, team.emit, rules)
-    mate = _make_teammate(team, member, incarnation, agent, desk, resumed)
+    teammate = _make_teammate(team, member, incarnation, agent, desk, resumed)
     _forget_ended(team)
-    team.members[member.name] = mate
+    team.members[member.name] = teammate
     team.external.own_entries[member.name] = member
     unfollow = team.watch_inbox(member.name, desk)
-    mate.run_task = asyncio.create_task(mate.run(), name=f"member {member.name}")
-    mate.run_task.add_done_callback(lambda task: _on_run_end(team, mate, unfollow, task))
-    undo.push_async_callback(_remove_member, team, mate)
+    teammate.run_task = asyncio.create_task(teammate.run(), name=f"member {member.name}")
+    teammate.run_task.add_done_callback(lambda task: _on_run_end(team, teammate, unfollow, task))
+    undo.push_async_callback(_remove_member, team, teammate)
     async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
-        await mate.ready.wait()
-    if mate.state in ENDED_STATES and not mate.turns and not resumed:
-        raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nothing was started")
-    return mate
+        await teammate.ready.wait()
+    if teammate.state in ENDED_STATES and not teammate.turns and not resumed:
+        raise TeamRefused("team-refused", f"{teammate.name} was ended while it started", note="nothing was started")
+    return teammate
 
 
 def _make_teammate(
@@ -288,7 +290,9 @@ def _make_teammate(
 
 def _forget_ended(team: SessionTeam) -> None:
     """Forget all but the last ended members: results count from events, files have the rest."""
-    over = [mate.name for mate in team.members.values() if mate.state in ENDED_STATES and mate.end_processed]
+    over = [
+        teammate.name for teammate in team.members.values() if teammate.state in ENDED_STATES and teammate.end_processed
+    ]
     for name in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
         del team.members[name]
         team.external.own_entries.pop(name, None)

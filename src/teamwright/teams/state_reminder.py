@@ -75,8 +75,8 @@ class StateReminder(Struct):
             return None
         if agent.name == LEAD:
             return self.team.lead_mail
-        mate = self.team.find_in_process(agent.name)
-        return mate.incoming if mate is not None else None
+        teammate = self.team.find_in_process(agent.name)
+        return teammate.incoming if teammate is not None else None
 
     def _identity(self, agent: CompactedAgent) -> Iterator[str]:
         place = f"You work in {agent.toolbox.workplace.cwd}."
@@ -91,12 +91,12 @@ class StateReminder(Struct):
             yield f"You have no team. {place}"
 
     def _members(self, team: SessionTeam, name: str) -> Iterator[str]:
-        others = [mate for mate in team.running_members if mate.name != name]
+        others = [teammate for teammate in team.running_members if teammate.name != name]
         if others:
             yield "Members:"
-        for mate in others:
-            waits = f", waits for {_shorten(mate.waiting_on)}" if mate.waiting_on else ""
-            yield f"- {mate.name} ({escape_tags(mate.agent_type)}): {mate.state}{waits}"
+        for teammate in others:
+            waits = f", waits for {_shorten(teammate.waiting_on)}" if teammate.waiting_on else ""
+            yield f"- {teammate.name} ({escape_tags(teammate.agent_type)}): {teammate.state}{waits}"
 
     async def _remote_members(self, team: SessionTeam) -> list[str]:
         """Return the members in other processes, when this is a member's own process."""

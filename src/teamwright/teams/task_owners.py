@@ -92,8 +92,8 @@ async def _running_owner(team: SessionTeam, name: str) -> str:
     """The member that an owner's name means, as the roster spells it; empty when no live member has it."""
     if not team.exists:
         return ""
-    if (mate := team.find(name)) is not None:
-        return mate.name
+    if (teammate := team.find(name)) is not None:
+        return teammate.name
     if name.lower() in team.external.external_names:
         member = (await team.roster.read()).find(name)
         return member.name if member is not None else ""

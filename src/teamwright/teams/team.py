@@ -246,13 +246,13 @@ class SessionTeam(Struct):
         """Return the live member of that name, if it runs in this process."""
         from teamwright.teams.in_process_teammate import InProcessTeammate
 
-        mate = self.find(name)
-        return mate if isinstance(mate, InProcessTeammate) else None
+        teammate = self.find(name)
+        return teammate if isinstance(teammate, InProcessTeammate) else None
 
     @property
     def in_process_members(self) -> list[InProcessTeammate]:
         """Those of them that run in this process."""
-        return [mate for one in self.running_members if (mate := self.find_in_process(one.name)) is not None]
+        return [teammate for one in self.running_members if (teammate := self.find_in_process(one.name)) is not None]
 
     def is_quiet(self) -> bool:
         """Return True when no agent works or is about to: every live member rests with mail and tasks handled, no task

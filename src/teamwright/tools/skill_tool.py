@@ -67,20 +67,20 @@ class SkillTool(Tool[SkillInput]):
 
     async def run(self, call: SkillInput, ctx: ToolContext) -> ToolResult:
         """Return the text, or the sub-agent's answer. Raises UsageError with the nearest name."""
-        recipe = self._shelf.get_skill(call.skill)
+        skill = self._shelf.get_skill(call.skill)
         if call.file:
-            return _cut_result(self._shelf.read_file(recipe, call.file), f"{recipe.name}: {call.file}")
-        text = fill_text(self._shelf.read_body(recipe), CommandArguments.parse(call.args, directory_variables(recipe)))
-        if recipe.runs_in_subagent and self._fork is not None:
-            kind = recipe.agent or "general-purpose"
-            spec = SpawnSpec(text, description=f"skill {recipe.name}", agent_type=kind, model=recipe.model)
+            return _cut_result(self._shelf.read_file(skill, call.file), f"{skill.name}: {call.file}")
+        text = fill_text(self._shelf.read_body(skill), CommandArguments.parse(call.args, directory_variables(skill)))
+        if skill.runs_in_subagent and self._fork is not None:
+            kind = skill.agent or "general-purpose"
+            spec = SpawnSpec(text, description=f"skill {skill.name}", agent_type=kind, model=skill.model)
             return await self._fork(spec, ctx)
-        return _cut_result(f"{_skill_header(recipe)}\n\n{text}", recipe.name)
+        return _cut_result(f"{_skill_header(skill)}\n\n{text}", skill.name)
 
 
-def _skill_header(recipe: SkillDefinition) -> str:
-    files = list_files(recipe, MAX_FILES)
-    lines = [f"Skill {recipe.name}, in {recipe.base}"]
+def _skill_header(skill: SkillDefinition) -> str:
+    files = list_files(skill, MAX_FILES)
+    lines = [f"Skill {skill.name}, in {skill.base}"]
     if files:
         more = " and more" if len(files) == MAX_FILES else ""
         lines.append(f"Its files, to be read with `file`: {', '.join(files)}{more}")

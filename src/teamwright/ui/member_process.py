@@ -108,16 +108,16 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     from teamwright.session.member_process.own_terminal_control import OwnTerminalControl
     from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
-    from teamwright.ui.terminal.narrator import Narrator
+    from teamwright.ui.terminal.event_formatter import EventFormatter
     from teamwright.ui.terminal.paint import make_paint
 
     control = OwnTerminalControl(
         member, lambda request: terminal.on_request(request), lambda event: terminal.on_answer(event)
     )
-    narrator = Narrator(make_paint(os.environ, is_tty=True), usual_model=control.model)
-    terminal = MemberTerminal(control, narrator, member.spawn.team, member.spawn.grace_s)
+    formatter = EventFormatter(make_paint(os.environ, is_tty=True), usual_model=control.model)
+    terminal = MemberTerminal(control, formatter, member.spawn.team, member.spawn.grace_s)
     terminal.line_input.editor = editor = make_editor(
-        terminal.editor_callbacks(member.maker.home.prompt_history), deferred=True
+        terminal.editor_callbacks(member.agent_factory.home.prompt_history), deferred=True
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
     terminal.greet()

@@ -29,11 +29,11 @@ from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate
 from teamwright.ui.terminal.line_input import LineInput, PendingRequests
 from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.ui.terminal.running_output import RunningOutput
@@ -171,28 +171,30 @@ class MemberTerminal:
     The member waits `grace_s` seconds without a lead; None: no limit.
     """
 
-    def __init__(self, control: OwnTerminalControl, narrator: Narrator, team: str, grace_s: float | None) -> None:
+    def __init__(
+        self, control: OwnTerminalControl, formatter: EventFormatter, team: str, grace_s: float | None
+    ) -> None:
         self.control = control
-        self.narrator = narrator
+        self.formatter = formatter
         self.team = team
         self.grace_s = grace_s
         self.running_calls = RunningCalls()
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
-        self.line_input = LineInput(self.narrator, self.show, PendingRequests(run_command=self._run_at_request))
-        colors, markdown = self.narrator.paint.on, self.control.member.shows_markdown
+        self.line_input = LineInput(self.formatter, self.show, PendingRequests(run_command=self._run_at_request))
+        colors, markdown = self.formatter.paint.on, self.control.member.shows_markdown
         self.texts = AgentTextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
         self.panel = Panel(
             MemberScreen(self.control),
             self.running_calls,
-            self.narrator.paint,
+            self.formatter.paint,
             lambda: LEAD,
             None,
             _mask,
             changed=lambda: self.editor.refresh(),
         )
         self.running_output = RunningOutput(
-            self.narrator,
+            self.formatter,
             self.running_calls,
             lambda: self.control.name,
             self.control.running_command,
@@ -211,7 +213,7 @@ class MemberTerminal:
             on_interrupt=self.on_interrupt,
             complete=complete,
             history=history,
-            colors=self.narrator.paint.on,
+            colors=self.formatter.paint.on,
             on_background=self.on_background,
             on_escape=self.on_escape,
             status_area=self.panel,
@@ -257,7 +259,7 @@ class MemberTerminal:
 
     def on_event(self, event: TeamEvent) -> None:
         """Show an event of the member, or of its sub-agents."""
-        self.narrator.width = self._width()
+        self.formatter.width = self._width()
         mine = event.member == self.control.name
         if isinstance(event, TextDelta):
             if mine:
@@ -268,7 +270,7 @@ class MemberTerminal:
             self.texts.end(event.member)
         if isinstance(event, AssistantText):
             is_received = mine and event.message["role"] == "user"
-            self.show(received_lines(event.content, self.control.name, self.narrator) if is_received else [])
+            self.show(received_lines(event.content, self.control.name, self.formatter) if is_received else [])
             return
         self.running_calls.note(event)
         self.running_output.note(event)
@@ -277,7 +279,7 @@ class MemberTerminal:
             self.running_calls.clear_member(event.member)
             self.show([] if event.stop == "done" else [f"  its turn has ended: {clean(event.detail or event.stop)}"])
         elif not (isinstance(event, MessageSent) and event.wire == "idle_notification"):
-            self.texts.print(self.narrator.lines(event))
+            self.texts.print(self.formatter.lines(event))
         self.editor.refresh()
 
     def on_lead_change(self, is_there: bool) -> None:
@@ -325,7 +327,7 @@ class MemberTerminal:
                 await self._stop()
             elif called[0] == "/requests":
                 questions = self.line_input.requests
-                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
+                self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
             elif (run := HANDLERS.get(called[0])) is not None:
                 self._show_folded(await run(self.control, called[1]))
             else:

@@ -45,7 +45,7 @@ def backend_names(home: Home) -> Iterator[NameOnDisk]:
 
     yield from map(NameOnDisk, ("auto", "in-process", "tmux", "detached"))
     yield from (NameOnDisk(name, OWN) for name in names_under_setting(home, "members", "adapters"))
-    yield from (NameOnDisk(name, "recipe") for name in shipped_adapters())
+    yield from (NameOnDisk(name, "adapter") for name in shipped_adapters())
 
 
 def agent_type_names(home: Home, cwd: Path) -> Iterator[NameOnDisk]:

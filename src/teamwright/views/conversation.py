@@ -83,17 +83,17 @@ class ConversationReader(Struct):
         return 0
 
 
-def conversation_of(mate: Teammate) -> ConversationReader:
+def conversation_of(teammate: Teammate) -> ConversationReader:
     """Return the conversation of a live member."""
     return ConversationReader(
-        mate.transcript_path, isinstance(mate, InProcessTeammate), isinstance(mate, ExternalMember)
+        teammate.transcript_path, isinstance(teammate, InProcessTeammate), isinstance(teammate, ExternalMember)
     )
 
 
 def saved_conversation(session: Session, name: str) -> ConversationReader | None:
     """Return the conversation of a member that has ended, or of a sub-agent by its id; None without a transcript."""
-    maker = session.maker
-    paths = transcripts_of(maker.home.session(maker.cwd, session.id), name)
+    agent_factory = session.agent_factory
+    paths = transcripts_of(agent_factory.home.session(agent_factory.cwd, session.id), name)
     found = [path for path in paths if path.exists()]
     return ConversationReader(max(found, key=lambda path: path.stat().st_mtime_ns), live=False) if found else None
 

@@ -85,7 +85,7 @@ def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None)
 
 async def session_cost(session: Session) -> CostView:
     """Return the session's cost in this process. Raises StorageError when its tasks cannot be read."""
-    books = session.maker.purse.books
+    books = session.agent_factory.budget_tracker.books
     subjects = {(books.list, task.id): task.subject for task in await session.task_lines()}
     return cost_of_totals(books, subjects, LogView(session.log.path, session.id, session.team.name))
 

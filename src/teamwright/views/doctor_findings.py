@@ -182,9 +182,9 @@ def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterat
     else:
         yield Finding(_MEMBERS, "backend", f"{said}: {choice.what}", "problem", choice.do[0] if choice.do else "")
     yield _tmux_finding(tmux, subject)
-    for name, recipe in places.recipes.items():
-        reason, own = unusable_reason(recipe, subject.env), name in settings.adapters
-        tried = f"tried with {recipe.tried}" if recipe.tried else "untried" if not own else "yours"
+    for name, adapter in places.adapters.items():
+        reason, own = unusable_reason(adapter, subject.env), name in settings.adapters
+        tried = f"tried with {adapter.tried}" if adapter.tried else "untried" if not own else "yours"
         if not reason:
             yield Finding(_MEMBERS, name, f"can be used ({tried})", "ok", f"to use it: teamwright --backend {name}")
         elif own or name == settings.backend:

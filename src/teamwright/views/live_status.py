@@ -83,11 +83,11 @@ def member_rows(session: Session, board: TaskBoard) -> list[MemberStatus]:
     """Return the lead, then all live or starting members, in the order of joining."""
     team, tasks = session.team, board.open_tasks_by_id()
     rows = [_lead(session, board)]
-    for mate in team.running_members:
-        row = with_state(known_status(team, mate), team.status, tasks)
-        if mate.state is MemberState.PENDING:
+    for teammate in team.running_members:
+        row = with_state(known_status(team, teammate), team.status, tasks)
+        if teammate.state is MemberState.PENDING:
             row = replace(row, state=MemberState.STARTING, reason="")
-        rows.append(replace(row, color=mate.color, task=board.task_of(mate.name)))
+        rows.append(replace(row, color=teammate.color, task=board.task_of(teammate.name)))
     return [*rows, *(MemberStatus(name, MemberState.STARTING) for name in team.starting_names)]
 
 
@@ -112,16 +112,20 @@ def _lead(session: Session, board: TaskBoard) -> MemberStatus:
 
 def session_row(session: Session, board: TaskBoard) -> SessionRow:
     """Return the present values of the status line."""
-    team_status, purse, card = session.team.status, session.maker.purse, session.lead.agent.model.card
+    team_status, budget_tracker, card = (
+        session.team.status,
+        session.agent_factory.budget_tracker,
+        session.lead.agent.model.card,
+    )
     known = team_status.members.get(LEAD)
     used = team_status.usage
     return SessionRow(
         model=card.name,
         mode=str(session.modes.mode),
-        context=known.context if known is not None and known.context else purse.context.get(LEAD, 0),
+        context=known.context if known is not None and known.context else budget_tracker.context.get(LEAD, 0),
         window=card.context_tokens,
         usd=used.usd,
-        usd_cap=purse.budget.usd,
+        usd_cap=budget_tracker.budget.usd,
         tokens=used.tokens,
         requests=len(team_status.requests),
         done=board.done,

@@ -23,22 +23,22 @@ class MemberScreen(Struct, frozen=True):
 
     def members(self, board: TaskBoard, /) -> list[MemberStatus]:
         """Implement `StatusSource.members` with the member alone."""
-        mate, team = self.seat.member.mate, self.seat.member.team
+        teammate, team = self.seat.member.teammate, self.seat.member.team
         status = team.status if self.seat.requests else replace(team.status, requests={})  # others are closed
-        row = with_state(known_status(team, mate), status, board.open_tasks_by_id())
-        return [replace(row, color=mate.color, task=board.task_of(mate.name))]
+        row = with_state(known_status(team, teammate), status, board.open_tasks_by_id())
+        return [replace(row, color=teammate.color, task=board.task_of(teammate.name))]
 
     def now(self, board: TaskBoard, /) -> SessionRow:
         """Implement `StatusSource.now` with the member's model, mode, window and money."""
-        seat, known = self.seat, known_status(self.seat.member.team, self.seat.member.mate)
-        purse = seat.member.maker.purse
+        seat, known = self.seat, known_status(self.seat.member.team, self.seat.member.teammate)
+        budget_tracker = seat.member.agent_factory.budget_tracker
         return SessionRow(
             model=seat.model,
             mode=seat.mode,
-            context=known.context or purse.context.get(seat.name, 0),
+            context=known.context or budget_tracker.context.get(seat.name, 0),
             window=seat.agent.model.card.context_tokens,
             usd=known.usage.usd,
-            usd_cap=purse.cap_of(seat.name).usd,
+            usd_cap=budget_tracker.cap_of(seat.name).usd,
             tokens=known.usage.tokens,
             requests=seat.requests,
             done=board.done,
@@ -54,6 +54,6 @@ class MemberScreen(Struct, frozen=True):
 async def member_cost(control: OwnTerminalControl) -> CostView:
     """Return the cost of the member and its sub-agents in this process. Raises StorageError."""
     member = control.member
-    books = member.maker.purse.books
+    books = member.agent_factory.budget_tracker.books
     subjects = {(books.list, task.id): task.subject for task in await control.tasks()}
     return cost_of_totals(books, subjects, LogView(member.log.path, member.spawn.session, member.team.name))

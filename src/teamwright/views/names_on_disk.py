@@ -106,7 +106,7 @@ def agent_types(home: Home, cwd: Path) -> Iterator[str]:
 
 
 def names_under_setting(home: Home, *keys: str) -> list[str]:
-    """Return the names under a key of the user's own settings file, e.g. `members`, `recipes`."""
+    """Return the names under a key of the user's own settings file, e.g. `members`, `adapters`."""
     rows = _json(home.settings)
     for key in keys:
         below: object = rows.get(key)

@@ -45,9 +45,9 @@ def found_assets(
     """Yield the skills in these directories; `first` has the file that already defines each name."""
     for place in places:
         found = find_skills(place)
-        told = {problem for recipe in found.definitions for problem in recipe.problems}
-        for recipe in found.definitions:
-            yield from _skill(subject, recipe, first)
+        told = {problem for skill in found.definitions for problem in skill.problems}
+        for skill in found.definitions:
+            yield from _skill(subject, skill, first)
         for path, why in found.skipped:
             yield Asset(_GROUPS[place.kind], path.name, "ignored", str(path), 0, why)
         for problem in found.problems:
@@ -57,23 +57,23 @@ def found_assets(
                 yield Asset(_GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
 
 
-def _skill(subject: CheckSubject, recipe: SkillDefinition, first: dict[tuple[str, str], str]) -> Iterator[Asset]:
-    group, file, settings = _GROUPS[recipe.kind], str(recipe.file), subject.survey.settings
-    key = (recipe.kind, recipe.name.lower())
+def _skill(subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str, str], str]) -> Iterator[Asset]:
+    group, file, settings = _GROUPS[skill.kind], str(skill.file), subject.survey.settings
+    key = (skill.kind, skill.name.lower())
     if not settings.skills:
-        yield Asset(group, recipe.name, "ignored", file, 0, "skills.enabled is off")
+        yield Asset(group, skill.name, "ignored", file, 0, "skills.enabled is off")
         return
     if key[1] in settings.skills_off:
-        yield Asset(group, recipe.name, "ignored", file, 0, "skills.disabled names it")
+        yield Asset(group, skill.name, "ignored", file, 0, "skills.disabled names it")
         return
     if key in first:
-        yield Asset(group, recipe.name, "ignored", file, 0, f"{display_path(first[key], subject.cwd)} is nearer")
+        yield Asset(group, skill.name, "ignored", file, 0, f"{display_path(first[key], subject.cwd)} is nearer")
         return
     first[key] = file
-    yield Asset(group, recipe.name, "used", file)
-    for problem in recipe.problems:
+    yield Asset(group, skill.name, "used", file)
+    for problem in skill.problems:
         _, line, what = parse_location(problem, file)
-        yield Asset(group, recipe.name, remark_state(what), file, line, what)
+        yield Asset(group, skill.name, remark_state(what), file, line, what)
 
 
 PLUGINS, OTHERS = "plugins", "other files"

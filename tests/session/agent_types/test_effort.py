@@ -157,7 +157,7 @@ async def test_it_is_fixed_at_birth_kept_over_a_resume_and_shown(tmp_path):
     async with asyncio.timeout(WAIT_S), Team.resume("crew", model=crew(again), cwd=tmp_path) as team:
         await team.send("ada", "Go on.")
         await team.run("Go.")
-        view = status_views(team.session.maker.home, tmp_path, "crew")[0]
+        view = status_views(team.session.agent_factory.home, tmp_path, "crew")[0]
     assert again == efforts == {"team-lead": "high", "ada": "max"}
     assert {member.name: member.effort for member in view.members} == {"lead": "high", "ada": "max"}
 

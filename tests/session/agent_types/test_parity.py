@@ -96,9 +96,9 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         session.log.subscribe(
             lambda _n, event: ran.notices.append(event.text) if isinstance(event, Notice) else None, live=False
         )
-        session.maker.models = Source(model, ran)
+        session.agent_factory.models = Source(model, ran)
         await team.run("Go.")
-        ran.color = next((mate.color for mate in session.team.members.values()), None)
+        ran.color = next((teammate.color for teammate in session.team.members.values()), None)
     own = [request for request in model.requests if request.agent_name not in callers]
     if own:
         ran.head, ran.effort = read_head(own[0].prefix), prefix_effort(own[0].prefix)
@@ -132,7 +132,7 @@ async def run_away(root: Path, said: dict, calls: tuple, call: dict, options: di
             log = team.session.log
             log.subscribe(lambda _n, e: ran.notices.append(e.text) if isinstance(e, Notice) else None, live=False)
             await team.run("Go.")
-            ran.color = next((mate.color for mate in team.session.team.members.values()), None)
+            ran.color = next((teammate.color for teammate in team.session.team.members.values()), None)
     ran.rounds = len(bodies["ada"])
     ran.notices = [text for text in ran.notices if "what it writes is in" not in text]
     if bodies["ada"]:

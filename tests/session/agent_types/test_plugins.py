@@ -116,5 +116,5 @@ async def test_a_server_of_a_plugin_gets_no_credential(tmp_path):
         "crew", model=ScriptedModel(["x"]), cwd=tmp_path / "work", home=tmp_path / "home", env=env, plugin_dirs=[base]
     )
     async with team:
-        assert not team.session.maker.kit.serving.configs
+        assert not team.session.agent_factory.toolset.serving.configs
         assert any("ANTHROPIC_API_KEY is not given" in line for line in team.session.warnings)

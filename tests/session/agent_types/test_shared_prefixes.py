@@ -107,6 +107,6 @@ async def test_what_a_sub_agent_was_is_free_at_its_end_without_a_search_for_garb
     try:
         async with Team("crew", model=ScriptedModel(answer), cwd=tmp_path, permission_mode="bypassPermissions") as team:
             assert (await team.run("Do it.")).ok
-            assert (len(team.session.agents.runs), set(team.session.maker.living)) == (1, {"team-lead"})
+            assert (len(team.session.agents.runs), set(team.session.agent_factory.living)) == (1, {"team-lead"})
     finally:
         gc.enable()

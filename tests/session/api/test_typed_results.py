@@ -79,7 +79,7 @@ async def test_a_member_has_the_tools_that_it_was_given(tmp_path):
         await team.spawn("ada", "Go.", tools=["Read", open_ticket])
         await team.spawn("bob", "Go.")
         await team.wait_idle()
-        tools = {mate.name: mate.agent.toolbox.names for mate in team.session.team.in_process_members}
+        tools = {teammate.name: teammate.agent.toolbox.names for teammate in team.session.team.in_process_members}
     given = {"Read", "python__open_ticket"}
     kept = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ExitPlanMode"}
     assert set(tools["ada"]) - kept == given

@@ -50,7 +50,7 @@ class Purses(RuleBasedStateMachine):
 
     @initialize(run=st.integers(1, 3_000), own=st.integers(1, 2_000), usd=st.floats(0.001, 2.0))
     def begin(self, run: int, own: int, usd: float) -> None:
-        self.purse = BudgetTracker(Budget(tokens=run, usd=usd))
+        self.budget_tracker = BudgetTracker(Budget(tokens=run, usd=usd))
         self.own = [Scope("ada", Budget(tokens=own)), Scope("ben", Budget(usd=usd / 2)), Scope("cy")]
 
     def turn(self) -> None:
@@ -67,7 +67,7 @@ class Purses(RuleBasedStateMachine):
     )
     def reserve(self, who: int, prompt: int, answer: int, usd_in: float, usd_out: float) -> object:
         call = Estimate(prompt, answer, usd_in, usd_out)
-        task = self.loop.create_task(self.purse.reserve([self.purse.run, self.own[who]], call))
+        task = self.loop.create_task(self.budget_tracker.reserve([self.budget_tracker.run, self.own[who]], call))
         self.turn()
         return task
 
@@ -98,9 +98,9 @@ class Purses(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_negative_and_no_cap_is_passed(self) -> None:
-        if not hasattr(self, "purse"):
+        if not hasattr(self, "budget_tracker"):
             return
-        for scope in (self.purse.run, *self.own):
+        for scope in (self.budget_tracker.run, *self.own):
             assert scope.held_tokens >= 0 and scope.held_usd >= -1e-9 and scope.holders >= 0
             if scope.budget.tokens is not None:
                 assert scope.tokens + scope.held_tokens <= scope.budget.tokens
@@ -109,7 +109,7 @@ class Purses(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_waits_for_somebody(self) -> None:
-        if hasattr(self, "purse") and not self.purse.run.holders:
+        if hasattr(self, "budget_tracker") and not self.budget_tracker.run.holders:
             waits = [task for task in asyncio.all_tasks(self.loop) if not task.done()]
             assert not waits, "nobody holds anything, and somebody waits: it would wait for ever"
 
@@ -131,8 +131,8 @@ TestPurses.pytestmark = [pytest.mark.promise("H10", "P6")]
 async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_was_not_held(agents, money):
     rand = random.Random(agents)
     cap = Budget(usd=0.30) if money else Budget(tokens=60_000)
-    purse = BudgetTracker(cap)
-    meters = Meters(purse)
+    budget_tracker = BudgetTracker(cap)
+    meters = Meters(budget_tracker)
     longest = 2_000
     over = 0
 
@@ -159,18 +159,22 @@ async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_w
         names = [f"m{n}" for n in range(agents)]
         each = [meters.member(name, NO_CAPS, lambda: 0.0, goes_on=False) for name in names]
         await asyncio.gather(*map(work, each))
-    spent, most = (purse.run.usd, cap.usd) if money else (purse.run.tokens, cap.tokens)
+    spent, most = (budget_tracker.run.usd, cap.usd) if money else (budget_tracker.run.tokens, cap.tokens)
     assert 0.5 * most < spent <= most + over + 1e-9
     assert over <= agents * (longest * 15e-6 if money else longest), "at most one answer for each agent"
-    assert purse.run.holders == purse.run.held_tokens == 0 and purse.run.held_usd == 0
-    assert purse.total.tokens == sum(usage.tokens for usage in purse.by_member.values()) == purse.run.tokens
+    assert budget_tracker.run.holders == budget_tracker.run.held_tokens == 0 and budget_tracker.run.held_usd == 0
+    assert (
+        budget_tracker.total.tokens
+        == sum(usage.tokens for usage in budget_tracker.by_member.values())
+        == budget_tracker.run.tokens
+    )
 
 
 @pytest.mark.promise("H10")
 async def test_a_call_without_room_waits_while_another_holds_it_and_runs_when_that_was_less():
-    purse = BudgetTracker(Budget(tokens=1_000))
-    first = await purse.reserve([purse.run], Estimate(600, 300))
-    second = asyncio.ensure_future(purse.reserve([purse.run], Estimate(200, 100)))
+    budget_tracker = BudgetTracker(Budget(tokens=1_000))
+    first = await budget_tracker.reserve([budget_tracker.run], Estimate(600, 300))
+    second = asyncio.ensure_future(budget_tracker.reserve([budget_tracker.run], Estimate(200, 100)))
     await asyncio.sleep(0)
     assert not second.done()
     assert isinstance(first, Reservation)
@@ -181,30 +185,32 @@ async def test_a_call_without_room_waits_while_another_holds_it_and_runs_when_th
 
 @pytest.mark.promise("H10")
 async def test_a_run_that_refused_one_call_refuses_all_and_an_agents_own_cap_only_its_own():
-    purse = BudgetTracker(Budget(tokens=1_000))
+    budget_tracker = BudgetTracker(Budget(tokens=1_000))
     ada = Scope("ada", Budget(tokens=100))
     small = Estimate(50, 10)
-    assert isinstance(refused := await purse.reserve([purse.run, ada], Estimate(200, 10)), BudgetRefusal)
-    assert "of ada" in refused.reason and not purse.spent_cap
-    hold = await purse.reserve([purse.run, ada], small)
+    assert isinstance(
+        refused := await budget_tracker.reserve([budget_tracker.run, ada], Estimate(200, 10)), BudgetRefusal
+    )
+    assert "of ada" in refused.reason and not budget_tracker.spent_cap
+    hold = await budget_tracker.reserve([budget_tracker.run, ada], small)
     assert isinstance(hold, Reservation)
     hold.settle(None)
-    assert isinstance(refused := await purse.reserve([purse.run], Estimate(2_000, 10)), BudgetRefusal)
-    assert (refused.limit, purse.spent_cap) == ("tokens", "tokens")
-    assert isinstance(await purse.reserve([purse.run], small), BudgetRefusal)
+    assert isinstance(refused := await budget_tracker.reserve([budget_tracker.run], Estimate(2_000, 10)), BudgetRefusal)
+    assert (refused.limit, budget_tracker.spent_cap) == ("tokens", "tokens")
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], small), BudgetRefusal)
 
 
 async def test_a_free_model_fits_under_every_cap_on_money():
-    purse = BudgetTracker(Budget(usd=0.01))
-    assert isinstance(await purse.reserve([purse.run], Estimate(10_000_000, 1_000)), Reservation)
+    budget_tracker = BudgetTracker(Budget(usd=0.01))
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], Estimate(10_000_000, 1_000)), Reservation)
 
 
 async def test_whoever_waits_is_refused_when_the_time_is_over():
-    purse = BudgetTracker(Budget(tokens=100))
-    first = await purse.reserve([purse.run], Estimate(50, 50))
-    second = asyncio.ensure_future(purse.reserve([purse.run], Estimate(50, 50)))
+    budget_tracker = BudgetTracker(Budget(tokens=100))
+    first = await budget_tracker.reserve([budget_tracker.run], Estimate(50, 50))
+    second = asyncio.ensure_future(budget_tracker.reserve([budget_tracker.run], Estimate(50, 50)))
     await asyncio.sleep(0)
-    purse.out_of_time()
+    budget_tracker.out_of_time()
     async with asyncio.timeout(WAIT_S):
         refused = await second
     assert isinstance(first, Reservation) and isinstance(refused, BudgetRefusal) and refused.limit == "time"
@@ -260,16 +266,16 @@ async def test_the_first_prompt_is_estimated_by_its_bytes_and_later_ones_by_the_
 
 @pytest.mark.promise("K5")
 async def test_a_service_that_counts_nothing_is_capped_by_what_it_was_sent_and_what_it_said():
-    purse = BudgetTracker(Budget(tokens=1_000))
-    meter = Meters(purse).lead()
+    budget_tracker = BudgetTracker(Budget(tokens=1_000))
+    meter = Meters(budget_tracker).lead()
     said = Reply([{"type": "text", "text": "y" * 400}], "end_turn", Usage(requests=1), "m")
     calls = 0
     while await meter.reserve(a_request("x" * 300, most=20), CARD) is None:
         meter.settle(said)
         calls += 1
         assert calls < 20
-    assert 2 <= calls <= 5 and purse.spent_cap == "tokens"
-    assert purse.total.tokens == 0  # the books have what the service said
+    assert 2 <= calls <= 5 and budget_tracker.spent_cap == "tokens"
+    assert budget_tracker.total.tokens == 0  # the books have what the service said
 
 
 async def test_an_answer_is_held_at_its_longest_but_no_more_than_usual():
@@ -359,29 +365,33 @@ def a_task(id: str, owner: str | None, status: str = "in_progress", **budget: in
 
 
 def test_an_agent_works_on_the_task_that_it_took_last_and_still_has():
-    purse = BudgetTracker()
+    budget_tracker = BudgetTracker()
     for event in (a_task("1", "ada"), a_task("2", "Ada@crew"), a_task("3", "ben")):
-        purse.add_event(event)
-    assert (purse.task_of("ada"), purse.task_of("ben"), purse.task_of("cy")) == ("2", "3", "")
-    purse.add_event(a_task("2", "ada", "completed"))
-    assert purse.task_of("ada") == "1"
-    purse.add_event(a_task("1", "ben"))
-    assert (purse.task_of("ada"), purse.task_of("ben")) == ("", "1")
+        budget_tracker.add_event(event)
+    assert (budget_tracker.task_of("ada"), budget_tracker.task_of("ben"), budget_tracker.task_of("cy")) == (
+        "2",
+        "3",
+        "",
+    )
+    budget_tracker.add_event(a_task("2", "ada", "completed"))
+    assert budget_tracker.task_of("ada") == "1"
+    budget_tracker.add_event(a_task("1", "ben"))
+    assert (budget_tracker.task_of("ada"), budget_tracker.task_of("ben")) == ("", "1")
 
 
 def test_the_cap_of_a_task_counts_what_earlier_lives_of_the_session_used_for_it():
     before = UsageTotals.from_events([ModelCallEnded(member="ada", usage=Usage(70), model="m", tools=0, task="1")])
-    purse = BudgetTracker(earlier=lambda: before)
-    purse.add_usage("ben", Usage(20), "m", task="1")
-    purse.add_event(a_task("1", "ben", tokens=100))
-    assert purse.task_scope("1").tokens == 90
+    budget_tracker = BudgetTracker(earlier=lambda: before)
+    budget_tracker.add_usage("ben", Usage(20), "m", task="1")
+    budget_tracker.add_event(a_task("1", "ben", tokens=100))
+    assert budget_tracker.task_scope("1").tokens == 90
 
 
 def test_a_budget_of_a_task_that_is_none_caps_nothing_and_breaks_nothing():
-    purse = BudgetTracker()
+    budget_tracker = BudgetTracker()
     info = TaskInfo(id="1", subject="s", status="pending", budget={"tokens": "all"})
-    purse.add_event(TaskChanged(member="x", task=info, change="created"))
-    assert purse.task_scope("1") is None
+    budget_tracker.add_event(TaskChanged(member="x", task=info, change="created"))
+    assert budget_tracker.task_scope("1") is None
 
 
 # ── the value ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -52,7 +52,9 @@ def events_of(team: Team, kind: type) -> list:
 
 
 def rests(team: Team, name: str):
-    return lambda: (mate := team.session.team.find(name)) is not None and str(mate.state) == "idle" and mate.is_resting
+    return lambda: (
+        (teammate := team.session.team.find(name)) is not None and str(teammate.state) == "idle" and teammate.is_resting
+    )
 
 
 def lead_waits(request: Request):
@@ -135,12 +137,12 @@ async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_be
         await team.spawn("ada", "Count.", budget=Budget(tokens=30_000))
         await within(WAIT_S, until(team, rests(team, "ada")))
         await team.run("Wait.")
-        used = team.session.maker.purse.by_member["ada"].tokens
+        used = team.session.agent_factory.budget_tracker.by_member["ada"].tokens
     model = Counting(play)
     async with Team.resume("crew", model=model, cwd=tmp_path, budget=Budget(tokens=29_500)) as team:
         await within(WAIT_S, until(team, rests(team, "ada")))
         assert model.asks("ada") == 0, "what its life used before counts"
-        assert team.session.maker.purse._agents["ada"].tokens == used
+        assert team.session.agent_factory.budget_tracker._agents["ada"].tokens == used
         await team.set_budget("ada", Budget(tokens=used + 15_000))
         await within(WAIT_S, until(team, lambda: model.asks("ada") > 0 and rests(team, "ada")()))
         assert model.asks("ada") <= 15
@@ -163,12 +165,15 @@ async def test_what_sub_agents_use_is_their_callers_too_and_counts_once(tmp_path
         rounds = events_of(team, ModelCallEnded)
         await team.spawn("ada", "Have it looked at.")
         await within(WAIT_S, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
-        purse = team.session.maker.purse
-        sub = next(name for name in purse.by_member if name not in ("ada", "team-lead"))
-        assert purse.books.agents[sub].caller == "ada"
-        assert 0 < purse.by_member[sub].tokens <= 9_000
-        assert purse._agents["ada"].tokens == purse.by_member["ada"].tokens + purse.by_member[sub].tokens
-        assert purse.total == sum((event.usage for event in rounds), Usage())
+        budget_tracker = team.session.agent_factory.budget_tracker
+        sub = next(name for name in budget_tracker.by_member if name not in ("ada", "team-lead"))
+        assert budget_tracker.books.agents[sub].caller == "ada"
+        assert 0 < budget_tracker.by_member[sub].tokens <= 9_000
+        assert (
+            budget_tracker._agents["ada"].tokens
+            == budget_tracker.by_member["ada"].tokens + budget_tracker.by_member[sub].tokens
+        )
+        assert budget_tracker.total == sum((event.usage for event in rounds), Usage())
         assert {event.caller for event in rounds if event.member == sub} == {"ada"}
     heard = told(model, "ada")
     assert "did not finish: budget_exceeded" in heard and "Looking." in heard
@@ -200,7 +205,7 @@ async def test_a_tasks_cap_stops_who_works_on_it_and_the_lead_may_raise_it(tmp_p
         await team.tasks.update("1", metadata={"budget": {"tokens": 1_000_000}})
         await within(WAIT_S, until(team, lambda: model.asks("ada") > 12 and rests(team, "ada")()))
         assert (await team.tasks.get("1")).status == "completed"
-        books = team.session.maker.purse.books
+        books = team.session.agent_factory.budget_tracker.books
         assert books.total.tokens == sum(usage.tokens for usage in books.tasks.values()) + books.untasked.tokens
         assert books.tasks[books.list, "1"].tokens == sum(e.usage.tokens for e in rounds if e.task == "1")
 
@@ -224,7 +229,7 @@ async def test_the_setting_caps_every_member_and_sub_agent_and_a_call_can_only_l
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         await within(WAIT_S, team.run("Start them."))
-        assert team.session.maker.purse._agents["ada"].budget == Budget(tokens=20_000, turns=4)
+        assert team.session.agent_factory.budget_tracker._agents["ada"].budget == Budget(tokens=20_000, turns=4)
     others = {request.agent_name for request in model.requests} - {"team-lead", "ada"}
     assert len(others) == 1
     assert model.asks("ada") <= 4 and model.asks(others.pop()) <= 4

@@ -26,9 +26,9 @@ async def test_a_headless_run_without_flags_ends_at_its_default_cap_and_says_whi
     count = iter(range(10_000))
     model = ScriptedModel(lambda _request: ("Glob", {"pattern": f"*.{next(count)}"}))
     async with a_run(tmp_path, model, budget=Budget(tokens=10**9)) as session:
-        budget = session.maker.purse.budget
+        budget = session.agent_factory.budget_tracker.budget
         assert (budget.usd, budget.tokens, budget.turns, budget.minutes) == (20.0, 10**9, 200, 120)
-        assert session.maker.each_rounds == 200
+        assert session.agent_factory.each_rounds == 200
         session.lead.agent.model_calls_left = 3
         result: Result = await session.run(HELLO)
     assert (result.stop, result.limit, result.exit_code, result.turns) == ("limit", "turns", 4, 3)
@@ -62,10 +62,17 @@ async def test_settings_of_the_user_replace_default_caps_and_flags_overrule_them
     (tmp_path / ".teamwright" / "settings.json").write_text(json.dumps({"budget": {"run": {"usd": 1_000_000}}}))
     model = ScriptedModel("Done.", card=ModelCard("own", "own", "own"))
     async with a_run(tmp_path, model, budget=Budget(tokens=7_000), trust=True) as session:
-        purse = session.maker.purse
+        budget_tracker = session.agent_factory.budget_tracker
         result = await session.run(HELLO)
-    assert (purse.budget.usd, purse.budget.turns, purse.budget.tokens, purse.budget.minutes) == (50, 500, 7_000, 30)
-    assert set(purse.assumed) == {"usd", "turns", "minutes"}, "they are defaults: a model of unknown price is used"
+    assert (
+        budget_tracker.budget.usd,
+        budget_tracker.budget.turns,
+        budget_tracker.budget.tokens,
+        budget_tracker.budget.minutes,
+    ) == (50, 500, 7_000, 30)
+    assert set(budget_tracker.assumed) == {"usd", "turns", "minutes"}, (
+        "they are defaults: a model of unknown price is used"
+    )
     assert result.stop == "done"
 
 
@@ -73,4 +80,4 @@ async def test_settings_of_the_user_replace_default_caps_and_flags_overrule_them
 async def test_a_person_at_a_terminal_and_a_program_have_no_caps_that_nobody_gave(tmp_path):
     options = Options(cwd=tmp_path, home=tmp_path / "home", model=ScriptedModel("Done."), env={})
     async with open_session(replace(options)) as session:
-        assert not session.maker.purse.budget and session.maker.each_rounds is None
+        assert not session.agent_factory.budget_tracker.budget and session.agent_factory.each_rounds is None

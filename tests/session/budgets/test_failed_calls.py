@@ -36,8 +36,8 @@ async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
         team.session.log.subscribe(lambda _n, e: ended.append(e) if isinstance(e, ModelCallEnded) else None)
         await team.spawn("ada", "Go.")
         await team.run("Go.")
-        purse, home = team.session.maker.purse, team.session.maker.home
-        context = purse.context["team-lead"]
+        budget_tracker, home = team.session.agent_factory.budget_tracker, team.session.agent_factory.home
+        context = budget_tracker.context["team-lead"]
     lead = [e for e in ended if e.member == "team-lead"]
     rounds = len(lead) // 2
     assert [e.aside for e in lead] == ["failed", ""] * rounds
@@ -49,7 +49,10 @@ async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
     }
     used = sum(line.tokens_in + line.tokens_out for line in view.members)
     assert (
-        used == view.total.tokens_in + view.total.tokens_out == purse.total.tokens == sum(e.usage.tokens for e in ended)
+        used
+        == view.total.tokens_in + view.total.tokens_out
+        == budget_tracker.total.tokens
+        == sum(e.usage.tokens for e in ended)
     )
     assert used == sum(line.tokens_in + line.tokens_out for line in view.models)
     assert view.total.failed_tokens == LOST.tokens * (rounds + 1)

@@ -39,13 +39,13 @@ class Person:
 
 def used(person: Person, total: int, **portions: float) -> BudgetTracker:
     """A tracker of a run that has used these tokens."""
-    purse = BudgetTracker(marks=UsageMarks(Budget.from_json(portions), person))
-    purse.run.add(Usage(input_tokens=total))
-    return purse
+    budget_tracker = BudgetTracker(marks=UsageMarks(Budget.from_json(portions), person))
+    budget_tracker.run.add(Usage(input_tokens=total))
+    return budget_tracker
 
 
-def calls(purse: BudgetTracker, *names: str) -> list[asyncio.Task[Reservation | BudgetRefusal]]:
-    return [asyncio.ensure_future(purse.reserve([purse.run], CALL, name, name)) for name in names]
+def calls(budget_tracker: BudgetTracker, *names: str) -> list[asyncio.Task[Reservation | BudgetRefusal]]:
+    return [asyncio.ensure_future(budget_tracker.reserve([budget_tracker.run], CALL, name, name)) for name in names]
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
@@ -65,14 +65,14 @@ async def test_agents_at_the_same_mark_wait_for_one_answer(goes_on):
 
 async def test_a_yes_permits_one_more_portion_and_the_next_mark_asks_again():
     person = Person()
-    purse = used(person, 100, tokens=100)
+    budget_tracker = used(person, 100, tokens=100)
     person.answer.put_nowait(True)
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), Reservation)
-    purse.run.add(Usage(input_tokens=99))
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), Reservation)
-    purse.run.add(Usage(input_tokens=1))
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), Reservation)
+    budget_tracker.run.add(Usage(input_tokens=99))
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), Reservation)
+    budget_tracker.run.add(Usage(input_tokens=1))
     person.answer.put_nowait(False)
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), BudgetRefusal)
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), BudgetRefusal)
     assert len(person.questions) == 2
 
 
@@ -90,12 +90,12 @@ async def test_the_question_stays_until_the_last_agent_that_waits_is_interrupted
 
 async def test_each_agent_has_its_own_mark_of_model_calls():
     person = Person()
-    purse = used(person, 0, turns=2)
+    budget_tracker = used(person, 0, turns=2)
     for _ in range(2):
-        purse.add_usage("ada", Usage(10, requests=1), "m")
-    assert isinstance(await purse.reserve([purse.run], CALL, "ben", "ben"), Reservation)
+        budget_tracker.add_usage("ada", Usage(10, requests=1), "m")
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ben", "ben"), Reservation)
     person.answer.put_nowait(True)
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), Reservation)
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), Reservation)
     assert [one.member for one in person.questions] == ["ada"]
 
 
@@ -103,15 +103,15 @@ async def test_the_time_counts_from_the_last_prompt_of_the_person(monkeypatch):
     clock = [1_000.0]
     monkeypatch.setattr(usage_marks, "monotonic", lambda: clock[0])
     person = Person()
-    purse = used(person, 0, minutes=120)
-    assert purse.marks is not None
+    budget_tracker = used(person, 0, minutes=120)
+    assert budget_tracker.marks is not None
     clock[0] += 119 * 60
-    purse.marks.note_prompt()
+    budget_tracker.marks.note_prompt()
     clock[0] += 119 * 60
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), Reservation)
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), Reservation)
     clock[0] += 60
     person.answer.put_nowait(False)
-    assert isinstance(await purse.reserve([purse.run], CALL, "ada", "ada"), BudgetRefusal)
+    assert isinstance(await budget_tracker.reserve([budget_tracker.run], CALL, "ada", "ada"), BudgetRefusal)
 
 
 def test_the_marks_are_the_default_caps_of_a_headless_run_where_a_person_sits_and_no_flag_has_a_cap():

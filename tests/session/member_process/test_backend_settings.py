@@ -155,10 +155,10 @@ async def test_output_of_members_without_a_terminal_goes_into_the_directory_that
     made = places(BackendSettings(backend="detached"), tmp_path)
     _, place = await made.choose()
     argv = (sys.executable, "-I", "-S", "-c", "print('hello')")
-    spot = await place.open(Launch("ada", "docs", "7f3a", argv, {}, tmp_path))
-    assert os.path.dirname(spot.facts["log"]) == str(tmp_path / "members")
-    assert json.loads(json.dumps(spot.to_json()))["kind"] == "detached"
-    await place.close(spot)
+    location = await place.open(Launch("ada", "docs", "7f3a", argv, {}, tmp_path))
+    assert os.path.dirname(location.facts["log"]) == str(tmp_path / "members")
+    assert json.loads(json.dumps(location.to_json()))["kind"] == "detached"
+    await place.close(location)
 
 
 def findings(repository, env, **more):
@@ -193,8 +193,8 @@ def test_doctor_says_of_each_terminal_of_the_user_whether_it_can_be_used(reposit
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho tmux 2.9\n")
     old.chmod(0o700)
-    recipes = {"mine": RECIPE, "other": {**RECIPE, "open": ["no-such-terminal", "{argv}"]}}
-    repository.user({"members": {"adapters": recipes, "backend": "other"}})
+    adapters = {"mine": RECIPE, "other": {**RECIPE, "open": ["no-such-terminal", "{argv}"]}}
+    repository.user({"members": {"adapters": adapters, "backend": "other"}})
     found = findings(repository, {"PATH": f"{old.parent}:{os.defpath}"})
     assert "no-such-terminal" in found["backend"].value
     assert (found["backend"].verdict, found["other"].verdict) == ("problem", "note")

@@ -145,17 +145,17 @@ def test_a_listing_is_searched_for_one_object_that_has_it_all():
 
 @pytest.mark.promise("E3", "E4")
 def test_the_shipped_recipes_are_whole_and_say_where_their_facts_are_from():
-    recipes = shipped_adapters()
-    assert set(recipes) == {"iterm2", "kitty", "screen", "wezterm", "zellij"}
-    for recipe in recipes.values():
-        assert all("https://" in source for source in recipe.sources) and recipe.sources
-        assert recipe.variables
-    assert [name for name, recipe in recipes.items() if recipe.tried] == ["screen"]
+    adapters = shipped_adapters()
+    assert set(adapters) == {"iterm2", "kitty", "screen", "wezterm", "zellij"}
+    for adapter in adapters.values():
+        assert all("https://" in source for source in adapter.sources) and adapter.sources
+        assert adapter.variables
+    assert [name for name, adapter in adapters.items() if adapter.tried] == ["screen"]
     values = {"id": "w0", "name": "ada", "mark": "f00", "tty": "/dev/ttys003", "command": "'/a b/python' -I x"}
-    iterm = recipes["iterm2"]
+    iterm = adapters["iterm2"]
     assert iterm.programs == ("it2",)
     assert build_command(iterm.start, values) == ["it2", "session", "run", "--session", "w0", "exec '/a b/python' -I x"]
     told = "Created new pane: 4058DAA1-B6C6-4376-B822-7A6E5EDADBB0\n"
     assert iterm.id.read(told, {}) == "4058DAA1-B6C6-4376-B822-7A6E5EDADBB0"
-    assert not recipes["wezterm"].is_known_by_mark
-    assert recipes["kitty"].is_known_by_mark
+    assert not adapters["wezterm"].is_known_by_mark
+    assert adapters["kitty"].is_known_by_mark

@@ -48,9 +48,9 @@ def started_by_a_lead_that_is_killed(folder, argv):
         [sys.executable, "-c", LEAD, str(folder), *argv], stdout=subprocess.PIPE, start_new_session=True
     )
     with lead:
-        spot = Location.from_json(json.loads(lead.stdout.readline()))
+        location = Location.from_json(json.loads(lead.stdout.readline()))
         os.killpg(lead.pid, signal.SIGKILL)
-    return spot
+    return location
 
 
 def children():
@@ -66,48 +66,53 @@ async def test_arguments_environment_and_directory_arrive_byte_for_byte(place, p
     env |= {"TERM": "xterm", "TMUX": "/s,1,0", "STY": "1.lead", "WEZTERM_PANE": "3"}  # of the lead's terminal
     cwd = tmp_path / "a 'dir';"
     cwd.mkdir()
-    spot = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))
+    location = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))
     told = (await programs.report()).told
     assert [word.encode("latin-1") for word in told["argv"]] == [os.fsencode(word) for word in words]
     assert told["cwd"].encode("latin-1") == os.fsencode(cwd)
     got = {key: value.encode("latin-1") for key, value in told["env"].items() if key != "LC_CTYPE"}
     assert got == {key: os.fsencode(env[key]) for key in ("KEY", "EMPTY", "BYTES", "PATH")}
-    assert (spot.kind, spot.id) == ("detached", str(told["pid"]))
+    assert (location.kind, location.id) == ("detached", str(told["pid"]))
     assert os.getsid(told["pid"]) == told["pid"] != os.getsid(0)
-    assert {os.readlink(f"/proc/{told['pid']}/fd/{number}") for number in (0, 1, 2)} == {"/dev/null", spot.facts["log"]}
-    await place.close(spot)
+    assert {os.readlink(f"/proc/{told['pid']}/fd/{number}") for number in (0, 1, 2)} == {
+        "/dev/null",
+        location.facts["log"],
+    }
+    await place.close(location)
 
 
 @pytest.mark.promise("E4", "F66")
 async def test_what_it_writes_is_in_a_private_file_and_is_its_last_words(place, programs, tmp_path):
-    spot = await place.open(programs.launch("ada"))
-    log = Path(spot.facts["log"])
+    location = await place.open(programs.launch("ada"))
+    log = Path(location.facts["log"])
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
-    assert str(log) in spot.note
+    assert str(log) in location.note
     report = await programs.report()
     await report.tell("fail")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
-    assert not await place.is_alive(spot)
-    words = await place.last_output(spot)
+        await place.wait_until_ended(location)
+    assert not await place.is_alive(location)
+    words = await place.last_output(location)
     assert words.splitlines()[0] in {"ended with status 3", "ready"}
     assert "the key is not accepted" in words
-    assert "the key is not accepted" in await DetachedBackend(tmp_path).last_output(Location.from_json(spot.to_json()))
-    await place.close(spot)
+    assert "the key is not accepted" in await DetachedBackend(tmp_path).last_output(
+        Location.from_json(location.to_json())
+    )
+    await place.close(location)
     assert await place.last_output(Location("detached", "1")) == ""
 
 
 @pytest.mark.promise("E4", "P3")
 async def test_it_outlives_the_kill_of_its_lead_and_another_process_ends_it(programs, tmp_path):
     launch = programs.launch()
-    spot = await asyncio.to_thread(started_by_a_lead_that_is_killed, tmp_path / "members", launch.argv)
+    location = await asyncio.to_thread(started_by_a_lead_that_is_killed, tmp_path / "members", launch.argv)
     report = await programs.report()
     later = DetachedBackend(tmp_path / "members", end_s=0.3)
-    assert await later.is_alive(spot)
+    assert await later.is_alive(location)
     assert await report.tell("ignore") == "ignoring"  # it is well, and will not go by itself
-    await later.close(spot)
-    assert not await later.is_alive(spot)
+    await later.close(location)
+    assert not await later.is_alive(location)
     assert not process_start(report.told["pid"])
 
 
@@ -117,22 +122,22 @@ async def test_closing_ends_all_that_came_out_of_it_also_when_it_ended_before(pl
     os.mkfifo(fifo)
     child.write_text(f"trap '' TERM HUP; sleep 1000 & echo $! > {fifo}; wait")
     for first in ("wait", "exit 0"):
-        spot = await place.open(programs.launch(argv=("/bin/sh", "-c", f"sh {child} & {first}")))
+        location = await place.open(programs.launch(argv=("/bin/sh", "-c", f"sh {child} & {first}")))
         async with asyncio.timeout(WAIT_S):
             pid = int(await asyncio.to_thread(fifo.read_text))
             if first != "wait":
-                await place.wait_until_ended(spot)
+                await place.wait_until_ended(location)
         assert process_start(pid)
-        await place.close(spot)
+        await place.close(location)
         assert not process_start(pid)
-        await place.close(spot)
+        await place.close(location)
 
 
 @pytest.mark.promise("E4", "F20")
 async def test_a_number_that_somebody_else_has_now_is_neither_alive_nor_ended(place, stranger):
-    spot = Location("detached", str(stranger.pid), {"pid": str(stranger.pid), "start": "1", "log": ""})
-    assert not await place.is_alive(spot)
-    await place.close(spot)
+    location = Location("detached", str(stranger.pid), {"pid": str(stranger.pid), "start": "1", "log": ""})
+    assert not await place.is_alive(location)
+    await place.close(location)
     assert stranger.poll() is None
 
 
@@ -182,13 +187,13 @@ async def test_who_is_cancelled_while_it_starts_leaves_nothing(place, programs, 
 @pytest.mark.promise("E4", "F30")
 async def test_many_at_once_each_get_their_own(place, programs):
     names = [f"m{number}" for number in range(8)]
-    spots = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
+    locations = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
     told = [(await programs.report()).told for _ in names]
     assert {row["argv"][0]: str(row["pid"]) for row in told} == dict(
-        zip(names, (spot.id for spot in spots), strict=True)
+        zip(names, (location.id for location in locations), strict=True)
     )
-    lives = [WatchedProcess.open(int(spot.id)) for spot in spots]
-    await asyncio.gather(*(place.close(spot) for spot in spots))
+    lives = [WatchedProcess.open(int(location.id)) for location in locations]
+    await asyncio.gather(*(place.close(location) for location in locations))
     assert not any(life.is_alive for life in lives)
     for life in lives:
         life.close()

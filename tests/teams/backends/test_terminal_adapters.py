@@ -71,14 +71,14 @@ async def test_the_environment_is_the_launch_s_whatever_the_terminal_has(panes, 
     cwd = tmp_path / "a {name} 'dir';"
     cwd.mkdir()
     place = panes.place()
-    spot = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))
+    location = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))
     told = (await programs.report()).told
     assert [word.encode("latin-1") for word in told["argv"]] == [os.fsencode(word) for word in words]
     assert told["cwd"].encode("latin-1") == os.fsencode(cwd)
     got = {key: value.encode("latin-1") for key, value in told["env"].items() if key != "LC_CTYPE"}
     assert got == {**{key: os.fsencode(value) for key, value in env.items()}, "TERM": b"xterm-test"}
-    assert (spot.kind, spot.facts["pid"]) == ("played", str(told["pid"]))
-    assert await place.is_alive(spot)
+    assert (location.kind, location.facts["pid"]) == ("played", str(told["pid"]))
+    assert await place.is_alive(location)
 
 
 @pytest.mark.promise("E4", "F66")
@@ -91,51 +91,51 @@ async def test_a_secret_of_the_launch_and_of_the_lead_reaches_no_command_of_the_
     )
     environ = {**os.environ, "ANTHROPIC_API_KEY": "sk-of-the-lead", "MY_TERMINAL": "here", "OTHER": "no"}
     place = panes.place(environ, open=[wrapper, "open", "--", "{argv}"], env={"SOCKET": "s"}, takes=["MY_TERMINAL"])
-    spot = await place.open(programs.launch(env={"KEY": "sk-of-the-launch"}))
+    location = await place.open(programs.launch(env={"KEY": "sk-of-the-launch"}))
     assert (await programs.report()).told["env"]["KEY"] == "sk-of-the-launch"
     argv, env = json.loads(heard.read_text())
     assert not [text for text in (*argv, *env.values()) if "sk-of" in text]
     assert (env["MY_TERMINAL"], env["SOCKET"], "OTHER" in env) == ("here", "s", False)
-    await place.close(spot)
+    await place.close(location)
 
 
 @pytest.mark.promise("E4", "F21")
 async def test_closing_takes_the_pane_and_the_program_even_one_that_ignores_it(panes, programs):
     place = panes.place()
-    spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
-    reports = [await programs.report() for _ in spots]
+    locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+    reports = [await programs.report() for _ in locations]
     assert [await report.tell("ignore") for report in reports] == ["ignoring"] * 2
-    await place.close(spots[0])
-    assert [await place.is_alive(spot) for spot in spots] == [False, True]
-    assert [row["pid"] for row in panes.rows()] == [int(spots[1].facts["pid"])]
-    await place.close(spots[0])
+    await place.close(locations[0])
+    assert [await place.is_alive(location) for location in locations] == [False, True]
+    assert [row["pid"] for row in panes.rows()] == [int(locations[1].facts["pid"])]
+    await place.close(locations[0])
     later = panes.place()  # another process, with what was written down
-    await later.close(Location.from_json(spots[1].to_json()))
+    await later.close(Location.from_json(locations[1].to_json()))
     assert panes.rows() == []
 
 
 @pytest.mark.promise("E4", "F20")
 async def test_a_program_that_ended_is_not_alive_and_its_end_is_an_event(panes, programs):
     place = panes.place()
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     report = await programs.report()
     await report.tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
-    assert not await place.is_alive(spot)
-    await place.close(spot)
+        await place.wait_until_ended(location)
+    assert not await place.is_alive(location)
+    await place.close(location)
 
 
 @pytest.mark.promise("E4", "F32")
 async def test_a_pane_of_somebody_else_that_has_the_id_now_stays(panes, programs, stranger):
     place = panes.place(open=[*panes.cli, "open", "--hold", "--", "{argv}"])
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
+        await place.wait_until_ended(location)
     (held,) = panes.rows()
-    (panes.folder / f"{spot.id}.json").write_text(json.dumps({**held, "pid": stranger.pid}))
-    await place.close(spot)
+    (panes.folder / f"{location.id}.json").write_text(json.dumps({**held, "pid": stranger.pid}))
+    await place.close(location)
     assert len(panes.rows()) == 1  # the same number and device, and no proof that it is ours
     assert stranger.poll() is None
 
@@ -147,13 +147,13 @@ async def test_what_bears_our_mark_is_closed_also_after_its_program_ended(panes,
         alive=[*panes.cli, "has", "{mark}"],
         where={},
     )
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
+        await place.wait_until_ended(location)
     (row,) = panes.rows()
-    (panes.folder / f"{spot.id}.json").write_text(json.dumps({**row, "pid": stranger.pid}))
-    await place.close(spot)
+    (panes.folder / f"{location.id}.json").write_text(json.dumps({**row, "pid": stranger.pid}))
+    await place.close(location)
     assert panes.rows() == []
 
 
@@ -209,9 +209,9 @@ async def test_a_slow_opener_that_talks_a_lot_is_waited_for(panes, programs):
         f"subprocess.run({panes.cli!r} + sys.argv[1:], check=True)\n"
     )
     place = panes.place(open=[opener, "open", "--", "{argv}"])
-    spot = await place.open(programs.launch())
-    assert (await programs.report()).told["pid"] == int(spot.facts["pid"])
-    await place.close(spot)
+    location = await place.open(programs.launch())
+    assert (await programs.report()).told["pid"] == int(location.facts["pid"])
+    await place.close(location)
 
 
 @pytest.mark.promise("E4", "F27")
@@ -236,14 +236,14 @@ async def test_a_program_that_cannot_be_started_leaves_no_pane(panes, programs, 
 async def test_many_at_once_each_get_their_own(panes, programs):
     place = panes.place()
     names = [f"m{number}" for number in range(6)]
-    spots = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
+    locations = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
     told = [(await programs.report()).told for _ in names]
     assert {row["argv"][0]: str(row["pid"]) for row in told} == dict(
-        zip(names, (spot.facts["pid"] for spot in spots), strict=True)
+        zip(names, (location.facts["pid"] for location in locations), strict=True)
     )
-    assert len({spot.id for spot in spots}) == len(names)
-    for spot in spots:
-        await place.close(spot)
+    assert len({location.id for location in locations}) == len(names)
+    for location in locations:
+        await place.close(location)
 
 
 @pytest.mark.promise("E4")
@@ -269,12 +269,12 @@ async def test_hide_show_and_title_are_run_for_what_is_ours(panes, programs):
     place = panes.place(
         hide=[say, "hide", "{id}"], show=[say, "show", "{pid}"], title=[say, "title", "{name}", "{color}"]
     )
-    spot = await place.open(programs.launch("ada"))
-    assert [await place.hide(spot), await place.show(spot)] == [True, True]
-    assert log.read_text().splitlines() == ["title ada purple", f"hide {spot.id}", f"show {spot.facts['pid']}"]
-    assert not await panes.place().hide(spot)
-    await place.close(spot)
-    assert not await place.show(spot)
+    location = await place.open(programs.launch("ada"))
+    assert [await place.hide(location), await place.show(location)] == [True, True]
+    assert log.read_text().splitlines() == ["title ada purple", f"hide {location.id}", f"show {location.facts['pid']}"]
+    assert not await panes.place().hide(location)
+    await place.close(location)
+    assert not await place.show(location)
 
 
 @pytest.mark.promise("E4")
@@ -293,22 +293,22 @@ async def test_an_id_with_odd_characters_is_one_argument_as_it_is(panes, program
         where={"tty_name": "{tty}", "pid": "{pid}"},
         close=[closer, "{id}"],
     )
-    spot = await place.open(programs.launch())
-    assert spot.id == odd
-    await place.close(spot)
+    location = await place.open(programs.launch())
+    assert location.id == odd
+    await place.close(location)
     assert heard.read_text() == odd
-    assert not await place.is_alive(spot)
+    assert not await place.is_alive(location)
 
 
 @pytest.mark.promise("E4", "P3")
 async def test_a_terminal_that_does_not_answer_is_told_and_the_program_has_ended_all_the_same(panes, programs):
     marked = {"open": [*panes.cli, "open", "--mark", "{mark}", "--", "{argv}"], "where": {}}
     place = panes.place(alive=[*panes.cli, "has", "{mark}"], **marked)
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     stuck = await panes.script("import signal\nwhile True: signal.pause()")
     with pytest.raises(CannotStart, match=r"did not end within 0\.3 seconds"):
-        await panes.place(alive=[stuck, "{mark}"], start_s=0.3, **marked).close(Location.from_json(spot.to_json()))
-    assert not await place.is_alive(spot)
+        await panes.place(alive=[stuck, "{mark}"], start_s=0.3, **marked).close(Location.from_json(location.to_json()))
+    assert not await place.is_alive(location)
 
 
 @pytest.mark.promise("E4", "F27")
@@ -330,10 +330,10 @@ async def test_who_is_cancelled_while_it_opens_leaves_nothing(panes, programs):
 
 @pytest.mark.promise("E4", "F33")
 def test_why_a_recipe_cannot_be_used_here_is_told(panes):
-    recipe = parse_adapter(
+    adapter = parse_adapter(
         "played", {"open": ["wez-none", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
     )
-    assert unusable_reason(recipe, {"PATH": os.defpath}) == "its program is not installed (no wez-none in PATH)"
+    assert unusable_reason(adapter, {"PATH": os.defpath}) == "its program is not installed (no wez-none in PATH)"
     said = {"open": ["sh", "{env:PANE}", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
     assert unusable_reason(parse_adapter("played", said), {"PATH": os.defpath}).endswith("(PANE is not set)")
     assert unusable_reason(parse_adapter("played", said), {"PATH": os.defpath, "PANE": "1"}) == ""

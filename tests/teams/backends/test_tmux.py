@@ -60,7 +60,7 @@ async def test_arguments_environment_and_directory_arrive_byte_for_byte(rig, pro
     }
     cwd = tmp_path / "a #{pid} 'dir';"
     cwd.mkdir()
-    spot = await rig.place().open(programs.launch("ada", *words, env=env, cwd=cwd))
+    location = await rig.place().open(programs.launch("ada", *words, env=env, cwd=cwd))
     told = (await programs.report()).told
     assert [word.encode("latin-1") for word in told["argv"]] == [os.fsencode(word) for word in words]
     assert told["cwd"].encode("latin-1") == os.fsencode(cwd)
@@ -69,8 +69,8 @@ async def test_arguments_environment_and_directory_arrive_byte_for_byte(rig, pro
     assert got == {key: os.fsencode(value) for key, value in env.items()} | {
         "LC_CTYPE": got.get("LC_CTYPE")
     } or got == {key: os.fsencode(value) for key, value in env.items()}
-    assert of_the_pane["TMUX_PANE"] == spot.id.encode()
-    assert spot.facts["pid"] == str(told["pid"]) == rig.panes("#{pane_pid}")[spot.id]
+    assert of_the_pane["TMUX_PANE"] == location.id.encode()
+    assert location.facts["pid"] == str(told["pid"]) == rig.panes("#{pane_pid}")[location.id]
 
 
 @pytest.mark.promise("F35", "F66")
@@ -94,8 +94,8 @@ async def test_a_member_gets_title_and_colour_beside_the_lead_who_keeps_its_shar
     third = await place.open(programs.launch("eve", color="no colour"))
     sizes = {id: tuple(map(int, size.split())) for id, size in rig.panes("#{pane_width} #{pane_height}").items()}
     assert sizes[rig.lead][0] == 59
-    assert {sizes[spot.id][0] for spot in (first, second, third)} == {140}
-    heights = [sizes[spot.id][1] for spot in (first, second, third)]
+    assert {sizes[location.id][0] for location in (first, second, third)} == {140}
+    heights = [sizes[location.id][1] for location in (first, second, third)]
     assert max(heights) - min(heights) <= 2
     assert rig.panes("#{pane_active}")[rig.lead] == "1"
     assert rig.panes("#{pane_title}")[first.id] == "ada"
@@ -130,40 +130,40 @@ async def test_a_program_that_cannot_be_started_is_an_error_and_leaves_nothing(r
 @pytest.mark.promise("F27")
 async def test_a_program_that_fails_says_why_after_its_end_and_its_pane_is_then_closed(rig, programs):
     place = rig.place()
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     report = await programs.report()
-    assert await place.is_alive(spot)
+    assert await place.is_alive(location)
     await report.tell("fail")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
-    assert not await place.is_alive(spot)
-    words = await place.last_output(spot)
+        await place.wait_until_ended(location)
+    assert not await place.is_alive(location)
+    words = await place.last_output(location)
     assert words.splitlines()[0] == "ended with status 3"
     assert "the key is not accepted" in words
     assert "Pane is dead" not in words
-    await place.close(spot)
+    await place.close(location)
     assert list(rig.panes()) == [rig.lead]
-    assert await place.last_output(spot) == ""
-    await place.close(spot)
+    assert await place.last_output(location) == ""
+    await place.close(location)
 
 
 async def test_a_program_that_ends_well_takes_its_pane_along(rig, programs):
     place = rig.place()
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
-    assert not await place.is_alive(spot)
-    await place.close(spot)
+        await place.wait_until_ended(location)
+    assert not await place.is_alive(location)
+    await place.close(location)
     assert list(rig.panes()) == [rig.lead]
 
 
 async def test_signals_that_our_starter_ignores_are_not_ignored_by_the_program(rig, programs):
     place = rig.place()
-    spot = await place.open(programs.launch(argv=("/bin/sh", "-c", "kill -PIPE $$; exec sleep 1000")))
+    location = await place.open(programs.launch(argv=("/bin/sh", "-c", "kill -PIPE $$; exec sleep 1000")))
     async with asyncio.timeout(WAIT_S):
-        await place.wait_until_ended(spot)
-    assert "13" in (await place.last_output(spot)).splitlines()[0]
+        await place.wait_until_ended(location)
+    assert "13" in (await place.last_output(location)).splitlines()[0]
 
 
 @pytest.mark.promise("F20", "P3")
@@ -175,7 +175,12 @@ async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, progr
     async with asyncio.timeout(WAIT_S):
         await place.wait_until_ended(killed)
     rig.run("respawn-pane", "-k", "-t", replaced.id, "--", "sleep", "1000")
-    assert [await place.is_alive(spot) for spot in (closed, killed, replaced, lives)] == [False, False, False, True]
+    assert [await place.is_alive(location) for location in (closed, killed, replaced, lives)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     another = TmuxBackend(
         TMUX, {"PATH": os.environ["PATH"]}
     )  # a later process, outside of tmux, with what was written down
@@ -188,27 +193,27 @@ async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, progr
 @pytest.mark.promise("F21")
 async def test_closing_ends_a_program_that_ignores_hangups_also_when_its_pane_is_gone(rig, programs):
     place = rig.place(end_s=0.2)
-    spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
-    reports = [await programs.report() for _ in spots]
+    locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+    reports = [await programs.report() for _ in locations]
     assert [await report.tell("ignore") for report in reports] == ["ignoring"] * 2
-    rig.run("kill-pane", "-t", spots[0].id)
-    for spot in spots:
-        await place.close(spot)
-        assert not process_start(int(spot.facts["pid"]))  # tmux may be late to bury it
+    rig.run("kill-pane", "-t", locations[0].id)
+    for location in locations:
+        await place.close(location)
+        assert not process_start(int(location.facts["pid"]))  # tmux may be late to bury it
 
 
 @pytest.mark.promise("F32")
 async def test_a_pane_that_has_the_id_but_not_our_tag_is_left_alone(rig, programs):
     place = rig.place()
-    spot = await place.open(programs.launch())
+    location = await place.open(programs.launch())
     other = rig.split("-t", rig.lead)
-    stolen = replace(spot, id=other)
+    stolen = replace(location, id=other)
     await place.close(stolen)
     assert not await place.is_alive(stolen)
     assert not await place.hide(stolen)
-    rig.run("set-option", "-p", "-t", spot.id, "@teamwright", "somebody/else/ada/1")
-    await place.close(spot)
-    assert {rig.lead, other, spot.id} == set(rig.panes())
+    rig.run("set-option", "-p", "-t", location.id, "@teamwright", "somebody/else/ada/1")
+    await place.close(location)
+    assert {rig.lead, other, location.id} == set(rig.panes())
 
 
 @pytest.mark.slow
@@ -222,16 +227,16 @@ async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(ri
     place = rig.place()
     names = [f"m{number}" for number in range(16)]
     async with asyncio.timeout(WAIT_S):
-        spots = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
+        locations = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
     told = [(await programs.report()).told for _ in names]
     assert sorted(one["argv"][0] for one in told) == sorted(names)
-    assert len({spot.id for spot in spots}) == 16
-    assert all([await place.is_alive(spot) for spot in spots])
+    assert len({location.id for location in locations}) == 16
+    assert all([await place.is_alive(location) for location in locations])
     assert rig.panes("#{pane_width}")[rig.lead] == "59"
-    elsewhere = [spot for spot in spots if spot.note]
-    assert all("no room beside the lead" in spot.note for spot in elsewhere)
+    elsewhere = [location for location in locations if location.note]
+    assert all("no room beside the lead" in location.note for location in elsewhere)
     assert 0 < len(elsewhere) < 16
-    await asyncio.gather(*(place.close(spot) for spot in spots))
+    await asyncio.gather(*(place.close(location) for location in locations))
     assert list(rig.panes()) == [rig.lead]
 
 
@@ -239,13 +244,13 @@ async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(ri
 async def test_in_the_window_layout_the_leads_window_stays_as_it_is(rig, programs):
     before = rig.run("list-windows", "-F", "#{window_id} #{window_layout} #{pane-border-status}")
     place = rig.place(layout="window")
-    spots = [await place.open(programs.launch(name)) for name in ("ada", "bob", "eve")]
+    locations = [await place.open(programs.launch(name)) for name in ("ada", "bob", "eve")]
     windows = rig.panes("#{window_id}")
-    assert len({windows[spot.id] for spot in spots} - {windows[rig.lead]}) == 1
+    assert len({windows[location.id] for location in locations} - {windows[rig.lead]}) == 1
     assert rig.run("list-windows", "-F", "#{window_id} #{window_layout} #{pane-border-status}").startswith(before)
     assert rig.run("display-message", "-p", "-t", rig.lead, "#{window_active}").strip() == "1"
-    for spot in spots:
-        await place.close(spot)
+    for location in locations:
+        await place.close(location)
     assert rig.run("list-windows", "-F", "#{window_id} #{window_layout} #{pane-border-status}") == before
 
 
@@ -262,10 +267,10 @@ async def test_in_a_narrow_window_the_lead_keeps_columns_to_type_in_up_to_half_o
 @pytest.mark.promise("E2")
 async def test_a_window_without_room_is_left_for_a_new_one_and_that_is_said(rig, programs):
     rig.run("resize-window", "-t", rig.lead, "-x", "24", "-y", "3")
-    spot = await rig.place().open(programs.launch())
+    location = await rig.place().open(programs.launch())
     windows = rig.panes("#{window_id}")
-    assert windows[spot.id] != windows[rig.lead]
-    assert spot.note == "there is no room beside the lead: it is in the window docs"
+    assert windows[location.id] != windows[rig.lead]
+    assert location.note == "there is no room beside the lead: it is in the window docs"
 
 
 @pytest.mark.promise("F31")
@@ -273,9 +278,9 @@ async def test_when_the_leads_pane_is_gone_members_come_into_its_session(rig, pr
     place, other = rig.place(), rig.window()
     rig.run("new-session", "-d", "-s", "another", "--", "sleep", "1000")
     rig.run("kill-pane", "-t", rig.lead)
-    spot = await place.open(programs.launch())
-    assert rig.panes("#{session_name}")[spot.id] == "main"
-    assert "the lead's pane is gone" in spot.note
+    location = await place.open(programs.launch())
+    assert rig.panes("#{session_name}")[location.id] == "main"
+    assert "the lead's pane is gone" in location.note
     assert other in rig.panes()
 
 
@@ -288,19 +293,19 @@ async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_wi
         secret = "sk-ant-" + os.urandom(8).hex()
         environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMUX_TMPDIR": str(folder), "SOME_KEY": secret}
         place = TmuxBackend(TMUX, environ, TmuxSettings())
-        spots = await asyncio.gather(*(place.open(programs.launch(name)) for name in ("ada", "bob")))
-        socket = spots[0].facts["socket"]
+        locations = await asyncio.gather(*(place.open(programs.launch(name)) for name in ("ada", "bob")))
+        socket = locations[0].facts["socket"]
         assert Path(socket).name == f"teamwright-7f3a0000-{os.getpid()}-1"
-        assert spots[0].note == f"see it with: tmux -S {socket} attach"
-        assert {spot.facts["socket"] for spot in spots} == {socket}
-        assert {spot.facts["window"] for spot in spots} == {spots[0].facts["window"]}
+        assert locations[0].note == f"see it with: tmux -S {socket} attach"
+        assert {location.facts["socket"] for location in locations} == {socket}
+        assert {location.facts["window"] for location in locations} == {locations[0].facts["window"]}
         server = place._at(socket)
         assert await server.run(("show-options", "-gqv", "@read")) == []
         assert secret not in "".join(await server.run(("show-environment", "-g")))
-        for spot in spots:
-            assert await place.is_alive(spot)
-            await place.close(spot)
-        assert not await place.is_alive(spots[0])
+        for location in locations:
+            assert await place.is_alive(location)
+            await place.close(location)
+        assert not await place.is_alive(locations[0])
         assert not Path(socket).exists()
         dead = Path(socket).with_name("teamwright-of-a-lead-that-was-killed")
         with AnySocket(AF_UNIX) as left:
@@ -321,10 +326,10 @@ async def test_a_server_that_took_the_socket_of_the_leads_is_not_the_leads(rig, 
         place = TmuxBackend(TMUX, {**rig.environ, "TMUX_TMPDIR": folder})
         rig.stop()
         rig.start()
-        spot = await place.open(programs.launch())
-        assert "is gone; see it with: tmux -S" in spot.note
+        location = await place.open(programs.launch())
+        assert "is gone; see it with: tmux -S" in location.note
         assert list(rig.panes()) == [rig.lead]
-        await place.close(spot)
+        await place.close(location)
     finally:
         shutil.rmtree(folder)
 
@@ -333,16 +338,16 @@ async def test_a_server_that_took_the_socket_of_the_leads_is_not_the_leads(rig, 
 async def test_a_member_is_hidden_and_shown_again_and_lives_on(rig, programs):
     place = rig.place()
     ada, bob = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
-    for spot in (ada, bob):
-        assert await place.hide(spot)
-        assert await place.hide(spot)
+    for location in (ada, bob):
+        assert await place.hide(location)
+        assert await place.hide(location)
     windows = rig.panes("#{window_id}")
     assert len({windows[rig.lead], windows[ada.id], windows[bob.id]}) == 3
     assert rig.panes("#{pane_width} #{pane-border-status}")[rig.lead] == "200 off"
     assert rig.panes("#{window_active} #{pane_active}")[rig.lead] == "1 1"
-    for spot in (bob, ada):
-        assert await place.show(spot)
-        assert await place.show(spot)
+    for location in (bob, ada):
+        assert await place.show(location)
+        assert await place.show(location)
     assert len(set(rig.panes("#{window_id}").values())) == 1
     assert rig.panes("#{pane_width} #{pane_active}")[rig.lead] == "59 1"
     assert await place.is_alive(ada) and await place.is_alive(bob)
@@ -356,13 +361,13 @@ async def test_a_zoomed_pane_of_the_user_stays_zoomed(rig, programs):
     place = rig.place()
     rig.split("-t", rig.lead)
     rig.run("resize-pane", "-Z", "-t", rig.lead)
-    spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+    locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
     assert rig.panes("#{window_zoomed_flag} #{pane_active} #{pane_width}")[rig.lead] == "1 1 200"
-    await place.hide(spots[0])
+    await place.hide(locations[0])
     assert rig.panes("#{window_zoomed_flag} #{pane_active} #{pane_width}")[rig.lead] == "1 1 200"
-    await place.show(spots[0])
+    await place.show(locations[0])
     assert rig.panes("#{window_zoomed_flag} #{pane_active} #{pane_width}")[rig.lead] == "1 1 200"
-    await place.close(spots[1])
+    await place.close(locations[1])
     assert rig.panes("#{window_zoomed_flag} #{pane_active} #{pane_width}")[rig.lead] == "1 1 200"
 
 
@@ -376,11 +381,11 @@ async def test_what_several_people_look_at_never_changes(rig, programs):
         assert len(before.splitlines()) == 2
         for layout in ("split", "window"):
             place = rig.place(layout=layout)
-            spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+            locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
             for act in (place.hide, place.show, place.close):
-                await act(spots[0])
+                await act(locations[0])
                 assert rig.run("list-clients", "-F", "#{client_pid} #{window_id} #{pane_id}") == before
-            assert {rig.panes("#{session_group}")[spots[1].id]} == {"main"}
+            assert {rig.panes("#{session_group}")[locations[1].id]} == {"main"}
 
 
 @pytest.mark.promise("E2")
@@ -390,10 +395,10 @@ async def test_the_users_window_gets_its_border_setting_back(rig, programs, was)
         rig.run("set-option", "-w", "-t", rig.lead, "pane-border-status", was)
     options = rig.run("show-options", "-w", "-t", rig.lead)
     place = rig.place()
-    spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+    locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
     assert rig.panes("#{pane-border-status}")[rig.lead] == (was if was == "bottom" else "top")
-    for spot in spots:
-        await place.close(spot)
+    for location in locations:
+        await place.close(location)
     assert rig.run("show-options", "-w", "-t", rig.lead) == options
 
 

@@ -63,7 +63,7 @@ class Neighbours:
         )
 
     def they(self, step: str, number: int) -> None:
-        alive = [spot.id for spot in self.ours if spot.id in self.rig.panes()]
+        alive = [location.id for location in self.ours if location.id in self.rig.panes()]
         member = alive[number % len(alive)] if alive else self.rig.lead
         spare = sorted(self.theirs - {self.rig.lead})
         match step:
@@ -93,8 +93,8 @@ async def play(steps: list[tuple[str, int]], layout: str) -> None:
             town.theirs |= {rig.window(), rig.split("-t", rig.lead, "-v", "-l", "5")}
             for step, number in steps:
                 await take(step, number, town, place, reporting)
-            for spot in town.ours:
-                await place.close(spot)
+            for location in town.ours:
+                await place.close(location)
             assert set(rig.panes()) == town.theirs
             assert "teamwright" not in rig.run("show-options", "-w", "-t", rig.lead)
 
@@ -105,8 +105,8 @@ async def take(step: str, number: int, town: Neighbours, place: TmuxBackend, rep
         town.ours.append(await place.open(reporting.launch(f"m{number}")))
         assert town.kept_sizes(sizes)
     elif step in {"close", "hide", "show"}:
-        for spot in town.ours[number % 3 :][:1]:
-            await getattr(place, step)(spot)
+        for location in town.ours[number % 3 :][:1]:
+            await getattr(place, step)(location)
     else:
         with contextlib.suppress(NoRoom):
             town.they(step, number)

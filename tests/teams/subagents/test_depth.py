@@ -26,8 +26,8 @@ async def test_the_answer_goes_up_step_by_step_and_each_is_booked_under_its_own_
         team.session.log.subscribe(lambda _n, e: changes.append(e) if isinstance(e, SubagentChanged) else None)
         result = await soon(team.run("Go."))
         one, two = (runs_of(team)[who] for who in ("one", "two"))
-        home = team.session.maker.home
-        used = {name: usage.tokens for name, usage in team.session.maker.purse.by_member.items()}
+        home = team.session.agent_factory.home
+        used = {name: usage.tokens for name, usage in team.session.agent_factory.budget_tracker.by_member.items()}
     assert "lead: one: two: two" in result.text
     assert (one.owner, two.owner) == (LEAD, one.id)
     assert {(e.member, e.agent) for e in changes} == {(LEAD, one.id), (one.id, two.id)}

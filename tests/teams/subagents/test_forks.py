@@ -305,7 +305,7 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
         await team.run("Go.")
         run = only(team)
         before = model.first("count").items
-        prefixes = session.maker.prefixes
+        prefixes = session.agent_factory.prefixes
         assert run.transcript.stat().st_size < 4_000 < len(long)
         assert (await team.compact()).done
         await team.run("On.")
@@ -315,8 +315,8 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
         await tell(session, run, "Once more.")
         second = [r for r in model.requests if r.agent_name == run.id][-1]
         assert second.items[: len(before)] == before and b"Once more." in second.items[-1]
-        session.maker.compact = type(session.maker.compact)(at=0.1)
-        force_setattr(session.maker.compacting, "settings", session.maker.compact)
+        session.agent_factory.compact = type(session.agent_factory.compact)(at=0.1)
+        force_setattr(session.agent_factory.compacting, "settings", session.agent_factory.compact)
         model._card = ModelCard("scripted", "scripted", "scripted", context_tokens=20_000, usd_in=0.0, usd_out=0.0)
         await tell(session, run, "And once more.")
         third = [r for r in model.requests if r.agent_name == run.id and not r.aside][-1]

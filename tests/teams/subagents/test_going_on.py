@@ -258,7 +258,7 @@ async def test_one_that_is_stopped_while_it_is_about_to_go_on_is_stopped_and_tol
             call = CallRef("call_9", "key-9")
             comes = asyncio.ensure_future(agents.resume(run, "hold", LEAD, call, background=True))
             await slow.asked.wait()
-            stopped = asyncio.ensure_future(stop_running(team.session.maker, run))
+            stopped = asyncio.ensure_future(stop_running(team.session.agent_factory, run))
             await asyncio.sleep(0)
             slow.go.set()
             assert await comes is run

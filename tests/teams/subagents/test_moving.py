@@ -89,7 +89,7 @@ async def test_one_in_the_background_asks_like_all_and_holds_nobody_up(tmp_path)
     async with crew(tmp_path, model, permission_mode="default", on_request=ask) as team:
         done = team.run("Go.")
         await within(WAIT_S, opened.wait())
-        assert team.session.maker.policy.mode is Mode.DEFAULT and only(team).is_running
+        assert team.session.agent_factory.policy.mode is Mode.DEFAULT and only(team).is_running
         await asked[0].allow()
         await within(WAIT_S, done)
         assert (tmp_path / "work" / "made").exists() and only(team).state == "completed"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from teamwright.protocol.request_events import RequestAnswer
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, PendingRequests
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.request_lines import (
     MAX_LINES,
@@ -46,22 +46,22 @@ def test_names_rules_options_and_tools_of_others_steer_nothing_either():
     request = a_request(
         member="ada\x1b[2J", tool="mcp__x\x1b]0;y\x07", rule="r\u202e", always="a\x1b[m (\x1b)", what="ls", number=2
     )
-    text = "\n".join(prompt_lines(request, Narrator()))
+    text = "\n".join(prompt_lines(request, EventFormatter()))
     assert "\x1b" not in text and "\u202e" not in text and "\x07" not in text
     question = a_question(options=("one\x1b[2J", "two\nthree"))
-    text = "\n".join(prompt_lines(question, Narrator()))
+    text = "\n".join(prompt_lines(question, EventFormatter()))
     assert "\x1b" not in text and "two three" in text
 
 
 @pytest.mark.promise("K5")
 def test_a_very_long_command_shows_its_ends_and_all_of_it_on_demand():
     what = "\n".join(f"line {n}" for n in range(3_000))
-    lines = prompt_lines(a_request(what=what), Narrator(), short=True)
+    lines = prompt_lines(a_request(what=what), EventFormatter(), short=True)
     text = "\n".join(lines)
     assert len(lines) < MAX_LINES and "line 0" in text and "line 2999" in text and "line 1500" not in text
     assert "more lines: v shows all of it" in text
-    assert "line 1500" in "\n".join(prompt_lines(a_request(what=what), Narrator()))
-    one = prompt_lines(a_request(what="x" * 100_000 + "; rm -rf ~"), Narrator(), short=True)
+    assert "line 1500" in "\n".join(prompt_lines(a_request(what=what), EventFormatter()))
+    one = prompt_lines(a_request(what="x" * 100_000 + "; rm -rf ~"), EventFormatter(), short=True)
     assert max(map(len, one)) < 41_000 and "more characters" in "\n".join(one)
     assert parse_reply(a_request(), "v").meaning is ReplyMeaning.AGAIN, "there is nothing more to see"
 
@@ -72,7 +72,7 @@ async def test_nobody_says_yes_to_what_was_not_shown():
     what = "\n".join(["safe"] * 2_000 + ["rm -rf ~"] + ["safe"] * 2_000)
     questions.add(a_request(answers, what=what, input={"command": what}))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Typist("y", "a", "e", "v", "y"), Narrator(), shown.extend)
+        await questions.ask_first(Typist("y", "a", "e", "v", "y"), EventFormatter(), shown.extend)
     assert shown.count(UNSEEN_NOTE) == 3 and answers == [("perm-1", RequestAnswer(verdict="allow"))]
     assert shown.index("    rm -rf ~") > shown.index(UNSEEN_NOTE)
 
@@ -82,7 +82,7 @@ async def test_a_no_needs_no_reading():
     answers, questions = [], PendingRequests()
     questions.add(a_request(answers, what="x\n" * 5_000))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Typist("n"), Narrator(), lambda _lines: None)
+        await questions.ask_first(Typist("n"), EventFormatter(), lambda _lines: None)
     assert [answer.verdict for _, answer in answers] == ["deny"]
 
 
@@ -93,8 +93,8 @@ async def test_the_end_of_a_line_that_was_being_typed_is_no_answer():
     questions.add(a_request(answers))
     questions.add(a_request(answers, number=2))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Typist("y", "n"), Narrator(), shown.extend, is_typing=True)
-        await questions.ask_first(Typist("y"), Narrator(), shown.extend)
+        await questions.ask_first(Typist("y", "n"), EventFormatter(), shown.extend, is_typing=True)
+        await questions.ask_first(Typist("y"), EventFormatter(), shown.extend)
     assert shown.count(TYPING_NOTE) == 1
     assert [(id, answer.verdict) for id, answer in answers] == [("perm-1", "deny"), ("perm-2", "allow")]
 
@@ -111,7 +111,7 @@ async def test_a_line_that_comes_later_is_an_answer_also_in_the_middle_of_anothe
     questions = PendingRequests(clock=lambda: now[0])
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
-        await questions.ask_first(Slow("y"), Narrator(), lambda _lines: None, is_typing=True)
+        await questions.ask_first(Slow("y"), EventFormatter(), lambda _lines: None, is_typing=True)
     assert [answer.verdict for _, answer in answers] == ["allow"]
 
 
@@ -126,20 +126,20 @@ def test_a_question_says_what_its_answers_mean_and_how_many_may_be_chosen():
         rule="",
         always="",
     )
-    lines = prompt_lines(one, Narrator())
+    lines = prompt_lines(one, EventFormatter())
     assert lines[2:4] == ["    1  PostgreSQL: a\\x1bserver", "    2  SQLite"] and "a number," in lines[-1]
     assert parse_reply(one, "1, 2") == RequestReply(ReplyMeaning.AGAIN, "one number, please, or your own words")
     assert parse_reply(one, "2") == RequestReply(ReplyMeaning.ANSWER, "SQLite")
     assert parse_reply(one, "first, a server") == RequestReply(ReplyMeaning.ANSWER, "first, a server")
     several = a_request(kind="question", options=("a", "b"), input={"multiSelect": True}, rule="", always="")
-    assert "numbers, as in 1, 2," in prompt_lines(several, Narrator())[-1]
+    assert "numbers, as in 1, 2," in prompt_lines(several, EventFormatter())[-1]
     assert parse_reply(several, "1,2") == RequestReply(ReplyMeaning.ANSWER, "a, b")
 
 
 @pytest.mark.promise("K5", "K11")
 def test_the_asker_has_its_colour_and_without_colours_there_is_no_sequence():
-    narrator = Narrator(Paint(True))
-    narrator.colors["tester"] = "blue"
-    [head, *_] = prompt_lines(a_request(), narrator)
+    formatter = EventFormatter(Paint(True))
+    formatter.colors["tester"] = "blue"
+    [head, *_] = prompt_lines(a_request(), formatter)
     assert "\x1b[34mtester\x1b[0m" in head
-    assert "\x1b" not in "".join(prompt_lines(a_request(what="--- a\n+++ b\n-x\n+y"), Narrator(Paint(False))))
+    assert "\x1b" not in "".join(prompt_lines(a_request(what="--- a\n+++ b\n-x\n+y"), EventFormatter(Paint(False))))

@@ -120,13 +120,13 @@ def test_the_pane_of_a_recipe_is_closed_too_when_a_team_is_removed_that_nobody_l
     held, panes = Held("ann's report."), tmp_path / "panes"
     panes.mkdir()
     cli = [sys.executable, "-I", terminal.__file__, str(panes)]
-    recipe = {
+    adapter = {
         "open": [*cli, "open", "--hold", "--mark", "{mark}", "--", "{argv}"],
         "alive": [*cli, "has", "{mark}"],
         "close": [*cli, "close", "{id}"],
     }
     with house(repo, own_home / ".teamwright", "played", marked, **two(held)) as here:
-        here.program.settings(members={"backend": "played", "adapters": {"played": recipe}})
+        here.program.settings(members={"backend": "played", "adapters": {"played": adapter}})
         here.start()
         held.come()
         until(lambda: "bob's report." in here.told_lead())

@@ -12,7 +12,7 @@ from teamwright.protocol.mail import (
 from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import text_block
 from teamwright.ui.terminal.conversation_view import received_lines
-from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.event_formatter import EventFormatter
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -37,12 +37,12 @@ NOW = "2026-01-01T00:00:00.000Z"
 )
 def test_a_message_of_the_protocol_is_shown_in_words(message, words):
     entry = InboxEntry(sender="team-lead", text=message.encode(), timestamp=NOW, msg_id="m")
-    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", Narrator(width=80))
+    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", EventFormatter(width=80))
     assert line.endswith(f"lead → ann: {words}")
 
 
 @pytest.mark.promise("C10")
 def test_plain_words_are_shown_as_they_are():
     entry = InboxEntry(sender="bob", text="see <b> & co", timestamp=NOW, msg_id="m")
-    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", Narrator(width=80))
+    [line] = received_lines([text_block(NO_KEY_TAGS.entry(entry))], "ann", EventFormatter(width=80))
     assert line.endswith("bob → ann: see <b> & co")

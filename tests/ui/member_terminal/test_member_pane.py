@@ -169,7 +169,7 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
         assert pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}") != window
         config = tmp_path / "home/teams/crew/config.json"
         assert json.loads(config.read_text())["hiddenPaneIds"] == [pane.id]
-        view = status_views(team.session.maker.home, tmp_path / "work", "crew")[0]
+        view = status_views(team.session.agent_factory.home, tmp_path / "work", "crew")[0]
         [ann] = [one for one in view.members if one.name == "ann"]
         assert ann.place == f"tmux {pane.id}" and "attach" in ann.note
         assert any("runs in" in line for line in status_lines(view))

@@ -21,8 +21,8 @@ from teamwright.protocol.mail import (
 from teamwright.testing.replies import Answer
 from teamwright.ui.protocol_text import input_lines, message_words, output_lines
 from teamwright.ui.terminal.agent_text_output import raw_lines
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.member_reports import MAX_REPORT_LINES, MemberReports
-from teamwright.ui.terminal.narrator import Narrator
 from tests.ui.test_terminal_session import at_terminal, told, who
 
 AT = "2026-11-23T10:00:00Z"
@@ -85,7 +85,7 @@ def test_input_and_output_of_a_call_are_lines_of_names_and_values():
 
 
 def a_report(text: str, summary: str = "", viewed: str = "") -> list[str]:
-    reports = MemberReports(Narrator(), raw_lines, str)
+    reports = MemberReports(EventFormatter(), raw_lines, str)
     assert reports.lines(TurnEnded(member="ann", stop="done", text=text), viewed) == []
     sent = MessageSent(
         member="ann", to="team-lead", message_id="m", summary=summary or text[:20], wire="idle_notification"

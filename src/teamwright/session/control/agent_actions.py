@@ -102,49 +102,51 @@ async def set_model(session: Session, model: str | Model, member: str = "", by: 
     agent = find_live_agent(session, member, NOTHING)
     if isinstance(agent, ProcessTeammateBase):
         return await _set_remote_model(session, agent, model, by)
-    return await change_model(session.team, session.maker, session.models, agent, model, by)
+    return await change_model(session.team, session.agent_factory, session.models, agent, model, by)
 
 
-async def set_member_budget(session: Session, mate: Teammate, budget: Budget) -> Budget:
+async def set_member_budget(session: Session, teammate: Teammate, budget: Budget) -> Budget:
     """Change the caps of a member, also for a resume, and return those that apply.
 
     Raises TeamRefused for a member that another program runs.
     """
     team = session.team
-    if mate.name.lower() in team.external.external_names:
-        what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
+    if teammate.name.lower() in team.external.external_names:
+        what = f"another program runs {teammate.name}: what it uses is not counted here, and cannot be capped"
         raise TeamRefused("team-refused", what, note=NOTHING)
-    if isinstance(mate, ProcessTeammateBase):
-        holds = await ALLOW.perform_at(mate, budget=budget.as_json())
+    if isinstance(teammate, ProcessTeammateBase):
+        holds = await ALLOW.perform_at(teammate, budget=budget.as_json())
     else:
-        holds = session.maker.purse.set_budget(mate.name, budget)
-        mate.note_raised_budget()
-    await save_budget(team.state, mate.name, holds)
+        holds = session.agent_factory.budget_tracker.set_budget(teammate.name, budget)
+        teammate.note_raised_budget()
+    await save_budget(team.state, teammate.name, holds)
     return holds
 
 
-async def _set_remote_model(session: Session, mate: ProcessTeammateBase, model: str | Model, by: str) -> ModelChange:
+async def _set_remote_model(
+    session: Session, teammate: ProcessTeammateBase, model: str | Model, by: str
+) -> ModelChange:
     """Change the model in the member's process, after this process checked the price for the run's cap on money."""
     if not isinstance(model, str):
         raise TeamRefused(
             "team-refused",
-            f"{mate.name} runs in a separate process, which cannot receive a model object",
+            f"{teammate.name} runs in a separate process, which cannot receive a model object",
             do=["name the model, as provider/model"],
             note=NOTHING,
         )
     _, opened = await session.models.choose(model)
-    require_affordable(session.maker, mate.name, opened.card)
-    made = await MODEL.perform_at(mate, model=model, by=by)
-    await change_entry(session.team, mate.name, lambda entry: replace(entry, model=opened.card.name))
+    require_affordable(session.agent_factory, teammate.name, opened.card)
+    made = await MODEL.perform_at(teammate, model=model, by=by)
+    await change_entry(session.team, teammate.name, lambda entry: replace(entry, model=opened.card.name))
     return made
 
 
 async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
     """Return the lead and all live members: name, model, and the tokens of its window, 0 where unknown here."""
-    agents = [session.lead.agent, *(mate.agent for mate in session.team.in_process_members)]
+    agents = [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
     rows = [(agent.name, agent.model.card.name, agent.model.card.context_tokens) for agent in agents]
-    for mate in remote_members(session):
-        rows.append((mate.name, mate.model, await _window(session, mate.model)))
+    for teammate in remote_members(session):
+        rows.append((teammate.name, teammate.model, await _window(session, teammate.model)))
     return rows
 
 
@@ -164,17 +166,19 @@ async def reload_session(session: Session) -> ReloadResult:
     Raises CannotStart, UsageError; then nothing is changed. A notice reports a member process that fails.
     """
     reloading = session.reloading
-    made, fresh = await reloading.apply([session.lead.agent, *(mate.agent for mate in session.team.in_process_members)])
-    theirs = await asyncio.gather(*(_reload_member(session, mate) for mate in remote_members(session)))
+    made, fresh = await reloading.apply(
+        [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
+    )
+    theirs = await asyncio.gather(*(_reload_member(session, teammate) for teammate in remote_members(session)))
     made = replace(made, members=(*made.members, *(name for names in theirs for name in names)))
     reloading.notify(made, fresh)
     return made
 
 
-async def _reload_member(session: Session, mate: ProcessTeammateBase) -> tuple[str, ...]:
+async def _reload_member(session: Session, teammate: ProcessTeammateBase) -> tuple[str, ...]:
     try:
-        return await RELOAD.perform_at(mate)
+        return await RELOAD.perform_at(teammate)
     except TeamwrightError as problem:
-        text = f"{mate.name} continues unchanged: {problem.what}"
-        session.team.emit(Notice(member=mate.name, text=text, level="warning"))
+        text = f"{teammate.name} continues unchanged: {problem.what}"
+        session.team.emit(Notice(member=teammate.name, text=text, level="warning"))
         return ()

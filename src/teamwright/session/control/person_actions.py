@@ -39,7 +39,7 @@ ANSWERS_S = 3.0
 
 def live_members(session: Session) -> list[MemberStatus]:
     """Return the lead, then all live members, in the order of joining, with the states of their lifecycles."""
-    purse, lead = session.maker.purse, session.lead
+    budget_tracker, lead = session.agent_factory.budget_tracker, session.lead
     first = MemberStatus(
         LEAD,
         MemberState.WORKING if lead.busy else MemberState.IDLE,
@@ -50,43 +50,47 @@ def live_members(session: Session) -> list[MemberStatus]:
     )
     others = [
         MemberStatus(
-            mate.name,
-            mate.state,
-            model=mate.model,
-            agent_type=mate.agent_type,
-            reason=mate.waiting_on,
-            turn=mate.turns,
-            mode=mate.mode,
-            place=str(mate.shown_location),
-            note=mate.shown_location.note,
+            teammate.name,
+            teammate.state,
+            model=teammate.model,
+            agent_type=teammate.agent_type,
+            reason=teammate.waiting_on,
+            turn=teammate.turns,
+            mode=teammate.mode,
+            place=str(teammate.shown_location),
+            note=teammate.shown_location.note,
         )
-        for mate in session.team.running_members
+        for teammate in session.team.running_members
     ]
     return [
-        replace(member, context=purse.context.get(member.name, 0), usage=purse.by_member.get(member.name, Usage()))
+        replace(
+            member,
+            context=budget_tracker.context.get(member.name, 0),
+            usage=budget_tracker.by_member.get(member.name, Usage()),
+        )
         for member in (first, *others)
     ]
 
 
 def backend_reasons(session: Session) -> list[tuple[str, str]]:
     """Return each backend that `auto` chose for a member, once for each reason."""
-    places = [mate.shown_location for mate in session.team.running_members]
+    places = [teammate.shown_location for teammate in session.team.running_members]
     return list(dict.fromkeys((place.backend, place.why) for place in places if place.why))
 
 
 def members_with_accepted_edits(session: Session) -> set[str]:
     """Return the members whose edits a person accepted in advance."""
-    return {mate.name for mate in session.team.running_members if mate.edits_accepted_by}
+    return {teammate.name for teammate in session.team.running_members if teammate.edits_accepted_by}
 
 
 def member_names(session: Session) -> list[str]:
     """Return the names of live members, without the lead."""
-    return [mate.name for mate in session.team.running_members]
+    return [teammate.name for teammate in session.team.running_members]
 
 
 def members_at_work(session: Session) -> list[str]:
     """Return the names of members that work or are about to."""
-    return [mate.name for mate in session.team.busy_members()]
+    return [teammate.name for teammate in session.team.busy_members()]
 
 
 def prompt_lead(session: Session, text: str) -> None:
@@ -95,7 +99,7 @@ def prompt_lead(session: Session, text: str) -> None:
     Raises UsageError for a file that cannot be attached and for an image that the lead's model cannot take,
     StorageError for a file that cannot be read.
     """
-    blocks, card = read_prompt(text, None, session.maker.cwd), session.lead.agent.model.card
+    blocks, card = read_prompt(text, None, session.agent_factory.cwd), session.lead.agent.model.card
     if not card.images and any(block.get("type") == "image" for block in blocks):
         raise UsageError(
             "usage",
@@ -123,12 +127,12 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskResult
     Its model call and its commands have ended when this returns. Raises UnknownMember, InvalidName, and TeamRefused for
     the lead.
     """
-    mate = _find(session, name, "nothing was stopped")
+    teammate = _find(session, name, "nothing was stopped")
     tasks = session.team.tasks
-    mine = {task.id for task in await tasks.all() if task.owner == mate.name and task.status != "completed"}
-    await kill(session.team, mate, USER_CAUSE)
+    mine = {task.id for task in await tasks.all() if task.owner == teammate.name and task.status != "completed"}
+    await kill(session.team, teammate, USER_CAUSE)
     free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
-    return mate.name, [TaskResult(task.id, task.subject, str(task.status)) for task in free]
+    return teammate.name, [TaskResult(task.id, task.subject, str(task.status)) for task in free]
 
 
 async def delete_led_team(session: Session, *, force: bool) -> None:
@@ -150,20 +154,20 @@ async def stop_task(session: Session, name: str) -> str | None:
     """
     if session.team.find(name) is not None:
         return None
-    found = find_job(session.maker, name)
+    found = find_job(session.agent_factory, name)
     if found is None or found.state != "running":
-        for mate in remote_members(session):
-            if (stopped := await _of(STOP.perform_at(mate, name=name), None)) is not None:
+        for teammate in remote_members(session):
+            if (stopped := await _of(STOP.perform_at(teammate, name=name), None)) is not None:
                 return stopped
-    return None if found is None else await stop_running(session.maker, found)
+    return None if found is None else await stop_running(session.agent_factory, found)
 
 
 async def list_jobs(session: Session, owner: str) -> list[str]:
     """Return the jobs of a member that still run: its sub-agents, then its background commands, a line each."""
-    mate = session.team.find(owner)
-    if isinstance(mate, ProcessTeammateBase):
-        return list(await _of(RUNNING.perform_at(mate), ()))
-    return list_running(session.maker, owner)
+    teammate = session.team.find(owner)
+    if isinstance(teammate, ProcessTeammateBase):
+        return list(await _of(RUNNING.perform_at(teammate), ()))
+    return list_running(session.agent_factory, owner)
 
 
 async def _of(asked: Awaitable[T], otherwise: T) -> T:
@@ -189,23 +193,23 @@ async def move_to_background(session: Session, name: str = "") -> list[str]:
     `name` is a sub-agent's id or name, or a member's. Returns the moved jobs, as shown to people. Raises UsageError for
     an unknown name.
     """
-    maker, theirs = session.maker, remote_members(session)
+    agent_factory, theirs = session.agent_factory, remote_members(session)
     if not name:
-        here = here_to_background(maker) or ()
-        moved = await asyncio.gather(*(_of(BACKGROUND.perform_at(mate, name=""), None) for mate in theirs))
+        here = here_to_background(agent_factory) or ()
+        moved = await asyncio.gather(*(_of(BACKGROUND.perform_at(teammate, name=""), None) for teammate in theirs))
         return [*here, *(line for lines in moved for line in lines or ())]
-    if (found := here_to_background(maker, name)) is not None:
+    if (found := here_to_background(agent_factory, name)) is not None:
         return found
     try:
-        mate = find_member(session.team, name, "nothing was moved", running_ids(maker))
+        teammate = find_member(session.team, name, "nothing was moved", running_ids(agent_factory))
     except UnknownMember:
         for one in theirs:
             if (there := await _of(BACKGROUND.perform_at(one, name=name), None)) is not None:
                 return list(there)
         raise
-    if isinstance(mate, ProcessTeammateBase):
-        return list(await BACKGROUND.perform_at(mate, name="") or ())
-    return here_to_background(maker, owner=LEAD if mate is None else mate.name) or []
+    if isinstance(teammate, ProcessTeammateBase):
+        return list(await BACKGROUND.perform_at(teammate, name="") or ())
+    return here_to_background(agent_factory, owner=LEAD if teammate is None else teammate.name) or []
 
 
 async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
@@ -214,23 +218,23 @@ async def set_pane_hidden(session: Session, name: str, *, hidden: bool) -> str:
     The roster lists the hidden panes. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the lead, for
     a member without a pane, and for a backend that cannot hide panes.
     """
-    mate = _find(session, name, "nothing was changed")
-    verb, backend = "hidden" if hidden else "shown", getattr(mate, "backend", None)
-    if mate.location is None or not isinstance(backend, HidingBackend):
+    teammate = _find(session, name, "nothing was changed")
+    verb, backend = "hidden" if hidden else "shown", getattr(teammate, "backend", None)
+    if teammate.location is None or not isinstance(backend, HidingBackend):
         raise TeamRefused(
             "team-refused",
-            f"{mate.name} runs in {mate.shown_location}: it has no pane",
+            f"{teammate.name} runs in {teammate.shown_location}: it has no pane",
             note="nothing was changed",
         )
-    spot = mate.location
-    if not await (backend.hide(spot) if hidden else backend.show(spot)):
+    location = teammate.location
+    if not await (backend.hide(location) if hidden else backend.show(location)):
         raise TeamRefused(
             "team-refused",
-            f"{mate.name} cannot be {verb} in {mate.shown_location}, or is gone",
+            f"{teammate.name} cannot be {verb} in {teammate.shown_location}, or is gone",
             note="nothing was changed",
         )
-    await session.team.roster.change(lambda config: config.with_hidden(spot.id, hidden=hidden))
-    return f"{mate.name} is {verb} ({mate.shown_location})"
+    await session.team.roster.change(lambda config: config.with_hidden(location.id, hidden=hidden))
+    return f"{teammate.name} is {verb} ({teammate.shown_location})"
 
 
 def record_interrupt(session: Session) -> None:
@@ -239,4 +243,4 @@ def record_interrupt(session: Session) -> None:
 
 
 def _find(session: Session, name: str, note: str) -> Teammate:
-    return find_teammate(session.team, name, note, running_ids(session.maker))
+    return find_teammate(session.team, name, note, running_ids(session.agent_factory))

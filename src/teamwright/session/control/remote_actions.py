@@ -35,7 +35,7 @@ class ActionContext(Struct, frozen=True):
     """The agent of an action, and the parts of the process in which it lives."""
 
     team: SessionTeam
-    maker: AgentFactory
+    agent_factory: AgentFactory
     models: SessionModels
     agent: Agent
     reloading: Callable[[], ConfigReloader]
@@ -68,7 +68,9 @@ async def _compact(here: ActionContext, said: Arguments) -> CompactResult:
 
 
 async def _model(here: ActionContext, said: Arguments) -> ModelChange:
-    return await change_model(here.team, here.maker, here.models, here.agent, str(said["model"]), str(said["by"]))
+    return await change_model(
+        here.team, here.agent_factory, here.models, here.agent, str(said["model"]), str(said["by"])
+    )
 
 
 async def _reload(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
@@ -77,23 +79,23 @@ async def _reload(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
 
 
 async def _running(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
-    return tuple(list_running(here.maker, here.agent.name))
+    return tuple(list_running(here.agent_factory, here.agent.name))
 
 
 async def _background(here: ActionContext, said: Arguments) -> tuple[str, ...] | None:
-    moved = move_to_background(here.maker, str(said["name"]))
+    moved = move_to_background(here.agent_factory, str(said["name"]))
     return None if moved is None else tuple(moved)
 
 
 async def _stop(here: ActionContext, said: Arguments) -> str | None:
-    found = find_job(here.maker, str(said["name"]))
-    return None if found is None or found.state != "running" else await stop_running(here.maker, found)
+    found = find_job(here.agent_factory, str(said["name"]))
+    return None if found is None or found.state != "running" else await stop_running(here.agent_factory, found)
 
 
 async def _allow(here: ActionContext, said: Arguments) -> Budget:
-    holds = here.maker.purse.set_budget(here.agent.name, Budget.from_json(said["budget"]))
-    if (mate := here.team.find(here.agent.name)) is not None:
-        mate.note_raised_budget()
+    holds = here.agent_factory.budget_tracker.set_budget(here.agent.name, Budget.from_json(said["budget"]))
+    if (teammate := here.team.find(here.agent.name)) is not None:
+        teammate.note_raised_budget()
     return holds
 
 

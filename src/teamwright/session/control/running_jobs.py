@@ -18,50 +18,54 @@ def describe_job(task: SubagentRun | Job) -> str:
     return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.agent_type)}"
 
 
-def list_running(maker: AgentFactory, owner: str) -> list[str]:
+def list_running(agent_factory: AgentFactory, owner: str) -> list[str]:
     """Return the running sub-agents, then the background commands, of this owner, a line each."""
-    agents, jobs = maker.kit.agents, maker.kit.jobs
+    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
     runs = [f"{describe_job(run)}{'' if run.background else ', waited for'}" for run in agents.running_runs(owner)]
     return [*runs, *(describe_job(job) for job in jobs.list(owner) if job.state == "running")]
 
 
-def running_command(maker: AgentFactory, owner: str) -> RunningCommand | None:
+def running_command(agent_factory: AgentFactory, owner: str) -> RunningCommand | None:
     """Return the newest command that this agent waits for; None without one, and for agents of other processes."""
-    return maker.kit.jobs.foreground_command(owner)
+    return agent_factory.toolset.jobs.foreground_command(owner)
 
 
-def running_ids(maker: AgentFactory) -> list[str]:
+def running_ids(agent_factory: AgentFactory) -> list[str]:
     """Return the ids of all running jobs."""
-    return [one.id for one in (*maker.kit.agents.running_runs(), *maker.kit.jobs.list()) if one.state == "running"]
+    return [
+        one.id
+        for one in (*agent_factory.toolset.agents.running_runs(), *agent_factory.toolset.jobs.list())
+        if one.state == "running"
+    ]
 
 
-def find_job(maker: AgentFactory, name: str) -> SubagentRun | Job | None:
+def find_job(agent_factory: AgentFactory, name: str) -> SubagentRun | Job | None:
     """Return the sub-agent of that id or name, or the command of that id, also an ended one; None for unknown names."""
-    return maker.kit.agents.find(name) or maker.kit.jobs.find(name)
+    return agent_factory.toolset.agents.find(name) or agent_factory.toolset.jobs.find(name)
 
 
-async def stop_running(maker: AgentFactory, found: SubagentRun | Job) -> str:
+async def stop_running(agent_factory: AgentFactory, found: SubagentRun | Job) -> str:
     """Stop a job and notify its owner. Return the result in a line."""
     what = describe_job(found)
     if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
         return f"{what} does not run: it is {found.state}"
     if isinstance(found, SubagentRun):
-        await maker.kit.agents.stop(found, BY_USER)
+        await agent_factory.toolset.agents.stop(found, BY_USER)
     else:
-        await maker.kit.jobs.stop(found.id)
+        await agent_factory.toolset.jobs.stop(found.id)
     return f"{what} was stopped"
 
 
-def move_to_background(maker: AgentFactory, name: str = "", owner: str | None = None) -> list[str] | None:
+def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str | None = None) -> list[str] | None:
     """Move jobs that are waited for to the background: the one of that name, all of that owner, or all.
 
     Returns them as shown to people; None for an unknown name.
     """
-    agents = maker.kit.agents
+    agents = agent_factory.toolset.agents
     if name:
         chosen = agents.find(name)
         if chosen is None:
             return None
         return [describe_job(chosen)] if agents.move_to_background(chosen) else []
     moved = [run for run in agents.running_runs(owner, background=False) if agents.move_to_background(run)]
-    return [*map(describe_job, moved), *maker.kit.jobs.move_to_background(owner)]
+    return [*map(describe_job, moved), *agent_factory.toolset.jobs.move_to_background(owner)]

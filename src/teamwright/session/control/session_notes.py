@@ -11,8 +11,8 @@ from teamwright.session.session import Session
 
 def note_choices(session: Session) -> tuple[NoteFile, ...]:
     """Return the instruction files that can store a note, one for each scope."""
-    ground = session.reloading.ground
-    return note_files(ground.home, ground.trust.root, compat=ground.settings.compat)
+    context = session.reloading.context
+    return note_files(context.home, context.trust.root, compat=context.settings.compat)
 
 
 def store_note(session: Session, file: NoteFile, note: str) -> None:

@@ -134,28 +134,28 @@ class StopListener(Struct):
         name, settings = request.target, self.team.settings
         granted = settings.cancel_grace_s + (0.0 if request.now else settings.shutdown_objection_s) + SLACK_S
         acknowledge(box, request.id, granted + (START_S if name in self.team.starting_names else 0.0))
-        mate = await self._find_member(name)
-        if mate is None:
+        teammate = await self._find_member(name)
+        if teammate is None:
             removed = await remove_crashed(self.team, name, CAUSE)
             return stop_answer(True, CAUSE if removed else f"{name} is not running", ended=[name] if removed else [])
-        if request.incarnation is not None and request.incarnation < mate.incarnation:
+        if request.incarnation is not None and request.incarnation < teammate.incarnation:
             return stop_answer(False, f"that run of {name} has ended, and another has begun; ask again")
-        owned = await _open_tasks(self.team.tasks, [mate.name])
+        owned = await _open_tasks(self.team.tasks, [teammate.name])
         tasks = self.team.tasks
         if request.now:
-            self._say(f"{ELSEWHERE} stops {mate.name} at once")
-            await kill(self.team, mate, CAUSE)
-            await self._wait_until_ended(mate)
+            self._say(f"{ELSEWHERE} stops {teammate.name} at once")
+            await kill(self.team, teammate, CAUSE)
+            await self._wait_until_ended(teammate)
         else:
-            self._say(f"{ELSEWHERE} asks {mate.name} to stop")
-            objection = await self._ask(box, mate)
+            self._say(f"{ELSEWHERE} asks {teammate.name} to stop")
+            objection = await self._ask(box, teammate)
             if objection:
-                return stop_answer(False, f"{mate.name} objects: {objection}")
+                return stop_answer(False, f"{teammate.name} objects: {objection}")
         return stop_answer(
             True,
-            mate.end_cause or CAUSE,
-            ended=[mate.name],
-            handed_back=await _released_tasks(tasks, owned, [mate.name]),
+            teammate.end_cause or CAUSE,
+            ended=[teammate.name],
+            handed_back=await _released_tasks(tasks, owned, [teammate.name]),
         )
 
     async def _find_member(self, name: str) -> Teammate | None:
@@ -164,35 +164,35 @@ class StopListener(Struct):
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
-                while (mate := self.team.find(name)) is None and self._is_starting(name):
+                while (teammate := self.team.find(name)) is None and self._is_starting(name):
                     self.team.changed.clear()
                     await self.team.changed.wait()
-                return mate
+                return teammate
         return None
 
     def _is_starting(self, name: str) -> bool:
         return name.lower() in {one.lower() for one in self.team.starting_names}
 
-    async def _ask(self, box: RequestStore, mate: Teammate) -> str:
+    async def _ask(self, box: RequestStore, teammate: Teammate) -> str:
         """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
         the first.
         """
-        asked = mate.stop_request_id or await self.deadlines.request_stop(
-            self.team, mate.name, "The user asks you to stop."
+        asked = teammate.stop_request_id or await self.deadlines.request_stop(
+            self.team, teammate.name, "The user asks you to stop."
         )
-        while not mate.end_processed:
+        while not teammate.end_processed:
             self.team.changed.clear()
             answer = box.get_answer(asked)
             if answer is not None and answer.get("approve") is not True:
                 return str(answer.get("reason") or "no reason was given")
-            if not mate.end_processed:
+            if not teammate.end_processed:
                 await self.team.changed.wait()
         return ""
 
-    async def _wait_until_ended(self, mate: Teammate) -> None:
-        while not mate.end_processed:
+    async def _wait_until_ended(self, teammate: Teammate) -> None:
+        while not teammate.end_processed:
             self.team.changed.clear()
-            if not mate.end_processed:
+            if not teammate.end_processed:
                 await self.team.changed.wait()
 
     # ── the whole team ────────────────────────────────────────────────────────────────────────────────────────
@@ -212,7 +212,7 @@ class StopListener(Struct):
             self.hurry()
         if self._leaving is None:
             self._say(f"{ELSEWHERE} ends the team" + (" at once" if request.now else ""))
-            names = tuple(mate.name for mate in self.team.running_members)
+            names = tuple(teammate.name for teammate in self.team.running_members)
             self._leaving = leaving = _EndingTeam(box, self.team.tasks, names)
             leaving.owned = await _open_tasks(leaving.tasks, names)
             self.end()

@@ -56,14 +56,14 @@ class AgentFactory(AgentParts):
         plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
         async def tools() -> list[AnyTool]:
-            own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
-            return self._shown([*own, *await self.kit.mcp_tools(self.policy.hides)])
+            own = [*self.toolset.tools(Caller(LEAD, team)), *self.toolset.plan_tools(LEAD, plan, self.plans)]
+            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides)])
 
         header = start.header if isinstance(start, Conversation) else None
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
-            return lead_prompt(self.kit.teams, self._session_part(header), appended, self.base)
+            return lead_prompt(self.toolset.teams, self._session_part(header), appended, self.base)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, shown=LEAD))
@@ -91,7 +91,7 @@ class AgentFactory(AgentParts):
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """Build a teammate (port of `teams`): new, or with the transcript of its incarnation."""
         kind = self.resolver.definition(spec)
-        budget = spec.budget.smaller_caps(self.purse.each)
+        budget = spec.budget.smaller_caps(self.budget_tracker.each)
         model = await self._open(spec.model, spec.name, budget)
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
@@ -100,16 +100,16 @@ class AgentFactory(AgentParts):
         effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
         caller = Caller(spec.name, team)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied)
-        kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit)
+        kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
         born = self.born[spec.name] = Inheritance.for_member(spec, kind, policy, blocked_callback(team, spec.name))
         record = path.parent.parent / "plans" / f"{path.stem}.json"
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
         async def tools() -> list[AnyTool]:
-            own = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
+            own = [t for t in self.toolset.tools(caller) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
-            own += self.kit.plan_tools(spec.name, plan, self.plans)
-            return self._shown([*own, *await self.kit.mcp_tools(self.policy.hides, kind)])
+            own += self.toolset.plan_tools(spec.name, plan, self.plans)
+            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind)])
 
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header))
@@ -145,7 +145,7 @@ class AgentFactory(AgentParts):
         spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
         parent = self.born.get(caller, self.first)
         kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
-        budget = spec.budget.smaller_caps(self.purse.each)
+        budget = spec.budget.smaller_caps(self.budget_tracker.each)
         told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, goes_on=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
@@ -153,14 +153,15 @@ class AgentFactory(AgentParts):
         effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if is_new else None
         await self.limits.admit_subagent(parent.depth + 1)
         policy = self.policies.make_policy(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
-        kind = with_skills(kind, policy(), self.kit.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
+        kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
         plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
         born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
         below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
-        tools = self.kit.subagent_tools(agent_id, below, parent.disallowed)
-        tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools = self._shown(told.tools([*tools, *await self.kit.mcp_tools(self.policy.hides, kind, denied)], self.kit))
+        tools = self.toolset.subagent_tools(agent_id, below, parent.disallowed)
+        tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
+        tools = [*tools, *await self.toolset.mcp_tools(self.policy.hides, kind, denied)]
+        tools = self._shown(told.tools(tools, self.toolset))
         system = subagent_prompt(kind, self._session_part(told.header))
         whose = (SUBAGENT, agent_id, agent_id, kind.name, "", LEAD_ALIAS if caller == LEAD else caller)
         who = HookAgent(self.session, self._transcript, *whose, run.generation, path)

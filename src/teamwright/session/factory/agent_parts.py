@@ -91,11 +91,11 @@ class AgentParts(Struct, dict=True):
     session: SessionId
     cwd: Path
     models: SessionModels
-    kit: Toolset
+    toolset: Toolset
     policies: AgentPolicies
     asker: Approver
     keep_grant: KeepGrant
-    purse: BudgetTracker
+    budget_tracker: BudgetTracker
     emit: Emit
     limits: SpawnLimits
     place: PromptEnvironment
@@ -137,7 +137,7 @@ class AgentParts(Struct, dict=True):
     @cached_property
     def meters(self) -> Meters:
         """The meters of all agents."""
-        return Meters(self.purse)
+        return Meters(self.budget_tracker)
 
     @cached_property
     def plans(self) -> PlanApprovals:
@@ -147,7 +147,7 @@ class AgentParts(Struct, dict=True):
     @cached_property
     def compacting(self) -> CompactionFactory:
         """The factory of compactions; a reload replaces it."""
-        return CompactionFactory(self.compact, self.kit)
+        return CompactionFactory(self.compact, self.toolset)
 
     @property
     def policy(self) -> Policy:
@@ -164,7 +164,7 @@ class AgentParts(Struct, dict=True):
             model = await self.models.open(name, agent)
         except CannotStart as problem:
             raise name_requester(problem, spec) if spec is not None else problem from None
-        require_price(self.purse.stated_budget.smaller_caps(budget).usd, model.card)
+        require_price(self.budget_tracker.stated_budget.smaller_caps(budget).usd, model.card)
         if spec is not None and name == spec.model and self._is_named_by_call_only(spec):
             require_price_beside(model.card, (await self.models.open(None, LEAD)).card)
         return model
@@ -200,14 +200,14 @@ class AgentParts(Struct, dict=True):
                 self.resolver.notify_once(
                     f"the effort {had} of a resumed conversation is not used: {missing_effort(card)}"
                 )
-            conversation.replace_prefix(prefix_for_model(prefix, card, self.kit.model_settings, effort=effort))
+            conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
         return conversation
 
     def _lead_effort(self, card: ModelCard) -> Effort | None:
         """Return the effort of a flag, which the model must support, else of the settings."""
         if self.effort is not None:
             return required_effort(card, self.effort)
-        said = self.kit.model_settings.effort
+        said = self.toolset.model_settings.effort
         if said is not None and supported_effort(card, said) is None:
             self.resolver.notify_once(f"the effort {said} of the settings is not used: {missing_effort(card)}")
         return supported_effort(card, said)
@@ -231,9 +231,9 @@ class AgentParts(Struct, dict=True):
             instructions=self.instructions,
         )
         hooks = NO_HOOKS
-        if self.kit.hooking is not None:
+        if self.toolset.hooking is not None:
             own = born.definition.hooks if born.definition is not None else ()
-            hooks = self.kit.hooking.make(who, born.shown, workplace, born.current_policy(), self.denials, own)
+            hooks = self.toolset.hooking.make(who, born.shown, workplace, born.current_policy(), self.denials, own)
         is_watched = self.watchdog is not None and who.kind != SUBAGENT
         activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
         return AgentBasis(who, model, born, workplace, hooks, activity)
@@ -255,11 +255,11 @@ class AgentParts(Struct, dict=True):
 
     def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
         """Return the tools that no rule hides."""
-        return self.kit.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
+        return self.toolset.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
 
     def _prefix(self, model: Model, system: list[Block], tools: Sequence[AnyTool], effort: Effort | None) -> Prefix:
         return self.births.prefix(
-            self.prefixes, PrefixModel(model.card, self.kit.model_settings, effort), system, tools
+            self.prefixes, PrefixModel(model.card, self.toolset.model_settings, effort), system, tools
         )
 
     def _about(self, basis: AgentBasis, git: GitState | None = None) -> dict[str, Any]:

@@ -50,12 +50,12 @@ class TrustedDefinitions(Struct):
             return 0
 
 
-def make_resolver(ground: SessionContext, emit: Emit) -> SpecResolver:
+def make_resolver(context: SessionContext, emit: Emit) -> SpecResolver:
     """Create the resolver of specs for this session."""
-    trusted = TrustedDefinitions(ground.home, ground.trust, ground.settings.compat)
-    kinds = AgentTypes(ground.places, ground.definition, trusted)
+    trusted = TrustedDefinitions(context.home, context.trust, context.settings.compat)
+    kinds = AgentTypes(context.places, context.definition, trusted)
 
     def tell(text: str) -> None:
         emit(Notice(member=LEAD, text=text, level="warning"))
 
-    return SpecResolver(kinds, ground.settings.commands, tell)
+    return SpecResolver(kinds, context.settings.commands, tell)

@@ -19,27 +19,27 @@ def totals_until(path: Path, last: int) -> UsageTotals:
     return UsageTotals.from_events(usage_events(path, last))
 
 
-def connect_budget(purse: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
+def connect_budget(budget_tracker: BudgetTracker, team: SessionTeam, log: EventLog) -> None:
     """Connect the budget tracker to the log, and wake members whose caps were raised."""
-    log.subscribe(lambda _number, event: track_event(purse, team, event), live=False)
+    log.subscribe(lambda _number, event: track_event(budget_tracker, team, event), live=False)
 
 
-def track_event(purse: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:
+def track_event(budget_tracker: BudgetTracker, team: SessionTeam, event: TeamEvent) -> None:
     """Update the budget tracker from an event, and wake the member whose caps it raised."""
-    if owner := purse.add_event(event):
+    if owner := budget_tracker.add_event(event):
         note_raised_budget(team, owner)
 
 
 def note_raised_budget(team: SessionTeam, name: str) -> None:
     """Let a member that paused at a cap continue."""
-    mate = team.find(name)
-    if mate is not None:
-        mate.note_raised_budget()
+    teammate = team.find(name)
+    if teammate is not None:
+        teammate.note_raised_budget()
 
 
-async def take_tasks(purse: BudgetTracker, team: SessionTeam) -> None:
+async def take_tasks(budget_tracker: BudgetTracker, team: SessionTeam) -> None:
     """Load the owners and caps of tasks from disk at a resume. Raises StorageError."""
-    purse.take_tasks(
+    budget_tracker.take_tasks(
         TaskInfo(id=task.id, subject=task.subject, status=str(task.status), owner=task.owner, budget=task.budget)
         for task in await team.tasks.all()
     )

@@ -29,7 +29,7 @@ class CompactionFactory(Struct, frozen=True):
     """The shared parts of all compactions of a session."""
 
     settings: CompactSettings
-    kit: Toolset
+    toolset: Toolset
 
     def make(
         self,
@@ -42,21 +42,21 @@ class CompactionFactory(Struct, frozen=True):
 
         `system` returns the present prompt of its agent type, `tools` those of a newly created agent.
         """
-        kit = self.kit
+        toolset = self.toolset
 
         def fresh(agent: CompactedAgent) -> Prefix:
             renew_mcp_tools(agent.toolbox)
             card, effort = agent.model.card, supported_effort(agent.model.card, agent.effort)
             words, tools = system(), agent.toolbox
             shared = shared_parts(words, tools.offered_tools)
-            made = build_prefix(card, kit.model_settings, words, tools.schemas, effort=effort, shared=shared)
+            made = build_prefix(card, toolset.model_settings, words, tools.schemas, effort=effort, shared=shared)
             store_prefix(prefixes, made)
             return made
 
-        beside = StateReminder(team, kit.jobs, kit.agents)
+        beside = StateReminder(team, toolset.jobs, toolset.agents)
         return Compaction(self.settings, beside, fresh, tools)
 
     def make_for_fork(self, transcript: Path) -> Compaction:
         """Return the compaction of a fork, which keeps its caller's prefix and is reminded of its job."""
-        beside = StateReminder(None, self.kit.jobs, self.kit.agents, lambda: read_fork_prompt(transcript))
+        beside = StateReminder(None, self.toolset.jobs, self.toolset.agents, lambda: read_fork_prompt(transcript))
         return Compaction(self.settings, beside)

@@ -75,20 +75,20 @@ def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
     return home.session(cwd, session) / "calls"
 
 
-def open_call_counter(ground: SessionContext, log: EventLog) -> CallNumbers:
+def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
     """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
     made = CallNumbers(
-        last_call_number(log.path) if ground.resumed else 0, find_earlier=partial(find_call_number, log.path)
+        last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
     )
-    together = call_counter_path(ground.home, ground.cwd, ground.id)
-    if ground.room is not None or together.exists():
+    together = call_counter_path(context.home, context.cwd, context.id)
+    if context.room is not None or together.exists():
         made.share(together)
     return made
 
 
-def open_background_jobs(ground: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
+def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
     """Open the background jobs, and end processes that an earlier incarnation left running."""
-    made = BackgroundJobs(session=ground.directory, redact=lambda command: mask_secrets(command, ground.env))
+    made = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
     stack.push_async_callback(made.close)
     made.start_orphan_cleanup()
     return made
@@ -111,19 +111,19 @@ class AgentServices(Struct, frozen=True):
     admit_elsewhere: AdmitElsewhere | None = None
 
 
-def make_policies(ground: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
+def make_policies(context: SessionContext, *, lead_answers: bool | None = None) -> AgentPolicies:
     """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
-    settings = ground.settings
-    own = tuple(ground.directory / name for name in ("output", "history"))
-    session = make_policy(settings, ground.home, ground.cwd, ground.trust, own)
+    settings = context.settings
+    own = tuple(context.directory / name for name in ("output", "history"))
+    session = make_policy(settings, context.home, context.cwd, context.trust, own)
     return AgentPolicies(
-        session, ground.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
+        session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
     )
 
 
-def _toolset(ground: SessionContext, services: AgentServices, agent_types: Callable[[], str]) -> Toolset:
+def _toolset(context: SessionContext, services: AgentServices, agent_types: Callable[[], str]) -> Toolset:
     """Create the toolset. `agent_types` returns the list of agent types in the Agent tool."""
-    settings, options = ground.settings, ground.options
+    settings, options = context.settings, context.options
     models = model_settings(settings)
     return Toolset(
         services.jobs,
@@ -132,13 +132,13 @@ def _toolset(ground: SessionContext, services: AgentServices, agent_types: Calla
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
         _proves_read_only,
-        ground.env,
-        teams=are_teams_enabled(ground),
-        attended=not is_unattended(ground),
+        context.env,
+        teams=are_teams_enabled(context),
+        attended=not is_unattended(context),
         extra=_python_tools(options.tools),
         permits=services.permits,
         agent_types=agent_types,
-        shelf=make_shelf(settings, ground.home, ground.trust, ground.places.plugins),
+        shelf=make_shelf(settings, context.home, context.trust, context.places.plugins),
     )
 
 
@@ -158,43 +158,43 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
     return is_proven_read_only(command, cwd)
 
 
-def make_models(ground: SessionContext, numbers: CallNumbers) -> SessionModels:
+def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
     """Create the models that agents of this process open."""
-    options = ground.options
-    model = options.model if options.model is not None else resumed_model(ground)
+    options = context.options
+    model = options.model if options.model is not None else resumed_model(context)
     play = ScriptOptions(options.given, numbers.number_for, options.pace_s)
-    settings = model_settings(ground.settings)
+    settings = model_settings(context.settings)
     if options.headless:
         settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
-    return open_models(model, settings, ground.env, play, ground.home.rate_limits)
+    return open_models(model, settings, context.env, play, context.home.rate_limits)
 
 
 def make_agent_factory(
-    ground: SessionContext,
+    context: SessionContext,
     models: SessionModels,
-    purse: BudgetTracker,
+    budget_tracker: BudgetTracker,
     log: EventLog,
     services: AgentServices,
 ) -> AgentFactory:
-    """Create the factory of all agents of this process. `purse` has the budget of their calls."""
-    options, settings = ground.options, ground.settings
-    root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
-    known = SessionInstructions.load(ground.cwd, root, ground.home.own, compat, trusted)
-    resolver = make_resolver(ground, log.emit)
+    """Create the factory of all agents of this process. `budget_tracker` has the budget of their calls."""
+    options, settings = context.options, context.settings
+    root, compat, trusted = context.trust.root, settings.compat, context.trust.trusted
+    known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
+    resolver = make_resolver(context, log.emit)
     types = partial(resolver.agent_types.tool_description, services.policies.may_start)
     return AgentFactory(
-        ground.home,
-        ground.id,
-        ground.cwd,
+        context.home,
+        context.id,
+        context.cwd,
         models,
-        _toolset(ground, services, types),
+        _toolset(context, services, types),
         services.policies,
         services.asker,
         services.keep_grant,
-        purse,
+        budget_tracker,
         log.emit,
         SpawnLimits(settings.limits, admit_elsewhere=services.admit_elsewhere),
-        session_environment(ground),
+        session_environment(context),
         known,
         env=dict(settings.env),
         max_rounds=options.budget.turns,
@@ -202,7 +202,7 @@ def make_agent_factory(
         effort=parse_optional_effort(options.effort),
         appended=options.append_system_prompt,
         base=options.system_prompt,
-        tag_key=_tag_key(ground),
+        tag_key=_tag_key(context),
         numbers=services.numbers,
         attended=log.has_listeners,
         compact=settings.compact,
@@ -210,47 +210,51 @@ def make_agent_factory(
     )
 
 
-def _tag_key(ground: SessionContext) -> str:
+def _tag_key(context: SessionContext) -> str:
     """Return the key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
-    if not ground.resumed and ground.room is None:
+    if not context.resumed and context.room is None:
         return new_key()
-    header = read_header(ground.home.transcript(ground.cwd, ground.id))
+    header = read_header(context.home.transcript(context.cwd, context.id))
     return header_tag_key(header or {}) or new_key()
 
 
-def start_services(ground: SessionContext, log: EventLog, maker: AgentFactory, stack: AsyncExitStack) -> list[str]:
+def start_services(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
+) -> list[str]:
     """Start the watchdog, the shell's startup and MCP servers. Return lines about servers that are left out."""
-    kit = maker.kit
-    kit.startup = make_shell_startup(ground.home, ground.id, kit.bash, ground.env, log.emit, kit.jobs.records)
-    stack.push_async_callback(kit.startup.close)
-    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
-    stack.callback(maker.watchdog.close)
-    return make_mcp_servers(ground, log, kit, stack)
+    toolset = agent_factory.toolset
+    toolset.startup = make_shell_startup(
+        context.home, context.id, toolset.bash, context.env, log.emit, toolset.jobs.records
+    )
+    stack.push_async_callback(toolset.startup.close)
+    agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
+    stack.callback(agent_factory.watchdog.close)
+    return make_mcp_servers(context, log, toolset, stack)
 
 
 ALLOWED_CHECKS = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""
 
 
-def _task_checks(ground: SessionContext, maker: AgentFactory, find: FindTeammate) -> TaskChecks:
+def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: FindTeammate) -> TaskChecks:
     """Create the task checks of this session. `find` returns a live member of this process by its name.
 
     The team file has precedence over the setting.
     """
-    settings, definition = ground.settings.check, ground.definition
+    settings, definition = context.settings.check, context.definition
     if definition is not None and definition.check:
         settings = replace(settings, command=definition.check)
-    bash = maker.kit.bash
+    bash = agent_factory.toolset.bash
     return TaskChecks(
         find,
-        ground.cwd,
+        context.cwd,
         settings,
-        AllowedCommands(ground.home.session(ground.cwd, ground.id) / ALLOWED_CHECKS),
-        maker.policy,
-        lambda: {**command_environment(bash, ground.env), **maker.env, **COMMAND_ENVIRONMENT},
-        maker.kit.jobs,
-        maker.emit,
-        lambda command: mask_secrets(command, ground.env),
+        AllowedCommands(context.home.session(context.cwd, context.id) / ALLOWED_CHECKS),
+        agent_factory.policy,
+        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
+        agent_factory.toolset.jobs,
+        agent_factory.emit,
+        lambda command: mask_secrets(command, context.env),
     )
 
 
@@ -266,9 +270,9 @@ class JoinedTeam(Struct, frozen=True):
 
 
 def make_team(
-    ground: SessionContext,
+    context: SessionContext,
     log: EventLog,
-    maker: AgentFactory,
+    agent_factory: AgentFactory,
     status: TeamStatus,
     ports: TeamPorts,
     joined: JoinedTeam | None = None,
@@ -277,36 +281,38 @@ def make_team(
 
     `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
     """
-    settings, kit = ground.settings, maker.kit
-    kit.set_agents(Subagents(ground.directory, maker, kit.jobs, maker.limits, log.emit, settings.agents))
+    settings, toolset = context.settings, agent_factory.toolset
+    toolset.set_agents(
+        Subagents(context.directory, agent_factory, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
+    )
     joined = joined or JoinedTeam("", "")
-    files, shared_list = FileStores(ground.home), ""
-    stores = joined.stores or ground.options.stores or files
-    if (wanted := ground.options.task_list) is not None:
+    files, shared_list = FileStores(context.home), ""
+    stores = joined.stores or context.options.stores or files
+    if (wanted := context.options.task_list) is not None:
         from teamwright.tasks.shared_list import list_name
 
         shared_list = list_name(wanted)
         files.share_tasks(shared_list)
     made = SessionTeam(
-        ground.home,
+        context.home,
         stores,
-        ground.id,
-        ground.cwd,
+        context.id,
+        context.cwd,
         log.emit,
-        maker,
-        maker.limits,
+        agent_factory,
+        agent_factory.limits,
         replace(settings.team, ping_pong=sys.maxsize) if joined.directory else settings.team,
         lead_model=joined.lead_model,
-        lead_policy=maker.policy,
-        lease=str(lease_path(ground.directory)),
-        log=str(log_path(ground.directory)),
+        lead_policy=agent_factory.policy,
+        lease=str(lease_path(context.directory)),
+        log=str(log_path(context.directory)),
         name=joined.name,
         directory=joined.directory,
         status=status,
         external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
         ports=ports,
-        check=_task_checks(ground, maker, lambda name: made.find_in_process(name)),
-        secrets=find_secrets(ground.env),
-        subagents=kit.agents,
+        check=_task_checks(context, agent_factory, lambda name: made.find_in_process(name)),
+        secrets=find_secrets(context.env),
+        subagents=toolset.agents,
     )
     return made

@@ -92,7 +92,7 @@ class StartingPoint(Struct, frozen=True):
         what = f"a fork has the very model of its caller, and {name} cannot be opened again"
         raise TeamRefused("team-refused", what, do=["Name a subagent_type."], note="nothing was started")
 
-    def tools(self, tools: Sequence[AnyTool], kit: Toolset) -> list[AnyTool]:
+    def tools(self, tools: Sequence[AnyTool], toolset: Toolset) -> list[AnyTool]:
         """Return a fork's tools, as its prefix names them; a missing tool is replaced by one that reports its
         absence.
         """
@@ -102,7 +102,9 @@ class StartingPoint(Struct, frozen=True):
         from teamwright.tools.subagent.fork_limits import ForbiddenInFork
 
         named = tool_names(talk.prefix)
-        have = kit.without_subagent_skills([tool for tool in tools if tool.name in named and tool.name not in _CALLERS])
+        have = toolset.without_subagent_skills(
+            [tool for tool in tools if tool.name in named and tool.name not in _CALLERS]
+        )
         known = {tool.name for tool in have}
         return [*have, *(ForbiddenInFork(name) for name in named if name not in known and not is_mcp_tool_name(name))]
 

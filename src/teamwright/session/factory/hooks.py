@@ -29,9 +29,9 @@ class AnswererList(Protocol):
 
 
 def make_hooks(
-    ground: SessionContext,
+    context: SessionContext,
     log: EventLog,
-    kit: Toolset,
+    toolset: Toolset,
     requests: AnswererList,
     own_of: Callable[[str], Sequence[HookSpec]],
 ) -> None:
@@ -39,23 +39,23 @@ def make_hooks(
 
     `own_of` returns the hooks of an agent type's definition.
     """
-    settings, root = ground.settings, ground.trust.root
-    plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
-    named = (*settings.hooks, *plugins) if ground.options.hooks else ()
-    book = HookIndex((*named, *ground.options.own_hooks))
-    kept = remove_variables(kit.bash.hidden, ground.env)
+    settings, root = context.settings, context.trust.root
+    plugins = () if settings.hooks_off else (hook for plugin in context.places.plugins for hook in plugin.hooks)
+    named = (*settings.hooks, *plugins) if context.options.hooks else ()
+    book = HookIndex((*named, *context.options.own_hooks))
+    kept = remove_variables(toolset.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     place = HookEnvironment(
-        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), kit.jobs.records
+        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), toolset.jobs.records
     )
-    who = HookAgent(ground.id, ground.home.transcript(ground.cwd, ground.id))
+    who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level=level))
 
-    runner, runs_own = HookRunner(book, place, tell), ground.options.hooks and not settings.hooks_off
-    made = kit.hooking = SessionHooks(
-        runner, who, ground.directory, log.emit, own_of, requests.answerers, runs_own=runs_own
+    runner, runs_own = HookRunner(book, place, tell), context.options.hooks and not settings.hooks_off
+    made = toolset.hooking = SessionHooks(
+        runner, who, context.directory, log.emit, own_of, requests.answerers, runs_own=runs_own
     )
     if book.has_hooks(PERMISSION):
         made.answer_requests()

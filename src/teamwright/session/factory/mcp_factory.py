@@ -29,40 +29,40 @@ LOGS = "mcp"
 """Name of the directory in a session's directory with the stderr output of servers."""
 
 
-def make_mcp_servers(ground: SessionContext, log: EventLog, kit: Toolset, stack: AsyncExitStack) -> list[str]:
+def make_mcp_servers(context: SessionContext, log: EventLog, toolset: Toolset, stack: AsyncExitStack) -> list[str]:
     """Connect MCP servers to the toolset; return lines about those that are left out. Raises UsageError for a flag.
 
     No server is started before the first agent is created.
     """
-    settings, root = ground.settings, ground.trust.root
-    seen = remove_variables(kit.bash.hidden, ground.env)
-    variables, withheld = _variables(ground, seen)
-    configs, warnings = servers_of(ground, kit)
+    settings, root = context.settings, context.trust.root
+    seen = remove_variables(toolset.bash.hidden, context.env)
+    variables, withheld = _variables(context, seen)
+    configs, warnings = servers_of(context, toolset)
 
     def warn(text: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level="warning"))
 
     def servers(serving: SessionMcpServers) -> McpServerPool:
-        return _servers(ground, log, kit, serving)
+        return _servers(context, log, toolset, serving)
 
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    reading = ConfigSource("an agent definition", ground.cwd, variables, withheld)
+    reading = ConfigSource("an agent definition", context.cwd, variables, withheld)
     env = {**seen, **settings.env, **COMMAND_ENVIRONMENT, **own}
-    kit.serving = SessionMcpServers(configs, settings.mcp, ground.directory, servers, reading, warn, env)
-    stack.push_async_callback(kit.serving.close)
+    toolset.serving = SessionMcpServers(configs, settings.mcp, context.directory, servers, reading, warn, env)
+    stack.push_async_callback(toolset.serving.close)
     return warnings
 
 
-def servers_of(ground: SessionContext, kit: Toolset) -> tuple[list[ServerConfig], list[str]]:
+def servers_of(context: SessionContext, toolset: Toolset) -> tuple[list[ServerConfig], list[str]]:
     """Return the configured servers of a session, and lines about those left out. Raises UsageError."""
-    settings, options = ground.settings, ground.options
-    variables, withheld = _variables(ground, remove_variables(kit.bash.hidden, ground.env))
+    settings, options = context.settings, context.options
+    variables, withheld = _variables(context, remove_variables(toolset.bash.hidden, context.env))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
-    configs, warnings = configured_servers(said, options.mcp_config, ground.cwd, variables, withheld)
-    for plugin in () if options.strict_mcp_config else ground.places.plugins:
+    configs, warnings = configured_servers(said, options.mcp_config, context.cwd, variables, withheld)
+    for plugin in () if options.strict_mcp_config else context.places.plugins:
         # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
         own = {**variables, ROOT: os.path.realpath(plugin.path)}
-        reading = ConfigSource(f"plugin {plugin.name}", ground.cwd, own, withheld)
+        reading = ConfigSource(f"plugin {plugin.name}", context.cwd, own, withheld)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         made, problems = parse_servers(entries, reading)
         configs += made
@@ -70,12 +70,12 @@ def servers_of(ground: SessionContext, kit: Toolset) -> tuple[list[ServerConfig]
     return configs, warnings
 
 
-def _variables(ground: SessionContext, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+def _variables(context: SessionContext, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
     """Return the variables that configurations may use, and those that a repository's entries do not get."""
-    return {**ground.env, **ground.settings.env}, frozenset(ground.env) - frozenset(seen)
+    return {**context.env, **context.settings.env}, frozenset(context.env) - frozenset(seen)
 
 
-def _servers(ground: SessionContext, log: EventLog, kit: Toolset, serving: SessionMcpServers) -> McpServerPool:
+def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: SessionMcpServers) -> McpServerPool:
     from teamwright import __version__
     from teamwright.mcp.server import ServerContext, ServerTimeouts
     from teamwright.mcp.servers import McpServerPool
@@ -83,20 +83,20 @@ def _servers(ground: SessionContext, log: EventLog, kit: Toolset, serving: Sessi
     from teamwright.mcp.tool_listing import ListingStore
     from teamwright.storage.paths import make_private
 
-    logs: Path = ground.directory / LOGS
+    logs: Path = context.directory / LOGS
     make_private(logs)
 
     def report(text: str, level: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level=level))
 
     around = ServerContext(
-        ServerEnvironment(serving.env, kit.jobs.records, logs),
-        ListingStore(ground.home.mcp_listings),
+        ServerEnvironment(serving.env, toolset.jobs.records, logs),
+        ListingStore(context.home.mcp_listings),
         report,
         __version__,
-        ServerTimeouts(ground.settings.mcp.start_s, ground.settings.mcp.call_s),
-        before_start=kit.jobs.wait_for_orphan_cleanup,
+        ServerTimeouts(context.settings.mcp.start_s, context.settings.mcp.call_s),
+        before_start=toolset.jobs.wait_for_orphan_cleanup,
         on_change=serving.note,
-        exchange=ground.options.client_mcp,
+        exchange=context.options.client_mcp,
     )
     return McpServerPool(around)

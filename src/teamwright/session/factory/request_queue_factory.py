@@ -18,34 +18,34 @@ ASK_TIMEOUT_S = 600.0
 """Seconds that a request waits without a person at a terminal, unless the settings say otherwise."""
 
 
-def make_request_queue(ground: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
+def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
     """Create the request queue of the run, with its files."""
-    options = ground.options
-    files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
+    options = context.options
+    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
     return RequestQueue(
         log.emit,
         lambda: options.interactive,
         files,
-        ask_timeout(ground),
+        ask_timeout(context),
         options.on_request,
         answerer="terminal" if options.interactive else "program",
-        waits=waits_for_answers(ground),
-        settings=ground.home.settings,
+        waits=waits_for_answers(context),
+        settings=context.home.settings,
     )
 
 
 def make_grants(
-    ground: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
+    context: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
 ) -> Grants:
     """Create the grants of the session, which are saved permanently where the approver says so.
 
     `modes` returns the modes of the session.
     """
-    return Grants(SettingsFiles(ground.home, ground.trust.root), log.emit, policies, modes)
+    return Grants(SettingsFiles(context.home, context.trust.root), log.emit, policies, modes)
 
 
-def ask_timeout(ground: SessionContext) -> float | None:
+def ask_timeout(context: SessionContext) -> float | None:
     """Return the deadline of requests in seconds; None for a person at a terminal, who may take any time."""
-    said = ground.options.ask_timeout_s
-    given = said if said is not None else ground.settings.ask_timeout_s
-    return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S
+    said = context.options.ask_timeout_s
+    given = said if said is not None else context.settings.ask_timeout_s
+    return given if given is not None or context.options.interactive else ASK_TIMEOUT_S

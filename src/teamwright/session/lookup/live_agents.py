@@ -81,4 +81,4 @@ def unknown_live_member(team: SessionTeam, name: str, note: str, jobs: Iterable[
 
 def remote_members(session: Session) -> list[ProcessTeammateBase]:
     """Return the live members that have a process of their own."""
-    return [mate for mate in session.team.running_members if isinstance(mate, ProcessTeammateBase)]
+    return [teammate for teammate in session.team.running_members if isinstance(teammate, ProcessTeammateBase)]

@@ -58,7 +58,7 @@ class BackendChoice:
         return self.settings.orphan_timeout_s
 
     @cached_property
-    def recipes(self) -> Mapping[str, TerminalAdapter]:
+    def adapters(self) -> Mapping[str, TerminalAdapter]:
         """All terminal adapters by name; the user's own replace shipped ones of the same name."""
         return {**shipped_adapters(), **self.settings.adapters}
 
@@ -80,15 +80,15 @@ class BackendChoice:
             if first.backend == IN_PROCESS:
                 return first
         no_tmux = (await self.tmux()).problem if setting in {AUTO, TMUX} else ""
-        recipes = {name: unusable_reason(recipe, self._environ) for name, recipe in self.recipes.items()}
-        found = BackendEnvironment(self._environ, self._at_terminal, no_tmux, {DETACHED: "", **recipes})
+        adapters = {name: unusable_reason(adapter, self._environ) for name, adapter in self.adapters.items()}
+        found = BackendEnvironment(self._environ, self._at_terminal, no_tmux, {DETACHED: "", **adapters})
         return choose_backend(setting, found)
 
-    async def backend_for(self, spot: Location) -> Backend | None:
+    async def backend_for(self, location: Location) -> Backend | None:
         """Return the backend of that location, to probe or close what it started; None when it is not configured."""
-        if spot.kind == TMUX:
+        if location.kind == TMUX:
             return None if (await self.tmux()).problem else self._place(TMUX)
-        return self._place(spot.kind) if spot.kind == DETACHED or spot.kind in self.recipes else None
+        return self._place(location.kind) if location.kind == DETACHED or location.kind in self.adapters else None
 
     async def tmux(self) -> TmuxProgram:
         """The tmux of this machine, looked up once."""
@@ -106,7 +106,7 @@ class BackendChoice:
         if kind == DETACHED:
             return DetachedBackend(self._logs)
         if kind != TMUX:
-            return AdapterBackend(self.recipes[kind], self._environ)
+            return AdapterBackend(self.adapters[kind], self._environ)
         settings = self.settings
         look = TmuxSettings(layout=settings.layout, lead_percent=round(settings.lead_share * 100))
         return TmuxBackend(self._found.program if self._found is not None else TMUX, self._environ, look)

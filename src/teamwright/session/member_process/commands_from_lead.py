@@ -42,7 +42,7 @@ class LedMember(MemberLifetime):
     """The member of this process, as its lead controls it."""
 
     team: SessionTeam
-    maker: AgentFactory
+    agent_factory: AgentFactory
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
@@ -57,16 +57,16 @@ class LedMember(MemberLifetime):
     """Notes for the member that arrived before it was running."""
     _looking: set[asyncio.Future[Any]] = field(default_factory=set["asyncio.Future[Any]"])
 
-    def set_member(self, mate: InProcessTeammate) -> None:
+    def set_member(self, teammate: InProcessTeammate) -> None:
         """Set the running member; the lead is notified when it is idle."""
-        self.mate = mate
+        self.teammate = teammate
         self._reporting = asyncio.create_task(self._report(), name="rests")
-        mate.incoming.wake()
+        teammate.incoming.wake()
         self.cut()
         early, self._early = self._early, []
         for name, said in early:
             self.handle_note(name, said)
-        self._tell_mode(mate)
+        self._tell_mode(teammate)
 
     async def close(self) -> None:
         """Stop reporting."""
@@ -86,24 +86,24 @@ class LedMember(MemberLifetime):
 
     def present_state(self) -> IpcBody:
         """Return the member's present state (see `LeadListener`)."""
-        mate = self.mate
-        if mate is None or mate.state in ENDED_STATES:
+        teammate = self.teammate
+        if teammate is None or teammate.state in ENDED_STATES:
             return {}
         return {
-            "state": str(mate.state),
-            "detail": mate.waiting_on,
-            "turn": mate.turns,
-            "model": mate.model,
-            "effort": mate.effort,
-            "mode": str(mate.own_mode),
-            "limited": mate.owes_turn,
-            "capped": mate.cap_reason,
-            "plan": [mate.pending_plan.request_id, mate.pending_plan.approver],
+            "state": str(teammate.state),
+            "detail": teammate.waiting_on,
+            "turn": teammate.turns,
+            "model": teammate.model,
+            "effort": teammate.effort,
+            "mode": str(teammate.own_mode),
+            "limited": teammate.owes_turn,
+            "capped": teammate.cap_reason,
+            "plan": [teammate.pending_plan.request_id, teammate.pending_plan.approver],
         }
 
     def handle_note(self, name: str, said: IpcBody, /) -> None:
         """Handle a note of the lead (see `LeadListener`)."""
-        mate = self.mate
+        teammate = self.teammate
         match name:
             case "policy":
                 self._follow(said["policy"])
@@ -113,47 +113,47 @@ class LedMember(MemberLifetime):
                 self._elsewhere(from_json(said["event"]))
             case "end":
                 self.end("suspended" if said.get("suspend") else "killed", str(said.get("cause") or ""))
-            case "look" if mate is None:
+            case "look" if teammate is None:
                 self._number = int(said["number"])
-            case _ if mate is not None:
-                self._to_mate(mate, name, said)
+            case _ if teammate is not None:
+                self._to_teammate(teammate, name, said)
             case _:
                 self._early.append((name, said))
 
-    def _to_mate(self, mate: InProcessTeammate, name: str, said: IpcBody) -> None:
+    def _to_teammate(self, teammate: InProcessTeammate, name: str, said: IpcBody) -> None:
         match name:
             case "look":
                 self._number = int(said["number"])
                 self.team.hold_mail(frozenset(said.get("held", ())))
-                mate.incoming.wake()
+                teammate.incoming.wake()
                 self.team.changed.set()
             case "interrupt":
-                mate.interrupt()
+                teammate.interrupt()
             case "late":
-                mate.deliver_late_answer(str(said["text"]))
+                teammate.deliver_late_answer(str(said["text"]))
             case "notice":
-                mate.notify(str(said["text"]), str(said.get("key") or ""))
+                teammate.notify(str(said["text"]), str(said.get("key") or ""))
             case "budget_raised":
-                mate.note_raised_budget()
+                teammate.note_raised_budget()
             case _:
                 pass
 
     async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
         """Handle a call of the lead (see `LeadListener`)."""
-        mate = self.mate
+        teammate = self.teammate
         match name:
-            case _ if mate is None:
+            case _ if teammate is None:
                 raise TeamRefused("team-refused", "it is not ready yet", note="nothing was changed")
             case "set_mode":
-                done = await set_mode(self.team, mate.name, Mode(said["mode"]), str(said["by"]))
+                done = await set_mode(self.team, teammate.name, Mode(said["mode"]), str(said["by"]))
                 held = str(done.held_by) if done.held_by is not None else None
                 return {"mode": str(done.mode), "before": str(done.before), "held_by": held}
             case "plan_answered":
-                await resume_plan(self.team, mate)
-                self._tell_of_plan(mate)
+                await resume_plan(self.team, teammate)
+                self._tell_of_plan(teammate)
                 return {}
             case _:
-                made = await perform(self.here(mate.agent), name, said)
+                made = await perform(self.here(teammate.agent), name, said)
                 if made is not None:
                     return made
                 raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
@@ -182,9 +182,9 @@ class LedMember(MemberLifetime):
     def record_event(self, number: int, event: TeamEvent) -> None:
         """Add an event of this process to the members' states, and a refused call to the run's report."""
         self.team.status.apply(number, event)
-        if isinstance(event, MemberChanged) and self.mate is not None and self.mate.state not in _RESTS:
+        if isinstance(event, MemberChanged) and self.teammate is not None and self.teammate.state not in _RESTS:
             self._said = -1  # the member was woken, so the lead is notified again when it is idle
-        denials = self.maker.denials
+        denials = self.agent_factory.denials
         if isinstance(event, ToolCalled) and denials:
             self.line.notify("denied", denials=[asdict(one) for one in denials])
             denials.clear()
@@ -193,7 +193,7 @@ class LedMember(MemberLifetime):
         if event is None:
             return
         self.team.status.apply(self.team.status.event_number, event)
-        track_event(self.maker.purse, self.team, event)
+        track_event(self.agent_factory.budget_tracker, self.team, event)
         if isinstance(event, TaskChanged):
             self.tasks_changed()
 
@@ -204,13 +204,13 @@ class LedMember(MemberLifetime):
 
     def _follow(self, policy: IpcBody) -> None:
         """Apply the lead's policy here, also to agents with a narrower one."""
-        session = self.maker.policies.session
+        session = self.agent_factory.policies.session
         more = apply_policy(session, policy)
         former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
         told = {rule.text for rule in self._granted}
         former += tuple(rule for rule in self._untold if rule.text in told)
         self._untold = [rule for rule in self._untold if rule.text not in told]
-        for one in self.maker.policies:
+        for one in self.agent_factory.policies:
             if one is session or one.mode is not Mode.BUBBLE:
                 one.replace_rules(former, self._granted)
             if one is not session and more and one.mode is not Mode.BUBBLE:
@@ -233,8 +233,8 @@ class LedMember(MemberLifetime):
 
     def tasks_changed(self) -> None:
         """Check for claimable tasks, because one may have become free."""
-        if self.mate is not None and self.mate.state is MemberState.IDLE:
-            self.mate.incoming.wake()
+        if self.teammate is not None and self.teammate.state is MemberState.IDLE:
+            self.teammate.incoming.wake()
         self.team.changed.set()
 
     async def _report(self) -> None:
@@ -249,21 +249,21 @@ class LedMember(MemberLifetime):
             await team.changed.wait()
 
     def _rests(self) -> bool:
-        mate, agents = self.mate, self.team.subagents
-        if mate is None or not mate.is_resting or mate.incoming.wake_pending or self._looking:
+        teammate, agents = self.teammate, self.team.subagents
+        if teammate is None or not teammate.is_resting or teammate.incoming.wake_pending or self._looking:
             return False
         return agents is None or not agents.has_background_runs()
 
     def record_mode(self, _number: int, event: TeamEvent) -> None:
         """Send the member's own mode to the lead, before the event with the effective mode."""
-        if isinstance(event, ModeChanged) and self.mate is not None and event.member == self.mate.name:
-            self._tell_mode(self.mate)
+        if isinstance(event, ModeChanged) and self.teammate is not None and event.member == self.teammate.name:
+            self._tell_mode(self.teammate)
 
-    def _tell_mode(self, mate: InProcessTeammate) -> None:
-        self.line.notify("mode", mode=str(mate.own_mode))
+    def _tell_mode(self, teammate: InProcessTeammate) -> None:
+        self.line.notify("mode", mode=str(teammate.own_mode))
 
-    def _tell_of_plan(self, mate: InProcessTeammate) -> None:
-        self.line.notify("plan", request=mate.pending_plan.request_id, target=mate.pending_plan.approver)
+    def _tell_of_plan(self, teammate: InProcessTeammate) -> None:
+        self.line.notify("plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver)
 
 
 def remote_state(status: TeamStatus, name: str) -> MemberState | None:

@@ -73,8 +73,8 @@ class RunningMember(Struct):
 
     spawn: SpawnFile
     team: SessionTeam
-    mate: InProcessTeammate
-    maker: AgentFactory
+    teammate: InProcessTeammate
+    agent_factory: AgentFactory
     log: EventLog
     line: LeadConnection
     watcher: Watcher
@@ -97,65 +97,67 @@ async def _join(
     spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None, stack: AsyncExitStack
 ) -> RunningMember:
     options, session = options_of(spawn), SessionId(spawn.session)
-    home_ground = load_member_context(options, session, Path())
-    life = _life(home_ground, spawn)
+    home_context = load_member_context(options, session, Path())
+    life = _life(home_context, spawn)
     room = process_directory(Path(life.transcript))
-    ground = replace(home_ground, room=room, resumed=log_path(room).exists())
+    context = replace(home_context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
     stack.callback(lease.release)
     log = line.log = EventLog(log_path(room))
     stack.callback(log.close)
     if begun is not None:
         begun(log)
-    log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=ground.id))
+    log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=context.id))
     watcher = await stack.enter_async_context(Watcher())
-    maker, models, warnings = await _maker(ground, log, line, stack)
+    agent_factory, models, warnings = await _agent_factory(context, log, line, stack)
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await obeying.departed(name, cause, agreed_to)
 
-    team = _team(spawn, ground, maker, _Connections(line, log, watcher, report_end))
-    reading = cache(partial(ConfigReloader, ground, maker))
-    obeying = LedMember(team, maker, line, lambda agent: ActionContext(team, maker, models, agent, reading))
-    maker.policies.on_always = obeying.add_always_rules
+    team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end))
+    reading = cache(partial(ConfigReloader, context, agent_factory))
+    obeying = LedMember(
+        team, agent_factory, line, lambda agent: ActionContext(team, agent_factory, models, agent, reading)
+    )
+    agent_factory.policies.on_always = obeying.add_always_rules
     line.attach(obeying)
     line.forward_earlier_events()
     log.subscribe(obeying.record_mode, live=False)
     log.subscribe(line.forward_event, live=False)
     log.subscribe(obeying.record_event, live=False)
-    connect_budget(maker.purse, team, log)
+    connect_budget(agent_factory.budget_tracker, team, log)
     _follow_tasks(team, watcher, obeying, stack)
-    stack.push_async_callback(end_work, maker)
+    stack.push_async_callback(end_work, agent_factory)
     entry = await _entry(team, spawn)
     obeying.require_wanted()
-    mate = await _start(team, entry, life, spawn, stack)
-    notify_lost(maker.kit.jobs, team, None, job_end_notice)
-    notify_lost_subagents(maker.kit.agents, team, None)
-    await take_tasks(maker.purse, team)
-    obeying.set_member(mate)
+    teammate = await _start(team, entry, life, spawn, stack)
+    notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
+    notify_lost_subagents(agent_factory.toolset.agents, team, None)
+    await take_tasks(agent_factory.budget_tracker, team)
+    obeying.set_member(teammate)
     stack.push_async_callback(obeying.close)
     return RunningMember(
-        spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings), ground.settings.markdown
+        spawn, team, teammate, agent_factory, log, line, watcher, obeying, tuple(warnings), context.settings.markdown
     )
 
 
-async def _maker(
-    ground: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
+async def _agent_factory(
+    context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
 ) -> tuple[AgentFactory, SessionModels, list[str]]:
     asks = RemoteApprover(line, log.emit)
-    numbers = open_call_counter(ground, log)
-    models = make_models(ground, numbers)
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
-    jobs = open_background_jobs(ground, stack)
-    policies, limit = make_policies(ground), RemoteSpawnLimit(line)
+    jobs = open_background_jobs(context, stack)
+    policies, limit = make_policies(context), RemoteSpawnLimit(line)
     services = AgentServices(policies, jobs, numbers, asks, ShutdownRefusal(), asks.grant, admit_elsewhere=limit)
-    purse = MemberBudget(line, ground.settings.each, partial(totals_until, log.path, log.last_number))
-    maker = make_agent_factory(ground, models, purse, log, services)
-    maker.plans.configure(ground.settings, ask_timeout(ground))
-    make_hooks(ground, log, maker.kit, asks, maker.resolver.hooks_of)
-    warnings = start_services(ground, log, maker, stack)
+    budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
+    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
+    agent_factory.plans.configure(context.settings, ask_timeout(context))
+    make_hooks(context, log, agent_factory.toolset, asks, agent_factory.resolver.hooks_of)
+    warnings = start_services(context, log, agent_factory, stack)
     await jobs.wait_for_orphan_cleanup()
-    return maker, models, warnings
+    return agent_factory, models, warnings
 
 
 class _Connections(NamedTuple):
@@ -167,11 +169,11 @@ class _Connections(NamedTuple):
     report_end: ReportEnd
 
 
-def _team(spawn: SpawnFile, ground: SessionContext, maker: AgentFactory, to: _Connections) -> SessionTeam:
+def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory, to: _Connections) -> SessionTeam:
     """Return the team as its lead created it, without this process's member."""
-    home, directory, line = ground.home, spawn.directory, to.line
+    home, directory, line = context.home, spawn.directory, to.line
     doorbells = TeamDoorbells(home, directory)
-    status = TeamStatus.from_log(read_recent(log_path(home.session(ground.cwd, ground.id))))
+    status = TeamStatus.from_log(read_recent(log_path(home.session(context.cwd, context.id))))
     ports = TeamPorts(
         watch_mailbox=lambda name, look: team.mailbox(name).watch(to.watcher, look),
         report_end=to.report_end,
@@ -180,9 +182,9 @@ def _team(spawn: SpawnFile, ground: SessionContext, maker: AgentFactory, to: _Co
         wake_remote=doorbells.ring,
         remote_state=partial(remote_state, status),
     )
-    team = make_team(ground, to.log, maker, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
-    maker.team = team
-    maker.plans.join_team(team)
+    team = make_team(context, to.log, agent_factory, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
+    agent_factory.team = team
+    agent_factory.plans.join_team(team)
     return team
 
 
@@ -192,35 +194,35 @@ def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack
     stack.callback(known.close)
     follow = partial(obeying.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
-    connect_owners(None, team, obeying.maker.kit.jobs)
+    connect_owners(None, team, obeying.agent_factory.toolset.jobs)
 
 
 async def _start(
     team: SessionTeam, member: RosterMember, life: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
 ) -> InProcessTeammate:
-    mate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
+    teammate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
     if spawn.resumed:
-        await resume_plan(team, mate)
+        await resume_plan(team, teammate)
         for request in team.requests.open_requests():
             if request.get("kind") == "shutdown" and request.get("incarnation") == life.incarnation:
-                mate.note_stop_request(str(request["id"]))
-    return mate
+                teammate.note_stop_request(str(request["id"]))
+    return teammate
 
 
-async def end_work(maker: AgentFactory) -> None:
+async def end_work(agent_factory: AgentFactory) -> None:
     """End all jobs here except the member, and let their stop hooks run. May be called twice."""
-    kit = maker.kit
-    await maker.plans.close()
-    await kit.agents.end_background()
-    await kit.agents.close()
-    await kit.jobs.close()
-    if kit.hooking is not None:
-        await kit.hooking.hooks.close()
+    toolset = agent_factory.toolset
+    await agent_factory.plans.close()
+    await toolset.agents.end_background()
+    await toolset.agents.close()
+    await toolset.jobs.close()
+    if toolset.hooking is not None:
+        await toolset.hooking.hooks.close()
 
 
-def _life(ground: SessionContext, spawn: SpawnFile) -> Incarnation:
+def _life(context: SessionContext, spawn: SpawnFile) -> Incarnation:
     """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
-    file = FileStores(ground.home).read_state(spawn.directory)
+    file = FileStores(context.home).read_state(spawn.directory)
     life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
     if life is None or life.incarnation != spawn.incarnation:
         raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")

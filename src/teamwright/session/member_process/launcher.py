@@ -34,7 +34,7 @@ PROGRAM = (sys.executable, "-P", "-m", "teamwright")
 class MemberLauncher(Struct):
     """The launcher of one session. `wire` is the socket to which member processes connect."""
 
-    ground: SessionContext
+    context: SessionContext
     team: SessionTeam
     places: BackendChoice
     wire: Path
@@ -43,7 +43,7 @@ class MemberLauncher(Struct):
         """Implement `ProcessHost.choose_backend`."""
         chosen = await self.places.choose(spec.backend)
         if chosen is not None:
-            options_to_json(self.ground.options)  # raises for options without JSON before anything is created
+            options_to_json(self.context.options)  # raises for options without JSON before anything is created
         return chosen
 
     @property
@@ -66,11 +66,11 @@ class MemberLauncher(Struct):
     def last_event_number(self, name: str, incarnation: Incarnation) -> int:
         """Implement `ProcessHost.last_event_number`."""
         room = process_directory(Path(incarnation.transcript))
-        if room.parent.parent != self.ground.directory:
+        if room.parent.parent != self.context.directory:
             return last_number(log_path(room))  # events of another session's log do not count
         origin = f"{name}#{incarnation.incarnation}:"
         mark = b'"origin":"%s' % origin.encode()
-        for line in read_backward(log_path(self.ground.directory)):
+        for line in read_backward(log_path(self.context.directory)):
             event = parse_event(line) if mark in line else None
             if event is not None and event.origin.startswith(origin):
                 return int(event.origin.removeprefix(origin))
@@ -78,11 +78,11 @@ class MemberLauncher(Struct):
 
     def build_launch(self, member: RosterMember, incarnation: Incarnation, token: str, *, resumed: bool) -> Launch:
         """Implement `ProcessHost.build_launch`."""
-        ground, team = self.ground, self.team
+        context, team = self.context, self.team
         path = process_directory(Path(incarnation.transcript)) / FILE
         SpawnFile(
-            home=str(ground.home.shared),
-            session=ground.id,
+            home=str(context.home.shared),
+            session=context.id,
             team=team.name,
             directory=team.directory,
             member=member.name,
@@ -92,26 +92,26 @@ class MemberLauncher(Struct):
             resumed=resumed,
             model=team.lead_model,
             grace_s=self.places.grace_s,
-            options=options_to_json(ground.options) | self._resolved(),
+            options=options_to_json(context.options) | self._resolved(),
         ).write(path)
         argv = (*PROGRAM, *to_argv(self._flags(member, incarnation)))
-        return make_launch(member, team, ground.id, argv, {**ground.env, VARIABLE: str(path)})
+        return make_launch(member, team, context.id, argv, {**context.env, VARIABLE: str(path)})
 
     def _resolved(self) -> dict[str, object]:
         """Return values of this process's options and settings that another process would resolve differently."""
-        ground, waits = self.ground, ask_timeout(self.ground)
+        context, waits = self.context, ask_timeout(self.context)
         asked = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
         listed = {"task_list": shared} if shared else {}
-        return {"cwd": str(ground.cwd), "ask": "deny" if is_unattended(ground) else "wait", **asked, **listed}
+        return {"cwd": str(context.cwd), "ask": "deny" if is_unattended(context) else "wait", **asked, **listed}
 
     def _flags(self, member: RosterMember, life: Incarnation) -> MemberFlags:
         """Return the member's flags, with the lead's mode where it has none, as observed in the other product."""
         lead = self.team.lead_policy.effective_mode
         mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
         return replace(
-            member_flags(member, self.team, self.ground.id, "" if mode == Mode.PLAN else mode),
+            member_flags(member, self.team, self.context.id, "" if mode == Mode.PLAN else mode),
             model=member.model or "",
-            allowed_tools=self.ground.options.allowed_tools,
-            disallowed_tools=self.ground.options.disallowed_tools,
+            allowed_tools=self.context.options.allowed_tools,
+            disallowed_tools=self.context.options.disallowed_tools,
         )

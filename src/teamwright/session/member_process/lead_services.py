@@ -37,7 +37,7 @@ _RUNS = ("running", "background")
 class LeadServices(Struct):
     """The services of one session (see `teams.backends.member_connections.MemberCallHandler`)."""
 
-    maker: AgentFactory
+    agent_factory: AgentFactory
     attended: Callable[[], bool]
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that member processes load from settings."""
@@ -46,30 +46,30 @@ class LeadServices(Struct):
     """The number of the newest reservation, above those of an earlier lead process."""
 
     @property
-    def _purse(self) -> BudgetTracker:
-        return self.maker.purse
+    def _budget_tracker(self) -> BudgetTracker:
+        return self.agent_factory.budget_tracker
 
     def welcome_facts(self, name: str) -> IpcBody:
         """Implement `MemberCallHandler.welcome_facts`; release reservations of the process's earlier incarnation."""
         self.gone(name)
-        maker = self.maker
-        maker.numbers.share(call_counter_path(maker.home, maker.cwd, maker.session))
+        agent_factory = self.agent_factory
+        agent_factory.numbers.share(call_counter_path(agent_factory.home, agent_factory.cwd, agent_factory.session))
         return {"policy": self.policy()}
 
     def policy(self) -> IpcBody:
         """Return the session's present policy, which bounds all agents."""
-        return policy_to_json(self.maker.policy, self.settings_rules)
+        return policy_to_json(self.agent_factory.policy, self.settings_rules)
 
     def gone(self, name: str) -> None:
         """Release the reservations of a member's process that has ended."""
         for key in [key for key in self._holds if key[0] == name]:
             self._holds.pop(key).settle(None)
-        self.maker.limits.forget_elsewhere(name)
+        self.agent_factory.limits.forget_elsewhere(name)
 
     def process_ended(self, name: str, directory: Path) -> None:
         """Implement `MemberCallHandler.process_ended`, and fire the stop hooks of agents that were killed."""
         self.gone(name)
-        if (hooking := self.maker.kit.hooking) is not None:
+        if (hooking := self.agent_factory.toolset.hooking) is not None:
             hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
@@ -80,9 +80,9 @@ class LeadServices(Struct):
                 if (hold := self._holds.pop((name, int(arguments["hold"])), None)) is not None:
                     hold.settle(usage)
             case "denied":
-                self.maker.denials.extend(Denial(**one) for one in arguments["denials"])
+                self.agent_factory.denials.extend(Denial(**one) for one in arguments["denials"])
             case "always":
-                self.maker.policies.keep_always(str(arguments["rule"]))
+                self.agent_factory.policies.keep_always(str(arguments["rule"]))
             case _:
                 pass
 
@@ -90,16 +90,16 @@ class LeadServices(Struct):
         """Implement `MemberCallHandler.handle_call`."""
         match what:
             case "ask":
-                return to_builtins(await self.maker.asker.ask(convert(arguments["question"], Question)))
+                return to_builtins(await self.agent_factory.asker.ask(convert(arguments["question"], Question)))
             case "reserve":
                 return await self._reserve(name, arguments)
             case "admit":
-                return {"admitted": await self._purse.admit(self._scopes(name), int(arguments["calls"]))}
+                return {"admitted": await self._budget_tracker.admit(self._scopes(name), int(arguments["calls"]))}
             case "start":
                 return self._start()
             case "grant":
-                await self.maker.keep_grant(
-                    str(arguments["owner"]), self.maker.policy, convert(arguments["answer"], PermissionAnswer)
+                await self.agent_factory.keep_grant(
+                    str(arguments["owner"]), self.agent_factory.policy, convert(arguments["answer"], PermissionAnswer)
                 )
                 return {}
             case "mode" | "stop":
@@ -109,19 +109,21 @@ class LeadServices(Struct):
 
     async def _for_person(self, name: str, what: str, said: IpcBody) -> IpcBody:
         """Carry out an action of a person at the member's terminal, under the rules of the lead's terminal."""
-        team = self.maker.team
+        team = self.agent_factory.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
         if what == "mode":
-            return {"words": str(await set_of_member(self.maker, team, str(said["mode"]), name, source="/mode"))}
-        if (mate := team.find(name)) is not None:
-            await kill(team, mate, USER_CAUSE)
+            return {
+                "words": str(await set_of_member(self.agent_factory, team, str(said["mode"]), name, source="/mode"))
+            }
+        if (teammate := team.find(name)) is not None:
+            await kill(team, teammate, USER_CAUSE)
         return {}
 
     async def _reserve(self, name: str, said: IpcBody) -> IpcBody:
         """Reserve budget for a call of this member or its sub-agent, in the run and in its task."""
-        purse, call = self._purse, Estimate(**said["call"])
-        got = await purse.reserve(self._scopes(name), call, str(said.get("agent") or name), name)
+        budget_tracker, call = self._budget_tracker, Estimate(**said["call"])
+        got = await budget_tracker.reserve(self._scopes(name), call, str(said.get("agent") or name), name)
         if isinstance(got, BudgetRefusal):
             return {"refused": [got.limit, got.reason]}
         self._next += 1
@@ -130,27 +132,29 @@ class LeadServices(Struct):
 
     def _start(self) -> IpcBody:
         """Count one more sub-agent in a member's process. Raises LimitExceeded naming the cap."""
-        maker = self.maker
-        maker.limits.check_subagents(len(maker.kit.agents.running_runs()))
-        maker.limits.admit(depth=0)
+        agent_factory = self.agent_factory
+        agent_factory.limits.check_subagents(len(agent_factory.toolset.agents.running_runs()))
+        agent_factory.limits.admit(depth=0)
         return {}
 
     def _scopes(self, name: str) -> list[Scope]:
-        task = self._purse.task_scope(self._purse.task_of(name))
-        return [self._purse.run] if task is None else [self._purse.run, task]
+        task = self._budget_tracker.task_scope(self._budget_tracker.task_of(name))
+        return [self._budget_tracker.run] if task is None else [self._budget_tracker.run, task]
 
     def translate(self, name: str, event: TeamEvent) -> TeamEvent:
         """Return an event of a member's process as an event of the session, and record its usage."""
         match event:
             case ModelCallEnded():
-                purse, task = self._purse, event.task
+                budget_tracker, task = self._budget_tracker, event.task
                 failed = event.aside == FAILED_ATTEMPTS
-                purse.add_usage(event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed)
-                purse.count_tool_calls(event.member, event.tools)
+                budget_tracker.add_usage(
+                    event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed
+                )
+                budget_tracker.count_tool_calls(event.member, event.tools)
             case SubagentChanged():
-                self.maker.limits.note_elsewhere(name, event.agent, is_running=event.state in _RUNS)
+                self.agent_factory.limits.note_elsewhere(name, event.agent, is_running=event.state in _RUNS)
             case ToolCalled():
-                self.maker.numbers.record(event.use, event.call)
+                self.agent_factory.numbers.record(event.use, event.call)
             case _:
                 pass
         return event

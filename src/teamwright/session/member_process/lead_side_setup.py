@@ -38,8 +38,8 @@ class MemberProcesses(Struct):
     which member processes load from settings.
     """
 
-    ground: SessionContext
-    maker: AgentFactory
+    context: SessionContext
+    agent_factory: AgentFactory
     log: EventLog
     watcher: Watcher
     settings_rules: tuple[Rule, ...]
@@ -62,15 +62,15 @@ class MemberProcesses(Struct):
         from teamwright.teams.backends.process_launcher import ProcessLauncher
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
-        ground, maker, log, policy = self.ground, self.maker, self.log, self.maker.policy
-        services = LeadServices(maker, log.has_listeners, self.settings_rules)
-        watched, path = log.has_listeners, ground.directory / WIRE
+        context, agent_factory, log, policy = self.context, self.agent_factory, self.log, self.agent_factory.policy
+        services = LeadServices(agent_factory, log.has_listeners, self.settings_rules)
+        watched, path = log.has_listeners, context.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
-        ours = ProcessLauncher(team, MemberLauncher(ground, team, self.backends, hub.path), hub)
-        programs = ExternalPrograms(ground, team, self.backends, (*maker.kit.bash.hidden, VARIABLE))
+        ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path), hub)
+        programs = ExternalPrograms(context, team, self.backends, (*agent_factory.toolset.bash.hidden, VARIABLE))
         return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watcher))
 
     @property
@@ -79,9 +79,9 @@ class MemberProcesses(Struct):
         if self._backends is None:
             from teamwright.session.member_process.backend_choice import BackendChoice
 
-            ground = self.ground
-            logs, at_terminal = ground.directory / MEMBERS, ground.options.interactive
-            self._backends = BackendChoice(ground.env, ground.settings.places, logs=logs, at_terminal=at_terminal)
+            context = self.context
+            logs, at_terminal = context.directory / MEMBERS, context.options.interactive
+            self._backends = BackendChoice(context.env, context.settings.places, logs=logs, at_terminal=at_terminal)
         return self._backends
 
     async def close(self) -> None:
@@ -90,11 +90,13 @@ class MemberProcesses(Struct):
             await self._hub.close()
         else:
             with suppress(OSError):
-                (self.ground.directory / WIRE).unlink()
+                (self.context.directory / WIRE).unlink()
 
     async def require_backends(self) -> None:
         """Check the backend that the settings name. Raises CannotStart, UsageError when it cannot be used here."""
-        ground = self.ground
-        named = ground.settings.places.backend not in {AUTO, IN_PROCESS}
-        if named and self.maker.kit.teams and not ground.resumed:  # a resumed team continues in the lead's process
+        context = self.context
+        named = context.settings.places.backend not in {AUTO, IN_PROCESS}
+        if (
+            named and self.agent_factory.toolset.teams and not context.resumed
+        ):  # a resumed team continues in the lead's process
             await self.backends.preview()

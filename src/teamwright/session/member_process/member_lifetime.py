@@ -25,9 +25,9 @@ class MemberEnd(Struct, frozen=True):
 
 
 class MemberLifetime(Struct, kw_only=True):
-    """The lifetime of one member. `mate` is the member, once it runs here; `over` is set together with `ended`."""
+    """The lifetime of one member. `teammate` is the member, once it runs here; `over` is set together with `ended`."""
 
-    mate: InProcessTeammate | None = None
+    teammate: InProcessTeammate | None = None
     ended: MemberEnd | None = None
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -46,17 +46,17 @@ class MemberLifetime(Struct, kw_only=True):
 
     def cut(self) -> None:
         """Cut off an ended member, if it is running."""
-        mate, ended = self.mate, self.ended
-        if mate is None or ended is None or mate.state in ENDED_STATES:
+        teammate, ended = self.teammate, self.ended
+        if teammate is None or ended is None or teammate.state in ENDED_STATES:
             return
         state = MemberState.SUSPENDED if ended.how == MemberState.SUSPENDED else MemberState.KILLED
-        mate.cut_off(state, ended.cause or ended.how)
+        teammate.cut_off(state, ended.cause or ended.how)
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
         """Record that the member ended without being ended here (port of `teams`)."""
         if self.ended is None:
             how = "failed" if cause.startswith(_FAILED) else "left"
             self.ended = MemberEnd(how, cause.removeprefix(_FAILED), agreed_to)
-        if self.mate is not None:
-            self.mate.note_end_processed()
+        if self.teammate is not None:
+            self.teammate.note_end_processed()
         self.has_ended.set()

@@ -45,7 +45,7 @@ class OwnTerminalControl(Struct):
     @property
     def agent(self) -> Agent:
         """The member's agent."""
-        return self.member.mate.agent
+        return self.member.teammate.agent
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class OwnTerminalControl(Struct):
     @property
     def mode(self) -> str:
         """The member's permission mode."""
-        return self.member.mate.mode
+        return self.member.teammate.mode
 
     @property
     def earlier_messages(self) -> int:
@@ -75,7 +75,7 @@ class OwnTerminalControl(Struct):
     @property
     def is_working(self) -> bool:
         """True while the member is in a turn."""
-        return self.member.mate.state in BUSY_STATES
+        return self.member.teammate.state in BUSY_STATES
 
     @property
     def requests(self) -> int:
@@ -97,7 +97,7 @@ class OwnTerminalControl(Struct):
 
     def interrupt(self) -> bool:
         """Interrupt the turn. Return False without one."""
-        return self.member.mate.interrupt()
+        return self.member.teammate.interrupt()
 
     async def stop(self) -> None:
         """Stop the member for good: its tasks are unowned again, its lead is notified. Raises TeamRefused without
@@ -126,7 +126,7 @@ class OwnTerminalControl(Struct):
 
     def move_to_background(self) -> list[str]:
         """Move jobs that the member waits for to the background. Return them as shown to people."""
-        return move_to_background(self.member.maker) or []
+        return move_to_background(self.member.agent_factory) or []
 
     # ── status ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,11 +136,11 @@ class OwnTerminalControl(Struct):
 
     def running(self) -> list[str]:
         """Return the running sub-agents and commands, a line each."""
-        return list_running(self.member.maker, self.name)
+        return list_running(self.member.agent_factory, self.name)
 
     def running_command(self, agent: str) -> RunningCommand | None:
         """Return the newest command that an agent of this process waits for; None without one."""
-        return running_command(self.member.maker, agent)
+        return running_command(self.member.agent_factory, agent)
 
     async def tasks(self) -> list[TaskResult]:
         """Return the team's task list. Raises StorageError."""

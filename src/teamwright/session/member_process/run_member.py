@@ -88,10 +88,10 @@ async def _keep(member: RunningMember) -> None:
 async def _see_out(member: RunningMember) -> None:
     """End the member's work, then notify the lead."""
     member.obeying.end("suspended", "its process was ended")
-    task, ended = member.mate.run_task, await member.obeying.wait_until_ended()
+    task, ended = member.teammate.run_task, await member.obeying.wait_until_ended()
     if task is not None:
         await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
-    await end_work(member.maker)
+    await end_work(member.agent_factory)
     await member.line.close(ended.how, ended.cause, ended.agreed_to)
 
 

@@ -36,26 +36,26 @@ _TAIL = ".,;:!?)]}…"
 class CommandCall(Struct, frozen=True):
     """A command that a person called, with its arguments; `before` is the text of stdin."""
 
-    recipe: SkillDefinition
+    skill: SkillDefinition
     arguments: str = ""
     before: str = ""
 
     @property
     def line(self) -> str:
         """The command as it was typed."""
-        return f"/{self.recipe.name} {self.arguments}".strip()
+        return f"/{self.skill.name} {self.arguments}".strip()
 
 
-def rules_of(session: Session, recipe: SkillDefinition) -> tuple[Rule, ...]:
+def rules_of(session: Session, skill: SkillDefinition) -> tuple[Rule, ...]:
     """Return the calls that the command allows, as rules. Raises UsageError for an invalid one.
 
     Rules of a trusted repository also allow the git commands that they name; those of a plugin do not.
     """
-    base = session.maker.policy.scope.base
-    own = not recipe.is_from_repository
-    trusted = recipe.is_from_repository and not recipe.location.startswith("plugin ")
-    source = f"/{recipe.name}"
-    return tuple(parse_rules(recipe.allowed_tools, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
+    base = session.agent_factory.policy.scope.base
+    own = not skill.is_from_repository
+    trusted = skill.is_from_repository and not skill.location.startswith("plugin ")
+    source = f"/{skill.name}"
+    return tuple(parse_rules(skill.allowed_tools, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
 
 
 async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
@@ -63,19 +63,19 @@ async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
 
     A refused shell line ends the command, and nothing is sent. A failing one is included with its exit code.
     """
-    recipe = called.recipe
-    body = await asyncio.to_thread(session.maker.kit.shelf.read_body, recipe)
+    skill = called.skill
+    body = await asyncio.to_thread(session.agent_factory.toolset.shelf.read_body, skill)
     parts = await asyncio.to_thread(split_template, body)
     busy = [part for part in parts if part.kind != "text"]
     if len(busy) > MAX_PIECES:
-        what = f"/{recipe.name} has {len(busy)} shell lines and files; {MAX_PIECES} is the most"
-        raise UsageError("usage", what, looked_at=[("file", str(recipe.file))], note="nothing was run")
+        what = f"/{skill.name} has {len(busy)} shell lines and files; {MAX_PIECES} is the most"
+        raise UsageError("usage", what, looked_at=[("file", str(skill.file))], note="nothing was run")
     try:
-        parts = fill_pieces(parts, CommandArguments.parse(called.arguments, directory_variables(recipe)))
+        parts = fill_pieces(parts, CommandArguments.parse(called.arguments, directory_variables(skill)))
     except UnsafeArgument as problem:
         raise UsageError(
             "usage",
-            f"/{recipe.name} puts its arguments into a shell line, which takes plain words only",
+            f"/{skill.name} puts its arguments into a shell line, which takes plain words only",
             looked_at=[("argument", str(problem)[:80])],
             do=["leave out quotes, parentheses and other signs that a shell reads"],
             note="nothing was run",
@@ -92,7 +92,7 @@ async def _assemble(session: Session, called: CommandCall, parts: Sequence[Templ
     for part in parts:
         match part.kind:
             case "shell":
-                told.append(await _shell_output(session, called.recipe, part.text))
+                told.append(await _shell_output(session, called.skill, part.text))
             case "file":
                 files.append(part.text)
                 told.append(f"@{part.text}")
@@ -100,25 +100,25 @@ async def _assemble(session: Session, called: CommandCall, parts: Sequence[Templ
                 told.append(part.text)
     text = "".join(told).strip()
     if not text and not files:
-        raise UsageError("usage", f"/{called.recipe.name} says nothing", looked_at=[("file", str(called.recipe.file))])
+        raise UsageError("usage", f"/{called.skill.name} says nothing", looked_at=[("file", str(called.skill.file))])
     return text, files
 
 
-async def _shell_output(session: Session, recipe: SkillDefinition, command: str) -> str:
+async def _shell_output(session: Session, skill: SkillDefinition, command: str) -> str:
     """Return the output of a shell line. Raises UsageError when it was not allowed."""
-    denied = len(session.maker.denials)
+    denied = len(session.agent_factory.denials)
     use = f"command_{message_id()}"
-    call = ToolCall(use, "Bash", {"command": command, "description": f"for /{recipe.name}"})
+    call = ToolCall(use, "Bash", {"command": command, "description": f"for /{skill.name}"})
     result = await session.lead.agent.toolbox.run_call(call)
     text = result.content if isinstance(result.content, str) else "".join(b.get("text", "") for b in result.content)
-    refused = next((one for one in session.maker.denials[denied:] if one.tool_use_id == use), None)
+    refused = next((one for one in session.agent_factory.denials[denied:] if one.tool_use_id == use), None)
     if refused is not None:
         mere = refused.rule.startswith("mode ")  # no rule forbids it, so a rule may allow it
         raise UsageError(
             "usage",
-            f"a shell line of /{recipe.name} was not allowed: {refused.reason.rstrip('.')}",
+            f"a shell line of /{skill.name} was not allowed: {refused.reason.rstrip('.')}",
             looked_at=[("command", " ".join(command.split())[:200]), ("rule", refused.rule)],
-            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {recipe.file} would allow it"] if mere else [],
+            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {skill.file} would allow it"] if mere else [],
             note="nothing was sent",
         )
     return text
@@ -126,14 +126,14 @@ async def _shell_output(session: Session, recipe: SkillDefinition, command: str)
 
 def _attachments(session: Session, names: Sequence[str]) -> list[Block]:
     """Return the files as blocks, each once; a sentence for an unreadable one. Names without a file stay text."""
-    cwd = session.maker.cwd
+    cwd = session.agent_factory.cwd
     found: dict[Path, Block] = {}
     for name in names:
         path = next((p for form in (name, name.rstrip(_TAIL)) if (p := _file(form, cwd)) is not None), None)
         if path is None or path in found:
             continue
         access = Access(reads=(path,))
-        if session.maker.policy.decide("Read", access).verdict is not Verdict.ALLOW:
+        if session.agent_factory.policy.decide("Read", access).verdict is not Verdict.ALLOW:
             found[path] = text_block(f"[@{name} was not attached: the lead may not read it without a question]")
             continue
         try:

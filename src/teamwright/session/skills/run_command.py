@@ -54,23 +54,25 @@ class CommandInfo(Struct, frozen=True):
 
 def list_commands(session: Session) -> list[CommandInfo]:
     """Return the commands and skills that a person may call here, by name."""
-    found = session.maker.kit.shelf.for_users
+    found = session.agent_factory.toolset.shelf.for_users
     return [CommandInfo(f"/{one.name}", one.argument_hint, one.one_line, one.location) for one in found]
 
 
 def offered_names(session: Session) -> dict[str, list[str]]:
     """Return what a program finds here, by kind: slash commands without the slash, agent types, skills."""
-    maker = session.maker
+    agent_factory = session.agent_factory
     return {
         "slash_commands": [one.name.removeprefix("/") for one in list_commands(session)],
-        "agents": [name for name in maker.resolver.agent_types.active() if maker.policies.may_start(name)],
-        "skills": [one.name for one in maker.kit.shelf.callable_skills if one.kind == "skill"],
+        "agents": [
+            name for name in agent_factory.resolver.agent_types.active() if agent_factory.policies.may_start(name)
+        ],
+        "skills": [one.name for one in agent_factory.toolset.shelf.callable_skills if one.kind == "skill"],
     }
 
 
 def find_command(session: Session, name: str) -> SkillDefinition:
     """Return the command of that name. Raises UsageError with the nearest and the others."""
-    return session.maker.kit.shelf.get_command(name.removeprefix("/"))
+    return session.agent_factory.toolset.shelf.get_command(name.removeprefix("/"))
 
 
 async def call_command(session: Session, name: str, arguments: str) -> str:
@@ -79,7 +81,7 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
     Returns the sub-agent's answer, or an empty text. Raises TeamwrightError; then no prompt was sent.
     """
     called = CommandCall(find_command(session, name), arguments)
-    if called.recipe.runs_in_subagent:
+    if called.skill.runs_in_subagent:
         run = await _run_in_subagent(session, called)
         if run.background:
             return f"{called.line} runs in the background as {run.id}; the lead is notified when it ends."
@@ -97,7 +99,7 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
     Raises TeamwrightError when it cannot be called; then no prompt was sent.
     """
     called = CommandCall(find_command(session, name), arguments, before)
-    if called.recipe.runs_in_subagent:
+    if called.skill.runs_in_subagent:
         run = await _wait_for_subagent(session, _run_in_subagent(session, called))
         if run is not None and run.background:
             return await session.run(())  # the lead is notified at its end, and answers
@@ -112,8 +114,8 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
 
 async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, SubagentRun]) -> SubagentRun | None:
     """Wait for a sub-agent and return it; None at the cap on time."""
-    purse = session.maker.purse
-    minutes, passed = purse.budget.minutes, time.monotonic() - session.started
+    budget_tracker = session.agent_factory.budget_tracker
+    minutes, passed = budget_tracker.budget.minutes, time.monotonic() - session.started
     cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
     try:
         async with cap:
@@ -121,20 +123,20 @@ async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, Subagen
     except TimeoutError:
         if not cap.expired():
             raise
-        purse.out_of_time()
+        budget_tracker.out_of_time()
         return None
 
 
 async def _words(session: Session, called: CommandCall) -> tuple[TurnGrants, list[Block]]:
     """Return the prompt for the lead, and the grants for its turn, which have not begun."""
-    recipe = called.recipe
-    rules, model = rules_of(session, recipe), None
-    if recipe.model is not None:
+    skill = called.skill
+    rules, model = rules_of(session, skill), None
+    if skill.model is not None:
         try:
-            model = await session.models.open(recipe.model, LEAD)
+            model = await session.models.open(skill.model, LEAD)
         except TeamwrightError as problem:
-            raise _of(recipe, problem) from None
-        require_price(session.maker.purse.stated_budget.usd, model.card)
+            raise _of(skill, problem) from None
+        require_price(session.agent_factory.budget_tracker.stated_budget.usd, model.card)
     with TurnGrants(session, rules):  # the command's rules also apply to its own shell lines
         return TurnGrants(session, rules, model), await prepare_prompt(session, called)
 
@@ -144,8 +146,8 @@ async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun
 
     Raises TeamwrightError when it cannot start.
     """
-    recipe, agents = called.recipe, session.agents
-    rules = rules_of(session, recipe)
+    skill, agents = called.skill, session.agents
+    rules = rules_of(session, skill)
 
     def ready(agent: Agent) -> None:
         agent.policy.grant(rules)
@@ -153,21 +155,21 @@ async def _run_in_subagent(session: Session, called: CommandCall) -> SubagentRun
     with TurnGrants(session, rules):
         words = NO_KEY_TAGS.with_files(await prepare_prompt(session, called))
         text = "\n".join([message_text(words), *await _contexts(session, words)])
-        spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
+        spec = SpawnSpec(text, description=called.line[:60], agent_type=skill.agent or SUBAGENT, model=skill.model)
         try:
             run = await agents.start(
                 spec, LEAD, CallRef(), background=agents.runs_in_background(False), before_first_turn=ready
             )
         except UsageError as problem:
-            raise _of(recipe, problem) from None
+            raise _of(skill, problem) from None
         if not run.background:
             await agents.wait_in_foreground(run)
     return run
 
 
-def _of(recipe: SkillDefinition, problem: TeamwrightError) -> TeamwrightError:
+def _of(skill: SkillDefinition, problem: TeamwrightError) -> TeamwrightError:
     """Return the error with the file of the command that names the missing thing."""
-    looked_at = [*problem.looked_at, ("asked by", f"/{recipe.name}, {recipe.file}")]
+    looked_at = [*problem.looked_at, ("asked by", f"/{skill.name}, {skill.file}")]
     unknown = any(label == "types" for label, _ in problem.looked_at)
     do = ["correct `agent` there, or leave it out"] if unknown else problem.do
     return type(problem)(problem.slug, problem.what, looked_at=looked_at, do=do, note="nothing was sent")
@@ -224,7 +226,7 @@ class TurnGrants(Struct):
         self._allow()
         self._turns = 2 if lead.busy else 1
         if self.model is not None and not lead.busy:
-            agent, settings = lead.agent, self.session.maker.kit.model_settings
+            agent, settings = lead.agent, self.session.agent_factory.toolset.model_settings
             prefix = agent.conversation.prefix
             moved = prefix_for_model(prefix, self.model.card, settings)
             self._before = (agent.model, prefix, moved)
@@ -250,7 +252,7 @@ class TurnGrants(Struct):
             agent.use_model(before[0], before[1] if now is before[2] else now)
 
     def _policies(self) -> Sequence[Policy]:
-        own, run = self.session.lead.agent.policy, self.session.maker.policy
+        own, run = self.session.lead.agent.policy, self.session.agent_factory.policy
         return (own,) if own is run else (own, run)
 
     def _happened(self, event: TeamEvent) -> None:

@@ -91,8 +91,8 @@ class TaskChecks(Struct):
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        mate = self.find(by)
-        policy = (mate.agent.policy if mate is not None else None) or self.policy
+        teammate = self.find(by)
+        policy = (teammate.agent.policy if teammate is not None else None) or self.policy
         now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
         if seen_from is not None:
             then = policy.decide("Bash", Access(command=command, cwd=seen_from)).verdict
@@ -123,16 +123,16 @@ class TaskChecks(Struct):
     def _cwd(self, task: Task, by: str) -> Path:
         """Return the working directory of the owner, else of the completing agent, else of the session."""
         for name in (task.owner or "", by):
-            mate = self.find(name) if name else None
-            if mate is not None and (cwd := mate.agent.toolbox.workplace.cwd).is_dir():
+            teammate = self.find(name) if name else None
+            if teammate is not None and (cwd := teammate.agent.toolbox.workplace.cwd).is_dir():
                 return cwd
         return self.cwd
 
     @contextmanager
     def _notify_slow(self, task: Task, by: str, command: str) -> Generator[None]:
         """Emit an event for a long check, so that it is visible in the team's status."""
-        mate = self.find(by)
-        member = mate.name if mate is not None else LEAD
+        teammate = self.find(by)
+        member = teammate.name if teammate is not None else LEAD
         since = round(time.time(), 3)
         what = f"check of #{task.id}: {self.shown(command)[:200]}"
 

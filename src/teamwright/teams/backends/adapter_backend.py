@@ -149,29 +149,31 @@ class AdapterBackend:
         return True
 
     async def _open(self, launch: Launch, handover: Handover) -> Location:
-        recipe = self._adapter
+        adapter = self._adapter
         facts = {"mark": secrets.token_hex(8), **_launch_values(launch)}
         values = {**self._environment_values, **facts, "command": shlex.join(handover.argv)}
         async with self._open_lock:
             told = await self._create(values, handover.argv)
         try:
-            spot = Location(recipe.name, recipe.id.read(told, values), facts)
+            location = Location(adapter.name, adapter.id.read(told, values), facts)
         except ValueError as problem:
-            raise _CommandFailed(f"{recipe.open[0]}: {problem}") from None
+            raise _CommandFailed(f"{adapter.open[0]}: {problem}") from None
         try:
-            if recipe.start:
-                await self._run_command(recipe.start, {**values, "id": spot.id}, handover.argv)
-            pid, start = await handover.deliver(recipe.start_s)
+            if adapter.start:
+                await self._run_command(adapter.start, {**values, "id": location.id}, handover.argv)
+            pid, start = await handover.deliver(adapter.start_s)
             if pid:
-                spot = replace(spot, facts={**facts, "pid": str(pid), "start": start, "tty": terminal_device(pid)})
-            await self._require_ours(spot)
+                location = replace(
+                    location, facts={**facts, "pid": str(pid), "start": start, "tty": terminal_device(pid)}
+                )
+            await self._require_ours(location)
         except BaseException:
-            await run_to_end(self.close(spot))
+            await run_to_end(self.close(location))
             raise
-        self._open_locations.append(spot)
-        if recipe.title:
-            await self._set_title(spot)
-        return spot
+        self._open_locations.append(location)
+        if adapter.title:
+            await self._set_title(location)
+        return location
 
     async def _create(self, values: Mapping[str, str], argv: Sequence[str]) -> str:
         """Create a pane beside our newest live one, if the adapter and the terminal can; else a separate one."""

@@ -82,21 +82,21 @@ class DetachedBackend:
             log, output = self._new_log(launch)
         except (OSError, StorageError) as problem:
             raise _cannot_start(launch, f"there is no file for its output: {problem}") from problem
-        spot = Location(DETACHED, "")
+        location = Location(DETACHED, "")
         try:
             async with offer_launch(launch) as handover:
-                spot = self._spawn(handover, output, log)
-                await self._hand_over(handover, spot, self._children[process_identity(spot)[0]])
+                location = self._spawn(handover, output, log)
+                await self._hand_over(handover, location, self._children[process_identity(location)[0]])
         except (LaunchFailed, OSError) as problem:
             words = _tail(log)
-            await self._undo(spot, log)
+            await self._undo(location, log)
             raise _cannot_start(launch, str(problem), words) from problem
         except BaseException:
-            await self._undo(spot, log)
+            await self._undo(location, log)
             raise
         finally:
             os.close(output)
-        return spot
+        return location
 
     async def is_alive(self, location: Location) -> bool:
         """Return True while exactly the started process runs."""

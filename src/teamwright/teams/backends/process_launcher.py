@@ -83,10 +83,10 @@ class ProcessLauncher:
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
         """See `TeammateLauncher`. Raises TeamRefused for a member that has agreed to stop, also meanwhile."""
-        spot, place = await self._locate(incarnation)
-        if spot is not None and place is not None:
+        location, place = await self._locate(incarnation)
+        if location is not None and place is not None:
             process = self._make_teammate(member, incarnation, place, self.host.process_token(incarnation))
-            process.location = spot
+            process.location = location
             if await self._reconnect(process, incarnation):
                 self._add_member(process, member, undo)
                 process.has_started = True
@@ -106,11 +106,11 @@ class ProcessLauncher:
 
     async def clean_up(self, incarnation: Incarnation) -> None:
         """See `TeammateLauncher`."""
-        spot, place = await self._locate(incarnation)
-        if spot is not None and place is not None:
-            await place.close(spot)
+        location, place = await self._locate(incarnation)
+        if location is not None and place is not None:
+            await place.close(location)
         room = process_directory(Path(incarnation.transcript))
-        if spot is not None and lease_held(lease_path(room)) and (family := process_tree(spot)) is not None:
+        if location is not None and lease_held(lease_path(room)) and (family := process_tree(location)) is not None:
             await family.terminate(_END_S)  # its location is gone, or its backend does not see it, and it runs
         await asyncio.to_thread(end_orphans, room)
         self.host.discard(room)
@@ -120,8 +120,8 @@ class ProcessLauncher:
 
     async def _locate(self, incarnation: Incarnation) -> tuple[Location | None, Backend | None]:
         """Return the location of its process, and the backend, if one of that kind is available."""
-        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
-        return spot, await self.host.backend_for(spot) if spot is not None else None
+        location = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        return location, await self.host.backend_for(location) if location is not None else None
 
     async def _current_backend(self, member: RosterMember) -> str:
         """Return the backend for a resumed member: its former one, else an available one, so that no member is lost.
@@ -197,11 +197,11 @@ class ProcessLauncher:
         if team.closing:
             raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
         self._add_member(process, member, undo)
-        spot = process.location = await process.backend.open(launch)
-        await save_location(team.state, member.name, spot.to_json())
-        await change_entry(team, member.name, set_location(spot))
-        if spot.note:
-            team.emit(Notice(member=member.name, text=spot.note))
+        location = process.location = await process.backend.open(launch)
+        await save_location(team.state, member.name, location.to_json())
+        await change_entry(team, member.name, set_location(location))
+        if location.note:
+            team.emit(Notice(member=member.name, text=location.note))
         await self._wait_until_ready(process)
         process.has_started = True
         if process.state in ENDED_STATES and not process.turns and not resumed:

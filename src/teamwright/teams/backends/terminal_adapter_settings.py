@@ -217,7 +217,7 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
                 f"{name}.{key}", f"an adapter needs {key}, a list of arguments", "see docs/backends.md"
             )
     commands = {key: _command(name, key, row[key]) for key in _COMMAND_PLACEHOLDERS if key in row}
-    recipe = TerminalAdapter(
+    adapter = TerminalAdapter(
         name,
         **cast("Any", commands),
         id=_id(name, row.get("id", _LAST_LINE)),
@@ -232,8 +232,8 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
         tried=str(row.get("tried", "")),
         sources=tuple(map(str, row.get("sources", ()))),
     )
-    _require_complete(recipe)
-    return recipe
+    _require_complete(adapter)
+    return adapter
 
 
 def _require_complete(adapter: TerminalAdapter) -> None:

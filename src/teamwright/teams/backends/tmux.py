@@ -177,18 +177,18 @@ class TmuxBackend:
 
     async def _open(self, launch: Launch, handover: Handover) -> Location:
         async with self._layout_lock:
-            pane, spot = await self._create_pane(launch, handover.argv)
+            pane, location = await self._create_pane(launch, handover.argv)
         try:
-            pid, start = await self._hand_over(handover, pane, spot)
+            pid, start = await self._hand_over(handover, pane, location)
         except LaunchFailed as problem:
-            words = await self.last_output(spot)
-            closed = await run_to_end(self.close(spot))
-            raise _cannot_start(launch, str(problem), words, open_pane="" if closed else spot.id) from problem
+            words = await self.last_output(location)
+            closed = await run_to_end(self.close(location))
+            raise _cannot_start(launch, str(problem), words, open_pane="" if closed else location.id) from problem
         except BaseException:
-            await run_to_end(self.close(spot))
+            await run_to_end(self.close(location))
             raise
         known = {"pid": str(pid), "start": start} if pid == pane.pid else {}
-        return replace(spot, facts={**spot.facts, **known})
+        return replace(location, facts={**location.facts, **known})
 
     async def _create_pane(self, launch: Launch, argv: Sequence[str]) -> tuple[Pane, Location]:
         """Create a pane in which the starter waits. An unused one ends with its starter, untagged."""

@@ -100,11 +100,11 @@ class ExternalLauncher:
         if team.closing:
             raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
         self._add_member(stranger, member, undo)
-        spot = stranger.location = await stranger.backend.open(start.launch)
-        await save_location(team.state, member.name, spot.to_json())
-        await change_entry(team, member.name, set_location(spot))
-        if spot.note:
-            team.emit(Notice(member=member.name, text=spot.note))
+        location = stranger.location = await stranger.backend.open(start.launch)
+        await save_location(team.state, member.name, location.to_json())
+        await change_entry(team, member.name, set_location(location))
+        if location.note:
+            team.emit(Notice(member=member.name, text=location.note))
         await self._wait_until_started(stranger, start.timeout_s)
         self._start_run(stranger)
         stranger.start()
@@ -113,17 +113,17 @@ class ExternalLauncher:
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
         """See `TeammateLauncher`."""
         team = self.team
-        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
-        if spot is None:
+        location = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        if location is None:
             raise CannotStart("backend", "its start had come no further than its name")
-        place = await self.commands.backend_for(spot)
-        if place is None or not await place.is_alive(spot):
+        place = await self.commands.backend_for(location)
+        if place is None or not await place.is_alive(location):
             await self.clean_up(incarnation)
             agreed = " after it agreed to stop" if self._has_agreed_to_stop(member.name, member.joined_at) else ""
             raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
         stranger = self._make_member(member, incarnation, place)
         given = mode_for_external(team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
-        stranger.location, stranger.reported_mode = spot, str(Mode.PLAN if member.plan_mode_required else given)
+        stranger.location, stranger.reported_mode = location, str(Mode.PLAN if member.plan_mode_required else given)
         self._add_member(stranger, member, undo)
         self._start_run(stranger)
         stranger.start(member.is_active)
@@ -131,10 +131,10 @@ class ExternalLauncher:
 
     async def clean_up(self, incarnation: Incarnation) -> None:
         """See `TeammateLauncher`."""
-        spot = Location.from_json(incarnation.place) if incarnation.place is not None else None
-        place = await self.commands.backend_for(spot) if spot is not None else None
-        if spot is not None and place is not None:
-            await place.close(spot)
+        location = Location.from_json(incarnation.place) if incarnation.place is not None else None
+        place = await self.commands.backend_for(location) if location is not None else None
+        if location is not None and place is not None:
+            await place.close(location)
 
     def _has_agreed_to_stop(self, name: str, since_ms: int) -> bool:
         """Return True when it agreed to stop while no lead ran."""

@@ -93,9 +93,9 @@ class LeadMail(Struct):
         if (to and to.lower() != self.name.lower()) or (written is not None and written < self.since_ms):
             self._report(f"{id} is not a request to this run of {self.name}: it has no effect", "info")
             return entry.copy_with(text=fence_protocol(entry.text))
-        mate = self.team.find_in_process(self.name)
+        teammate = self.team.find_in_process(self.name)
         body = {"kind": "shutdown", "requester": LEAD, "target": self.name, "reason": message.reason}
-        life = mate.incarnation if mate is not None else None
+        life = teammate.incarnation if teammate is not None else None
         self.team.requests.open(id, {**body, "incarnation": life, "message": entry.msg_id})
         self._report_unverified(f"asked to stop ({id})")
         return entry
@@ -103,23 +103,23 @@ class LeadMail(Struct):
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _handle_plan_answer(self, entry: InboxEntry, message: PlanApprovalResponse) -> InboxEntry:
-        id, box, mate = message.request_id, self.team.requests, self.team.find_in_process(self.name)
+        id, box, teammate = message.request_id, self.team.requests, self.team.find_in_process(self.name)
         request = box.get(id)
-        if request is None or mate is None or not is_plan_of(request, self.name, mate.incarnation):
+        if request is None or teammate is None or not is_plan_of(request, self.name, teammate.incarnation):
             return entry
         approved = message.approved is True
         answer = answer_body(approved, message.feedback or "", LEAD) | {"message": entry.msg_id}
         if not box.answer(id, answer):
             first = box.get_answer(id) or {}
             if first.get("message") == entry.msg_id:  # applied before a kill
-                apply_answer(mate, request, first)
+                apply_answer(teammate, request, first)
                 return entry
             said = "approved" if approved else f"not approved: {message.feedback or 'no reason was given'}"
             return entry.copy_with(text=f"Your plan was {said} {_SECOND_ANSWER_NOTE}")
         self._report_unverified(f"{'approved' if approved else 'sent back'} a plan ({id})")
         if approved and message.permission_mode:
             self.set_mode(message.permission_mode)
-        apply_answer(mate, request, answer)
+        apply_answer(teammate, request, answer)
         return entry
 
     async def resume_plan(self) -> None:
@@ -127,15 +127,15 @@ class LeadMail(Struct):
 
         Raises StorageError.
         """
-        mate = self.team.find_in_process(self.name)
-        request = newest_plan(self.team.requests, self.name, mate.incarnation) if mate is not None else None
-        if mate is None or request is None:
+        teammate = self.team.find_in_process(self.name)
+        request = newest_plan(self.team.requests, self.name, teammate.incarnation) if teammate is not None else None
+        if teammate is None or request is None:
             return
         answer = self.team.requests.get_answer(str(request["id"]))
         if answer is None:
-            await resume_plan(self.team, mate)
+            await resume_plan(self.team, teammate)
         else:
-            apply_answer(mate, request, answer)
+            apply_answer(teammate, request, answer)
 
     # ── permissions ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -53,8 +53,8 @@ def bound_incarnation(team: SessionTeam, name: str) -> int | None:
     """Return the incarnation to which a member's requests are bound; 0 for one that we did not start, None for an
     unknown name.
     """
-    if (mate := team.find(name)) is not None:
-        return mate.incarnation
+    if (teammate := team.find(name)) is not None:
+        return teammate.incarnation
     return 0 if name.lower() in team.external.external_names else None
 
 
@@ -137,8 +137,8 @@ async def _is_in_turn(team: SessionTeam, name: str) -> bool:
     """Return True when the member's turn may still run; the roster entry tells for one that this
     process did not start.
     """
-    if (mate := team.find(name)) is not None:
-        return mate.state in {MemberState.WORKING, MemberState.BLOCKED}
+    if (teammate := team.find(name)) is not None:
+        return teammate.state in {MemberState.WORKING, MemberState.BLOCKED}
     entry = (await team.roster.read()).find(name)
     return entry is not None and entry.is_active is not False
 

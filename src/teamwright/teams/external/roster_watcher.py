@@ -212,15 +212,22 @@ class RosterWatcher:
 
     def _has_place(self, name: str) -> bool:
         """Return True when the member is alive, or keeps its place on the roster."""
-        mate = self._team.members.get(name)
-        return mate is not None and (mate.keeps_place or (mate.state not in ENDED_STATES and not mate.end_cause))
+        teammate = self._team.members.get(name)
+        return teammate is not None and (
+            teammate.keeps_place or (teammate.state not in ENDED_STATES and not teammate.end_cause)
+        )
 
     def _has_ended(self, name: str) -> bool:
         """Return True when the member was removed from the roster: then it came back with an old copy of another
         program.
         """
-        mate = self._team.members.get(name)
-        return mate is not None and mate.state in _ENDED_STATES and mate.end_processed and not mate.keeps_place
+        teammate = self._team.members.get(name)
+        return (
+            teammate is not None
+            and teammate.state in _ENDED_STATES
+            and teammate.end_processed
+            and not teammate.keeps_place
+        )
 
     async def _repair(self, wrong: dict[str, RosterMember | None]) -> None:
         now = time.monotonic()

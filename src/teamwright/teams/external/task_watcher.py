@@ -49,12 +49,12 @@ class CompletionVerifier:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _verify(self, task: Task, check: str) -> None:
-        mate = self._team.find(task.owner or "")
+        teammate = self._team.find(task.owner or "")
         try:
             async with self._lock:  # a hundred completions at once are checked one by one
-                found = await self._team.tasks.verify(task, check, keeps_owner=mate is not None)
+                found = await self._team.tasks.verify(task, check, keeps_owner=teammate is not None)
             if found is not None and found.was_run and not found.passed:
-                await self._notify_owner(task, found, mate.name if mate is not None else "")
+                await self._notify_owner(task, found, teammate.name if teammate is not None else "")
         except TeamwrightError as problem:
             text = f"the check of #{task.id}, which another program completed, could not be finished: {problem.what}"
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
@@ -179,9 +179,9 @@ class TaskWatcher:
 
     async def _notify_former_owner(self, before: Task, after: Task | None) -> None:
         """Notify the lead and one of our members whose task in progress another program took away."""
-        mate = self._team.find(before.owner or "")
-        name = mate.name if mate is not None else LEAD
-        if mate is None and not is_owner(before.owner, LEAD):
+        teammate = self._team.find(before.owner or "")
+        name = teammate.name if teammate is not None else LEAD
+        if teammate is None and not is_owner(before.owner, LEAD):
             return
         what = f'#{before.id} "{before.subject}"'
         became = _describe_change(after)

@@ -111,9 +111,12 @@ async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Se
     name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
     if not await team.mailbox(name).contains(id):
         return None
-    mate = team.find(name)
+    teammate = team.find(name)
     return Sent(
-        mate.name if mate is not None else name, id, "queued_next_round", mate.color if mate is not None else None
+        teammate.name if teammate is not None else name,
+        id,
+        "queued_next_round",
+        teammate.color if teammate is not None else None,
     )
 
 

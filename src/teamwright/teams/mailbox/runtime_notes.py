@@ -37,9 +37,9 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     if team.exists and team.roster.document.exists:
         await team.mailbox(to).put(entry, runtime=True)
         return True
-    mate = team.find(to)
-    if mate is not None:
-        mate.notify(escape_tags(entry.text))
+    teammate = team.find(to)
+    if teammate is not None:
+        teammate.notify(escape_tags(entry.text))
     elif to == LEAD and team.lead is not None:
         team.lead.queue_unread_mail([entry])
     team.changed.set()

@@ -54,7 +54,9 @@ async def return_late_mail(team: SessionTeam) -> None:
         return
     there = {member.name.lower() for member in (await team.roster.read()).members}
     there |= {name.lower() for name in team.starting}
-    there |= {mate.name.lower() for mate in team.members.values() if not mate.end_processed}  # its own end returns it
+    there |= {
+        teammate.name.lower() for teammate in team.members.values() if not teammate.end_processed
+    }  # its own end returns it
     for name in team.stores.mailbox_names(team.directory):
         if name.lower() not in there and name.lower() in file.incarnations:
             await return_mail(team, name, None)

@@ -113,8 +113,12 @@ def _find_owner(owner: str, team: SessionTeam, lead: Lead | None) -> tuple[Conve
         if lead is None:
             return None
         return lead.agent.conversation, lead.notify, partial(lead.notify, wakes=False)
-    mate = team.find_in_process(owner)
-    return (mate.agent.conversation, mate.incoming.notify, mate.incoming.notify) if mate is not None else None
+    teammate = team.find_in_process(owner)
+    return (
+        (teammate.agent.conversation, teammate.incoming.notify, teammate.incoming.notify)
+        if teammate is not None
+        else None
+    )
 
 
 class OwnerNotices(Struct):
@@ -130,8 +134,8 @@ class OwnerNotices(Struct):
             if self.lead is not None:
                 self.lead.notify(text, key)
             return self.lead is not None
-        if (mate := self.team.find(owner)) is not None:
-            mate.notify(text, key)
+        if (teammate := self.team.find(owner)) is not None:
+            teammate.notify(text, key)
             return True
         return self.agents.notify_run(owner, text, key)
 
@@ -140,8 +144,8 @@ class OwnerNotices(Struct):
         id = f"notice:{key}"
         if owner == LEAD:
             return self.lead is not None and self.lead.queue.withdraw(id)
-        if (mate := self.team.find_in_process(owner)) is not None:
-            return mate.incoming.notices.withdraw(id)
+        if (teammate := self.team.find_in_process(owner)) is not None:
+            return teammate.incoming.notices.withdraw(id)
         run = self.agents.runs.get(owner)
         return run is not None and run.queue.withdraw(id)
 

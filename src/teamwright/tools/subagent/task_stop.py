@@ -59,9 +59,9 @@ class TaskStop(Tool[TaskStopInput]):
             raise lead_stop_error([])
         team = self._caller.team
         if self._agents.find(wanted) is None:
-            mate = team.find(parse_recipient(wanted, team.names) if "@" in wanted else wanted)
-            if mate is not None:
-                return await self._stop_member(mate.name)
+            teammate = team.find(parse_recipient(wanted, team.names) if "@" in wanted else wanted)
+            if teammate is not None:
+                return await self._stop_member(teammate.name)
         found = find_background_task(self._agents, self._jobs, wanted, self._caller.name)
         if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
             return ToolResult.error(
@@ -81,9 +81,9 @@ class TaskStop(Tool[TaskStopInput]):
                 do=["Write to lead if a member should stop."],
                 note="nothing was stopped",
             )
-        mate = self._caller.team.find(name)
-        if mate is not None:
-            await kill(self._caller.team, mate, "stopped by the lead")
+        teammate = self._caller.team.find(name)
+        if teammate is not None:
+            await kill(self._caller.team, teammate, "stopped by the lead")
         return _stopped_result(name, "teammate", name)
 
 

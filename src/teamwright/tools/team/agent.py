@@ -100,24 +100,24 @@ class AgentTool(Tool[AgentInput]):
                     do=["Leave team_name out."],
                     note="nothing was started",
                 )
-        mate = await spawn(team, spec, self._caller.name)
+        teammate = await spawn(team, spec, self._caller.name)
         facts = {
             "status": "teammate_spawned",
             "prompt": spec.prompt,
-            "teammate_id": f"{mate.name}@{team.name}",
-            "agent_id": f"{mate.name}@{team.name}",
+            "teammate_id": f"{teammate.name}@{team.name}",
+            "agent_id": f"{teammate.name}@{team.name}",
             "agent_type": spec.agent_type,
-            "model": mate.model,
-            "name": mate.name,
-            "color": mate.color,
+            "model": teammate.model,
+            "name": teammate.name,
+            "color": teammate.color,
             "team_name": team.name,
-            **_location_facts(mate.shown_location),
+            **_location_facts(teammate.shown_location),
         }
-        back = f"{_RESUMED_TEXT.format(crash=mate.crash_cause)}\n" if mate.crash_cause else ""
+        back = f"{_RESUMED_TEXT.format(crash=teammate.crash_cause)}\n" if teammate.crash_cause else ""
         text = (
-            f"{mate.name} is running.\n{back}agent_id: {mate.name}@{team.name}\n"
-            f"name: {mate.name}\nteam_name: {team.name}\n"
-            f"model: {mate.model}\n{_location_line(mate.shown_location)}"
+            f"{teammate.name} is running.\n{back}agent_id: {teammate.name}@{team.name}\n"
+            f"name: {teammate.name}\nteam_name: {team.name}\n"
+            f"model: {teammate.model}\n{_location_line(teammate.shown_location)}"
             "It has your prompt. You are notified when it reports."
         )
         return ToolResult(text, facts=facts)

@@ -44,10 +44,12 @@ class ListAgents(Tool[NoInput]):
             return json_result({"members": [], **self._subagents()}, "no team")
         tasks = await _open_tasks(team)
         members: list[dict[str, object]] = [{"name": LEAD, "type": "lead", "you": self._caller.is_lead}]
-        for mate in team.members.values():
-            if mate.state in ENDED_STATES and mate.state is not MemberState.FAILED:
+        for teammate in team.members.values():
+            if teammate.state in ENDED_STATES and teammate.state is not MemberState.FAILED:
                 continue
-            members.append(_without_empty({**_local_row(team, mate, tasks), "you": mate.name == self._caller.name}))
+            members.append(
+                _without_empty({**_local_row(team, teammate, tasks), "you": teammate.name == self._caller.name})
+            )
         members += [_without_empty(_remote_row(team, one, tasks)) for one in await remote_members(team)]
         body = {"team_name": team.name, "members": members, **self._subagents()}
         return json_result(body, f"{len(members)} members")

@@ -27,7 +27,7 @@ from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_pl
 from teamwright.ui.cli.run_location import RunLocation, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
-from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,
     choose_options,
@@ -286,7 +286,11 @@ def display_lines(request: PendingRequest) -> list[str]:
         ("yes", answer_command(request.id, request.kind)),
         ("no", deny_command(request.id)),
     ]
-    return [one_line(request.id), *request_lines(event, Narrator()), *(f"  {label:<7} {text}" for label, text in facts)]
+    return [
+        one_line(request.id),
+        *request_lines(event, EventFormatter()),
+        *(f"  {label:<7} {text}" for label, text in facts),
+    ]
 
 
 def _to_json(request: PendingRequest) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from teamwright.ui.demo.demo_text import DemoOptions
 from teamwright.ui.display_text import cut
 from teamwright.ui.event_text import answer_text, short_id
 from teamwright.ui.python_gc import freeze_loaded
-from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import request_lines
 from teamwright.views.run_report import CallCollector
 
@@ -67,7 +67,7 @@ class AskDemo(Struct):
             self.screen.show_event(event)
 
     def _show(self, request: RequestOpened) -> None:
-        for line in ["", *request_lines(request, Narrator()), ""]:
+        for line in ["", *request_lines(request, EventFormatter()), ""]:
             for part in _wrap(line):
                 self.screen.show_line(part)
         if not self.answers_itself:

@@ -274,7 +274,7 @@ class ClientConnection:
                 change = await set_model(session, str(said["model"] or session.options.model or "default"))
                 return {"model": change.model}
             case "mcp_status":
-                served = session.maker.kit.serving
+                served = session.agent_factory.toolset.serving
                 return {"mcpServers": [server_object(one) for one in (served.views() if served is not None else ())]}
             case "stop_task":
                 if await stop_task(session, str(said["task_id"])) is None:

@@ -55,7 +55,7 @@ class McpApprover:
     async def set_session(self, session: Session) -> None:
         """Set the session whose server has the tool, after starting that server. Raises UsageError without it."""
         self._session = session
-        serving = session.maker.kit.serving
+        serving = session.agent_factory.toolset.serving
         servers = serving.servers.all if serving is not None and serving.configs else ()
         for server in servers:
             if self.tool.startswith(f"mcp__{server.config.key}__"):
@@ -75,7 +75,7 @@ class McpApprover:
         )
 
     def _find(self) -> tuple[Any, Any] | None:
-        serving = self._session.maker.kit.serving if self._session is not None else None
+        serving = self._session.agent_factory.toolset.serving if self._session is not None else None
         for server in serving.servers.all if serving is not None and serving.configs else ():
             if (tool := server.find_tool(self.tool)) is not None:
                 return server, tool

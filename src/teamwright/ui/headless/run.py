@@ -189,8 +189,8 @@ def _nothing_to_do_error(session: Session) -> UsageError:
 
 
 def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) -> None:
-    purse = session.maker.purse
-    if caps := default_caps_line(purse.budget, purse.assumed, session.lead.agent.model.card):
+    budget_tracker = session.agent_factory.budget_tracker
+    if caps := default_caps_line(budget_tracker.budget, budget_tracker.assumed, session.lead.agent.model.card):
         outlet.note(f"teamwright: {caps}")
     for warning in session.warnings:
         outlet.note(f"teamwright: {warning}")
@@ -200,7 +200,7 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
         agent = session.lead.agent
         names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}
         mode = session.permission_mode
-        served = session.maker.kit.serving
+        served = session.agent_factory.toolset.serving
         about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
         outlet.json_line(init_object(session.id, str(invocation.options.cwd), *about))
 

@@ -25,8 +25,8 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
+from teamwright.ui.terminal.event_formatter import SHELL
 from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, TextBlock
-from teamwright.ui.terminal.narrator import SHELL
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 
 RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]

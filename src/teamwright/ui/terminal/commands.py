@@ -36,9 +36,9 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.protocol_text import input_lines, output_lines
+from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, FIXED_NAMES, CustomCommand, UnknownCommand
-from teamwright.ui.terminal.narrator import display_name
 from teamwright.ui.terminal.program_commands import PROGRAM_COMMANDS, program_lines
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.views.cost import session_cost
@@ -159,7 +159,7 @@ async def _status(session: Session, _rest: str) -> list[str]:
     tasks = await session.task_lines()
     done = sum(task.status == "completed" for task in tasks)
     return [
-        f"  session {session.id[:8]} in {clean(str(session.maker.cwd))}",
+        f"  session {session.id[:8]} in {clean(str(session.agent_factory.cwd))}",
         f"  model {clean(model)}, mode {session.modes.mode}",
         f"  team {clean(session.team.name)}" if session.team.name else "  no team",
         *await _members(session, ""),
@@ -184,7 +184,7 @@ async def _tasks(session: Session, _rest: str) -> list[str]:
 
 
 async def _cost(session: Session, _rest: str) -> list[str]:
-    caps = ", ".join(f"{cap:g} {name}" for name, cap in session.maker.purse.budget.as_json().items())
+    caps = ", ".join(f"{cap:g} {name}" for name, cap in session.agent_factory.budget_tracker.budget.as_json().items())
     return cost_lines(await session_cost(session), caps)
 
 

@@ -27,7 +27,7 @@ from teamwright.session.session import Session
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.protocol_text import message_words
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, ends_text
-from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator, display_name
+from teamwright.ui.terminal.event_formatter import NAME_WIDTH, EventFormatter, display_name
 from teamwright.views.conversation import (
     ConversationReader,
     Message,
@@ -46,7 +46,7 @@ class ConversationView(Struct):
     """The view: `name` is the viewed agent, at first the lead."""
 
     session: Session
-    narrator: Narrator
+    formatter: EventFormatter
     show: ShowLines
     texts: AgentTextOutput
     name: str = LEAD
@@ -74,20 +74,20 @@ class ConversationView(Struct):
         The conversation of an ended member or of a sub-agent is only shown: the viewed agent stays.
         """
         try:
-            mate = find_member(self.session.team, name, "nothing was changed")
+            teammate = find_member(self.session.team, name, "nothing was changed")
         except UnknownMember:
             if not self._show_saved(name):
                 raise
             return
-        if mate is None:
+        if teammate is None:
             self.return_to_lead()
             return
-        conversation = conversation_of(mate)
-        member = next(one for one in live_members(self.session) if one.name == mate.name)
+        conversation = conversation_of(teammate)
+        member = next(one for one in live_members(self.session) if one.name == teammate.name)
         self.texts.end(self.name)
         self.name, self._conversation = member.name, conversation
         gap = " " * max(1, NAME_WIDTH + 1 - cell_width(LEAD_ALIAS))
-        self.texts.heads[LEAD] = f"{self.narrator.name(LEAD)}{gap}"
+        self.texts.heads[LEAD] = f"{self.formatter.name(LEAD)}{gap}"
         about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(member.place)}"
         self.show(
             [
@@ -146,7 +146,7 @@ class ConversationView(Struct):
             return isinstance(event, AssistantText)
         if isinstance(event, AssistantText):
             is_received = self._conversation.live and event.message["role"] == "user"
-            self.texts.print(received_lines(event.content, self.name, self.narrator) if is_received else [])
+            self.texts.print(received_lines(event.content, self.name, self.formatter) if is_received else [])
             return True
         if not self._conversation.live and not isinstance(event, LIVE):
             self._catch_up(self._conversation)
@@ -168,20 +168,20 @@ class ConversationView(Struct):
     def _catch_up(self, reader: ConversationReader) -> None:
         for message in reader.new_messages():
             if message["role"] == "user":
-                self.texts.print(received_lines(message["content"], self.name, self.narrator))
+                self.texts.print(received_lines(message["content"], self.name, self.formatter))
             else:
                 self.texts.print(answer_lines([message]))
 
     def _history_lines(self, reader: ConversationReader, name: str, prompts_by: str = LEAD) -> list[str]:
         if reader.foreign:
             return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
-        lines = history_lines(reader.recent(MAX_HISTORY_LINES), name, self.narrator, prompts_by)
+        lines = history_lines(reader.recent(MAX_HISTORY_LINES), name, self.formatter, prompts_by)
         return lines if len(lines) <= MAX_HISTORY_LINES else ["  …", *lines[-MAX_HISTORY_LINES:]]
 
     def _heading(self, about: str) -> str:
-        room = max(20, self.narrator.width - 1)
+        room = max(20, self.formatter.width - 1)
         head = cut(f"── {about} ", room)
-        return self.narrator.paint("bold", head + "─" * (room - cell_width(head)))
+        return self.formatter.paint("bold", head + "─" * (room - cell_width(head)))
 
 
 MAX_MESSAGE_LINES = 12
@@ -195,16 +195,18 @@ SENDERS_SHOWN_ELSEWHERE: Collection[str] = frozenset({"user", "task-list"})
 """Senders whose messages have another line when they are sent."""
 
 
-def history_lines(messages: Sequence[Message], name: str, narrator: Narrator, prompts_by: str = LEAD) -> list[str]:
+def history_lines(
+    messages: Sequence[Message], name: str, formatter: EventFormatter, prompts_by: str = LEAD
+) -> list[str]:
     """Return received and written texts, oldest first. A call is one line, without its result unless it failed."""
     failed = {str(block["tool_use_id"]) for block in _blocks(messages, "tool_result") if block.get("is_error")}
     lines: list[str] = []
     for message in messages:
         if message["role"] == "user":
-            lines += received_lines(message["content"], name, narrator, shown_elsewhere=(), prompts_by=prompts_by)
+            lines += received_lines(message["content"], name, formatter, shown_elsewhere=(), prompts_by=prompts_by)
         else:
             lines += answer_lines([message])
-            lines += [_call(call, name, narrator, failed) for call in _blocks([message], "tool_use")]
+            lines += [_call(call, name, formatter, failed) for call in _blocks([message], "tool_use")]
     return lines
 
 
@@ -234,18 +236,18 @@ def _blocks(messages: Sequence[Message], kind: str) -> Iterator[Mapping[str, Any
                 yield block
 
 
-def _call(call: Mapping[str, Any], name: str, narrator: Narrator, failed: Collection[str]) -> str:
-    room = max(narrator.width, MIN_WIDTH) - NAME_WIDTH - 1
+def _call(call: Mapping[str, Any], name: str, formatter: EventFormatter, failed: Collection[str]) -> str:
+    room = max(formatter.width, MIN_WIDTH) - NAME_WIDTH - 1
     end = " — failed" if call.get("id") in failed else ""
     said = f"{clean(str(call.get('name', '')))} {one_line(describe_input(call))}".rstrip()
-    painted = narrator.name(name) + pad("", max(0, NAME_WIDTH - cell_width(display_name(name))))
+    painted = formatter.name(name) + pad("", max(0, NAME_WIDTH - cell_width(display_name(name))))
     return f"{painted} {cut(said, room - cell_width(end))}{end}"
 
 
 def received_lines(
     content: Sequence[Block],
     name: str,
-    narrator: Narrator,
+    formatter: EventFormatter,
     *,
     shown_elsewhere: Collection[str] = SENDERS_SHOWN_ELSEWHERE,
     prompts_by: str = "",
@@ -259,12 +261,12 @@ def received_lines(
     for sender, body in _mail(content, prompts_by):
         if sender in shown_elsewhere:
             continue
-        head = f"{narrator.name(sender)} → {narrator.name(name)}: "
-        room = max(narrator.width, MIN_WIDTH) - 1
+        head = f"{formatter.name(sender)} → {formatter.name(name)}: "
+        room = max(formatter.width, MIN_WIDTH) - 1
         first, *rest = _wrap(body, room - 2, room - cell_width(f"{display_name(sender)} → {display_name(name)}: "))
         lines += [head + first, *(f"  {line}" for line in rest[: MAX_MESSAGE_LINES - 1])]
         if len(rest) >= MAX_MESSAGE_LINES:
-            lines.append(narrator.paint("dim", f"  … {len(rest) - MAX_MESSAGE_LINES + 1} more lines"))
+            lines.append(formatter.paint("dim", f"  … {len(rest) - MAX_MESSAGE_LINES + 1} more lines"))
     return lines
 
 

@@ -31,8 +31,8 @@ from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks
 from teamwright.ui.terminal.editor_choice import make_editor
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.paint import make_paint
 from teamwright.ui.terminal.session_screen import SessionScreen
 from teamwright.ui.terminal.session_switch import options_for, options_to_return
@@ -108,7 +108,9 @@ async def _run_session(
     session: Session, prompt: str | None, end_signals: Collection[int]
 ) -> tuple[Result, LeftSession]:
     paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    host = SessionScreen(session, Narrator(paint, rest_command="/diff", usual_model=session.lead.agent.model.card.name))
+    host = SessionScreen(
+        session, EventFormatter(paint, rest_command="/diff", usual_model=session.lead.agent.model.card.name)
+    )
     host.editor = editor = _make_editor(session, host)
     with _handle_interrupt(editor.interrupt):
         host.show(_greeting(session))
@@ -139,9 +141,9 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
     wiring = EditorCallbacks(
         on_interrupt=screen.on_interrupt,
         complete=screen.completion.complete,
-        cwd=session.maker.cwd,
-        history=session.maker.home.prompt_history,
-        colors=screen.narrator.paint.on,
+        cwd=session.agent_factory.cwd,
+        history=session.agent_factory.home.prompt_history,
+        colors=screen.formatter.paint.on,
         on_background=screen.shortcuts.move_to_background,
         on_mode=screen.shortcuts.next_mode,
         on_output=screen.shortcuts.show_output,
@@ -169,7 +171,7 @@ def _show_last_exchange(session: Session, screen: SessionScreen) -> None:
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
     # The path comes last: it is the longest part, and a terminal breaks a line anywhere.
-    lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.maker.cwd))}"]
+    lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.agent_factory.cwd))}"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.editor import NO_DRAFT, Editor, LineDraft, ReadCancelled
-from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import (
     EDITABLE_KEY,
     ReplyMeaning,
@@ -91,12 +91,14 @@ class PendingRequests(Struct):
         self.waiting, self.postponed = [*self.waiting, *self.postponed], []
         return bool(self.waiting)
 
-    def lines(self, narrator: Narrator) -> list[str]:
+    def lines(self, formatter: EventFormatter) -> list[str]:
         """Return one line for each request, with the id by which other terminals answer it."""
         waiting = [*self.waiting, *self.postponed]
-        return [f"  {one.request}  {request_line(one, narrator)}" for one in waiting] or ["  no request waits"]
+        return [f"  {one.request}  {request_line(one, formatter)}" for one in waiting] or ["  no request waits"]
 
-    async def ask_first(self, editor: Editor, narrator: Narrator, show: ShowLines, *, is_typing: bool = False) -> str:
+    async def ask_first(
+        self, editor: Editor, formatter: EventFormatter, show: ShowLines, *, is_typing: bool = False
+    ) -> str:
         """Ask the first request until it is answered, closed, or postponed. Returns typed text that was not an answer.
 
         Text typed before the request is shown answers nothing. `is_typing` is True when it interrupted a line; the rest
@@ -110,14 +112,14 @@ class PendingRequests(Struct):
         try:
             while request in self.waiting:
                 if then is AfterReply.SHOW:
-                    show(prompt_lines(request, narrator, len(self.waiting) - 1, short=not self._shown_whole))
-                then = await self._read_reply(request, editor, narrator, show, stray)
+                    show(prompt_lines(request, formatter, len(self.waiting) - 1, short=not self._shown_whole))
+                then = await self._read_reply(request, editor, formatter, show, stray)
         finally:
             self.current = None
         return "".join(stray)
 
     async def _read_reply(
-        self, request: RequestOpened, editor: Editor, narrator: Narrator, show: ShowLines, stray: list[str]
+        self, request: RequestOpened, editor: Editor, formatter: EventFormatter, show: ShowLines, stray: list[str]
     ) -> AfterReply:
         """Read one line and apply it."""
         try:
@@ -138,7 +140,7 @@ class PendingRequests(Struct):
                 stray.append(line)
                 show([f"  {reply.text}"])
                 return AfterReply.ASK
-            return await self._apply_reply(request, reply, editor, narrator, show)
+            return await self._apply_reply(request, reply, editor, formatter, show)
         except ReadCancelled:
             return AfterReply.ASK
 
@@ -148,7 +150,7 @@ class PendingRequests(Struct):
         return reply.meaning is not ReplyMeaning.AGAIN and self.clock() - came_at < SETTLE_S
 
     async def _apply_reply(
-        self, request: RequestOpened, reply: RequestReply, editor: Editor, narrator: Narrator, show: ShowLines
+        self, request: RequestOpened, reply: RequestReply, editor: Editor, formatter: EventFormatter, show: ShowLines
     ) -> AfterReply:
         """Apply a reply. Raises ReadCancelled when another terminal answers the request during an edit."""
         match reply.meaning:
@@ -156,7 +158,7 @@ class PendingRequests(Struct):
                 self._shown_whole = True
                 return AfterReply.SHOW
             case ReplyMeaning.LIST:
-                show(self.lines(narrator))
+                show(self.lines(formatter))
                 return AfterReply.SHOW
             case ReplyMeaning.LATER:
                 self.waiting.remove(request)
@@ -203,8 +205,10 @@ class LineInput:
 
     editor: Editor
 
-    def __init__(self, narrator: Narrator, show: Callable[[Sequence[str]], None], requests: PendingRequests) -> None:
-        self.narrator = narrator
+    def __init__(
+        self, formatter: EventFormatter, show: Callable[[Sequence[str]], None], requests: PendingRequests
+    ) -> None:
+        self.formatter = formatter
         self.show = show
         self.requests = requests
         self._is_reading = False
@@ -215,7 +219,7 @@ class LineInput:
         """Return a line, or None after a request interrupted it. Raises EOFError when the person leaves."""
         if not self.requests.waiting:
             return await self._read_editor()
-        stray = await self.requests.ask_first(self.editor, self.narrator, self.show, is_typing=bool(self._draft.text))
+        stray = await self.requests.ask_first(self.editor, self.formatter, self.show, is_typing=bool(self._draft.text))
         self._was_interrupted = False
         if stray and self._draft.text:
             # The person was typing when the request came: the rest of the text belongs to the line.
@@ -235,7 +239,7 @@ class LineInput:
         if self._is_reading:
             self.editor.cancel_read()
         elif self.requests.current is not None:
-            self.show([f"  also waiting: {request_line(request, self.narrator)}"])
+            self.show([f"  also waiting: {request_line(request, self.formatter)}"])
 
     def remove_request(self, event: RequestClosed) -> None:
         """Remove a closed request, also from the screen."""

@@ -16,7 +16,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
-from teamwright.ui.terminal.narrator import display_name
+from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.paint import Paint
 from teamwright.views.live_status import SessionRow, TaskBoard
 

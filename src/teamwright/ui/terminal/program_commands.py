@@ -40,7 +40,7 @@ async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     argv = (sys.executable, "-P", "-m", "teamwright", command, *(words or _DEFAULTS.get(command, ())), *home)
     child = await asyncio.create_subprocess_exec(
         *argv,
-        cwd=session.maker.cwd,
+        cwd=session.agent_factory.cwd,
         env={**os.environ, "PAGER": "cat", "NO_COLOR": "1"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

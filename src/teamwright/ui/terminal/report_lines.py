@@ -8,7 +8,7 @@ from teamwright.agent.context_window import ContextView
 from teamwright.session.modes import describe_modes
 from teamwright.session.result import TaskResult
 from teamwright.ui.display_text import clean, one_line
-from teamwright.ui.terminal.narrator import display_name
+from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.views.cost import CostRow, CostView
 
 _MARKS = {"completed": "✓", "in_progress": "▸"}

@@ -18,7 +18,7 @@ from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.display_text import clean, clean_exact, fold_lines, one_line
 from teamwright.ui.terminal.call_lines import diff_line
-from teamwright.ui.terminal.narrator import Narrator
+from teamwright.ui.terminal.event_formatter import EventFormatter
 
 RULE_DESTINATIONS = {
     "session": "session",
@@ -148,14 +148,14 @@ class RequestReply(Struct, frozen=True):
 # ── lines of a request ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "", width: int = 0) -> list[str]:
+def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: str = "", width: int = 0) -> list[str]:
     """Return the lines of a request: agent, full command, diff or plan, the rule that asked, what "always" stores,
     deadline.
 
     `width` is that of the window in columns: all lines but the subject are broken between words. 0 breaks no line.
     """
-    paint = narrator.paint
-    head = f"{paint('yellow', '?')} {narrator.name(request.member, request.owner)} {_request_verb(request)}{more}"
+    paint = formatter.paint
+    head = f"{paint('yellow', '?')} {formatter.name(request.member, request.owner)} {_request_verb(request)}{more}"
     body = [f"    {diff_line(paint, line)}" for line in subject_lines(request)]
     options = _options(request)
     facts = {
@@ -186,10 +186,10 @@ def _options(request: RequestOpened) -> list[str]:
     return lines
 
 
-def request_line(request: RequestOpened, narrator: Narrator) -> str:
+def request_line(request: RequestOpened, formatter: EventFormatter) -> str:
     """Return the request on one line."""
     what = one_line(request.what.strip().split("\n", 1)[0])
-    who = narrator.name(request.member, request.owner)
+    who = formatter.name(request.member, request.owner)
     return f"{who} {_request_verb(request)}" + (f": {what}" if what else "")
 
 
@@ -198,14 +198,16 @@ def is_long(request: RequestOpened) -> bool:
     return request.what.count("\n") >= MAX_LINES or len(request.what) > MAX_CHARS
 
 
-def prompt_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0, *, short: bool = False) -> list[str]:
+def prompt_lines(
+    request: RequestOpened, formatter: EventFormatter, waiting: int = 0, *, short: bool = False
+) -> list[str]:
     """Return the request and its keys for a terminal. `short`: of a long request only its ends, and how to see all."""
     if short and is_long(request):
         request = replace(request, what=_shorten_middle(request.what))
     more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
-    keys = fold_lines((f"  {line}" for line in _keys(request)), narrator.width)
-    dim = [narrator.paint("dim", line) for line in keys]
-    return [*request_lines(request, narrator, more=more, width=narrator.width), *dim]
+    keys = fold_lines((f"  {line}" for line in _keys(request)), formatter.width)
+    dim = [formatter.paint("dim", line) for line in keys]
+    return [*request_lines(request, formatter, more=more, width=formatter.width), *dim]
 
 
 def prompt_label(request: RequestOpened) -> str:

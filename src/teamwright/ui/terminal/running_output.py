@@ -21,7 +21,7 @@ from teamwright.agent.background_jobs import RunningCommand
 from teamwright.protocol.events import TeamEvent, ToolStarted
 from teamwright.ui.display_text import cut, one_line, window_size
 from teamwright.ui.terminal.call_lines import SHOWN_SECONDS, output_lines
-from teamwright.ui.terminal.narrator import NAME_WIDTH, Narrator
+from teamwright.ui.terminal.event_formatter import NAME_WIDTH, EventFormatter
 from teamwright.ui.terminal.panel import TICK_S, RunningCalls
 
 MAX_LINES = 3
@@ -31,7 +31,7 @@ MAX_LINES = 3
 class RunningOutput(Struct):
     """The rows of one terminal. `viewed_name` returns the viewed agent, `find` the command that an agent waits for."""
 
-    narrator: Narrator
+    formatter: EventFormatter
     running_calls: RunningCalls
     viewed_name: Callable[[], str]
     find: Callable[[str], RunningCommand | None]
@@ -64,9 +64,9 @@ class RunningOutput(Struct):
         count = [f"… {before:,} line{'' if before == 1 else 's'}"] if before > 0 else []
         number = f" [{command.call}]"
         head = cut(f"Bash {one_line(self.mask(command.text))}", room - len(number)) + number
-        indent, dim = " " * (NAME_WIDTH + 1), self.narrator.paint
+        indent, dim = " " * (NAME_WIDTH + 1), self.formatter.paint
         return [
-            self.narrator.line(command.owner, head),
+            self.formatter.line(command.owner, head),
             *(indent + dim("dim", cut(line, room)) for line in [*count, *lines]),
         ]
 

@@ -18,9 +18,9 @@ from teamwright.ui.terminal.commands import HANDLERS
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.edit_commands import diff_lines, undo_lines
 from teamwright.ui.terminal.editor import ReadCancelled
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import TerminalCommand
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.views.assets import display_path
 
 
@@ -30,7 +30,7 @@ class ScreenCommands(Struct):
     """
 
     session: Session
-    narrator: Narrator
+    formatter: EventFormatter
     view: ConversationView
     line_input: LineInput
     show: Callable[[Sequence[str]], None]
@@ -49,9 +49,9 @@ class ScreenCommands(Struct):
                 self.view.interrupt()
             case TerminalCommand(name="/requests"):
                 questions = self.line_input.requests
-                self.show([] if questions.restore_postponed() else questions.lines(self.narrator))
+                self.show([] if questions.restore_postponed() else questions.lines(self.formatter))
             case TerminalCommand(name="/diff"):
-                self.show(await diff_lines(self.session, line.rest, self.narrator.paint))
+                self.show(await diff_lines(self.session, line.rest, self.formatter.paint))
             case TerminalCommand(name="/undo"):
                 self.show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
             case _:
@@ -70,12 +70,12 @@ class ScreenCommands(Struct):
             self.show_folded(["  nothing was stored and nothing was sent; a blank before the # sends the line"])
             return
         store_note(self.session, file, note)
-        where = display_path(file.path, self.session.maker.cwd)
+        where = display_path(file.path, self.session.agent_factory.cwd)
         self.show_folded([f"  stored in {clean(where)}", "  the lead reads it with your next prompt"])
 
     def _note_row(self, file: NoteFile) -> str:
         about = {"user": "you, in every project", "project": "everyone who works here", "local": "you, in this project"}
-        where = display_path(file.path, self.session.maker.cwd)
+        where = display_path(file.path, self.session.agent_factory.cwd)
         return f"  {file.scope[0]}  {file.scope:<8} {clean(where)}: for {about[file.scope]}"
 
     async def _stop_viewed(self, name: str) -> None:

@@ -34,6 +34,7 @@ from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_rend
 from teamwright.ui.terminal.commands import CommandCalls, is_habit, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
+from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.file_search import TrackedFiles
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
@@ -49,7 +50,6 @@ from teamwright.ui.terminal.line_parser import (
     parse_line,
 )
 from teamwright.ui.terminal.member_reports import MemberReports
-from teamwright.ui.terminal.narrator import Narrator
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
@@ -63,9 +63,9 @@ from teamwright.views.live_status import SessionStatusSource
 class SessionScreen:
     """The screen of a session until its person leaves or a cap is reached. `editor` is set before `run`."""
 
-    def __init__(self, session: Session, narrator: Narrator) -> None:
+    def __init__(self, session: Session, formatter: EventFormatter) -> None:
         self.session = session
-        self.narrator = narrator
+        self.formatter = formatter
         self.running_calls = RunningCalls()
         self.last_result: Result | None = None
         self.working_at_leave: list[str] = []
@@ -76,23 +76,23 @@ class SessionScreen:
         self._leaving = False
         self._ended_by_user = False
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
-        self.completion = SessionCompletion(session, TrackedFiles(session.maker.cwd))
+        self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.cwd))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         requests = PendingRequests(run_command=self._run_at_request)
-        self.line_input = LineInput(self.narrator, self.show, requests)
-        colors, markdown = self.narrator.paint.on, self.session.shows_markdown
+        self.line_input = LineInput(self.formatter, self.show, requests)
+        colors, markdown = self.formatter.paint.on, self.session.shows_markdown
         self.texts = AgentTextOutput(
             self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors)
         )
-        self.view = ConversationView(self.session, self.narrator, self.show, self.texts)
-        self.reports = MemberReports(self.narrator, self.texts.render, self._mask)
+        self.view = ConversationView(self.session, self.formatter, self.show, self.texts)
+        self.reports = MemberReports(self.formatter, self.texts.render, self._mask)
         self.commands = ScreenCommands(
-            session, narrator, self.view, self.line_input, self.show, self._show_folded, self._view_member
+            session, formatter, self.view, self.line_input, self.show, self._show_folded, self._view_member
         )
-        viewed, paint, redraw = (lambda: self.view.name), self.narrator.paint, (lambda: self.editor.refresh())
+        viewed, paint, redraw = (lambda: self.view.name), self.formatter.paint, (lambda: self.editor.refresh())
         source, masked = SessionStatusSource(self.session), self._mask
-        commands = partial(running_command, self.session.maker)
-        self.running_output = RunningOutput(self.narrator, self.running_calls, viewed, commands, masked, redraw)
+        commands = partial(running_command, self.session.agent_factory)
+        self.running_output = RunningOutput(self.formatter, self.running_calls, viewed, commands, masked, redraw)
         self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=redraw)
 
     @property
@@ -173,7 +173,7 @@ class SessionScreen:
 
     def _view_member(self, name: str) -> None:
         """View a member, or return to the lead."""
-        self.narrator.width = window_size().columns
+        self.formatter.width = window_size().columns
         try:
             self.view.open(name)
         except TeamwrightError as problem:
@@ -199,7 +199,7 @@ class SessionScreen:
         return mask_secrets(text, os.environ if env is None else env)
 
     def _on_event(self, event: TeamEvent) -> None:
-        self.narrator.width = window_size().columns
+        self.formatter.width = window_size().columns
         if self.view.handle_before(event):
             self.editor.refresh()
             return
@@ -208,7 +208,7 @@ class SessionScreen:
         self.panel.note(event)
         self.line_input.note(event)
         self.shortcuts.note(event)
-        lines = self.reports.lines(event, self.view.name) or self.narrator.lines(event)
+        lines = self.reports.lines(event, self.view.name) or self.formatter.lines(event)
         self.texts.print(lines, is_urgent=event.member == "user")
         self.view.handle_after(event)
         self.editor.refresh()
@@ -290,7 +290,7 @@ class SessionScreen:
             run_in_shell(self.session, command)
             return
         names = member_names(self.session)
-        is_path = (self.session.maker.cwd / leading_word(text).rstrip(",:")).exists()
+        is_path = (self.session.agent_factory.cwd / leading_word(text).rstrip(",:")).exists()
         written = self._custom_command_names()
         line = parse_line(text, names, is_path, written)
         try:

@@ -42,7 +42,7 @@ async def choose_next_session(
 
     Raises TeamwrightError for a session that cannot be resumed; nothing has ended then. EOFError means that they stay.
     """
-    home, cwd = session.maker.home, session.maker.cwd
+    home, cwd = session.agent_factory.home, session.agent_factory.cwd
     if word:
         view = find_session_to_resume(home, cwd, word)
     else:
@@ -65,7 +65,7 @@ def options_for(session: Session, to: NextSession) -> Options:
     directory. A cap on the run is reduced by the usage of this session.
     """
     given = session.options
-    same = to.cwd == session.maker.cwd
+    same = to.cwd == session.agent_factory.cwd
     return replace(
         given,
         cwd=to.cwd,
@@ -85,7 +85,7 @@ def options_for(session: Session, to: NextSession) -> Options:
 
 def options_to_return(session: Session) -> Options:
     """Return the options that open the present session again, for the case that the next one does not open."""
-    return options_for(session, NextSession(session.id, session.maker.cwd))
+    return options_for(session, NextSession(session.id, session.agent_factory.cwd))
 
 
 async def _ask_for_session(
@@ -122,7 +122,7 @@ def _require_free(session: Session, view: SessionView) -> NextSession | None:
             do=["continue in the terminal where it runs", f"end it with: kill {view.pid}"],
             note=_NOTHING_ENDED,
         )
-    cwd = Path(view.cwd) if view.cwd else session.maker.cwd
+    cwd = Path(view.cwd) if view.cwd else session.agent_factory.cwd
     if not cwd.is_dir():
         raise TeamwrightError(
             "unknown-session",
@@ -135,7 +135,7 @@ def _require_free(session: Session, view: SessionView) -> NextSession | None:
 
 def _remaining_budget(session: Session) -> Budget:
     """Return the caps of this start less the usage of this session; the lead's model calls start at zero again."""
-    budget, used = session.options.budget, session.maker.purse.total
+    budget, used = session.options.budget, session.agent_factory.budget_tracker.total
     usd = None if budget.usd is None else max(budget.usd - (used.usd or 0.0), MIN_USD)
     tokens = None if budget.tokens is None else max(budget.tokens - used.tokens, 1)
     minutes = None if budget.minutes is None else max(budget.minutes - (time.monotonic() - session.started) / 60, 1e-3)

@@ -148,10 +148,10 @@ def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
     table = {row.pid: row for row in list_processes()}
     marks = {pid: mark for pid in table if (mark := _mark(pid))}
     for pid, mark in sorted(marks.items()):
-        maker, _, start = mark.rpartition(".")[0].partition(".")
-        lives = maker.isdigit() and int(maker) in table and table[int(maker)].start == start
-        if maker.isdigit() and int(maker) in known and not lives and marks.get(table[pid].parent) != mark:
-            yield LeftProcess(pid, f"was started by process {maker}, which is gone")
+        starter, _, start = mark.rpartition(".")[0].partition(".")
+        lives = starter.isdigit() and int(starter) in table and table[int(starter)].start == start
+        if starter.isdigit() and int(starter) in known and not lives and marks.get(table[pid].parent) != mark:
+            yield LeftProcess(pid, f"was started by process {starter}, which is gone")
 
 
 def _mark(pid: int) -> str:

@@ -40,7 +40,7 @@ class ExternalMembership(MemberLifetime):
 
     name: str
     team: SessionTeam
-    maker: AgentFactory
+    agent_factory: AgentFactory
     log: EventLog
     file: MembershipFile
     place: OwnRosterEntry
@@ -81,8 +81,8 @@ class ExternalMembership(MemberLifetime):
 
     def _ring_idle(self) -> None:
         self._tasks_changed.set()
-        if self.mate is not None and self.mate.state is MemberState.IDLE:
-            self.mate.incoming.wake()
+        if self.teammate is not None and self.teammate.state is MemberState.IDLE:
+            self.teammate.incoming.wake()
 
     def _begin(self, looking: Any, then: Callable[[], None] = lambda: None) -> None:
         task = asyncio.ensure_future(looking)
@@ -112,9 +112,9 @@ class ExternalMembership(MemberLifetime):
         """End the member's work, notify its lead, and remove its roster entry."""
         self.end("suspended", "its process was ended")
         ended = await self.wait_until_ended()
-        if self.mate is not None and self.mate.run_task is not None:
-            await asyncio.wait({self.mate.run_task}, timeout=self.team.settings.cancel_grace_s)
-        await self.maker.kit.jobs.close()
+        if self.teammate is not None and self.teammate.run_task is not None:
+            await asyncio.wait({self.teammate.run_task}, timeout=self.team.settings.cancel_grace_s)
+        await self.agent_factory.toolset.jobs.close()
         self.presence.close()
         departure = self.record.departure or Departure(ended.how, ended.cause, ended.agreed_to or "", message_id())
         stays = departure.how in RESUMABLE_ENDS

@@ -90,10 +90,10 @@ class _MemberParts(Struct):
 
     found: ExternalTeam
     lived: MemberIncarnation
-    ground: SessionContext
+    context: SessionContext
     log: EventLog
     watcher: Watcher
-    maker: AgentFactory
+    agent_factory: AgentFactory
     requests: RequestQueue
     grants: ExternalLeadGrants
     file: MembershipFile
@@ -145,34 +145,34 @@ async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem
 async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:
     lived = find_incarnation(found, cwd)
     room = lived.room
-    ground, warnings = _ground(_options(found, flags, cwd), found)
-    ground = replace(ground, room=room, resumed=log_path(room).exists())
+    context, warnings = _context(_options(found, flags, cwd), found)
+    context = replace(context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {found.name} of {found.config.name}")
     stack.callback(lease.release)
     log = EventLog(log_path(room))
     stack.callback(log.close)
-    log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=ground.id))
+    log.emit(SessionOpened(member=found.name, pid=os.getpid(), session=context.id))
     watcher = await stack.enter_async_context(Watcher())
-    numbers = open_call_counter(ground, log)
-    models = make_models(ground, numbers)
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
-    requests = make_request_queue(ground, log, watcher)
-    jobs = open_background_jobs(ground, stack)
-    policies = make_policies(ground, lead_answers=True)
+    requests = make_request_queue(context, log, watcher)
+    jobs = open_background_jobs(context, stack)
+    policies = make_policies(context, lead_answers=True)
     file = MembershipFile(room, lambda text, level: log.emit(Notice(member=found.name, text=text, level=level)))
     may_bypass = policies.session.mode is Mode.BYPASS
     grants = ExternalLeadGrants(found.name, policies, log.emit, file, may_bypass)
     services = AgentServices(policies, jobs, numbers, requests, ShutdownRefusal(), grants)
-    purse = BudgetTracker(
-        ground.options.budget, each=ground.settings.each, earlier=partial(totals_until, log.path, log.last_number)
+    budget_tracker = BudgetTracker(
+        context.options.budget, each=context.settings.each, earlier=partial(totals_until, log.path, log.last_number)
     )
-    maker = make_agent_factory(ground, models, purse, log, services)
-    require_person_for_mode(ground.home, maker.policy.mode)
-    maker.plans.configure(ground.settings, ask_timeout(ground), led_externally=True)
-    make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
-    warnings += [*found.warnings, *ground.settings.warnings, *start_services(ground, log, maker, stack)]
+    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
+    require_person_for_mode(context.home, agent_factory.policy.mode)
+    agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=True)
+    make_hooks(context, log, agent_factory.toolset, requests, agent_factory.resolver.hooks_of)
+    warnings += [*found.warnings, *context.settings.warnings, *start_services(context, log, agent_factory, stack)]
     await jobs.wait_for_orphan_cleanup()
-    return _MemberParts(found, lived, ground, log, watcher, maker, requests, grants, file, warnings)
+    return _MemberParts(found, lived, context, log, watcher, agent_factory, requests, grants, file, warnings)
 
 
 def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
@@ -187,21 +187,21 @@ def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
     )
 
 
-def _ground(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
+def _context(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
     """Return the session context, with the model of the flags if available, else with one of the settings."""
-    ground = load_member_context(options, found.session, Path())
+    context = load_member_context(options, found.session, Path())
     wanted = options.model
     if not isinstance(wanted, str) or wanted.startswith("scripted:"):
-        return ground, []
+        return context, []
     try:
-        resolve_model(wanted, ground.env, model_settings(ground.settings))
+        resolve_model(wanted, context.env, model_settings(context.settings))
     except CannotStart as problem:
         own = load_member_context(replace(options, model=None), found.session, Path())
         said = own.settings.models.get("model")
         if not said:
             raise
         return own, [f"{problem.what}: it has the model of your settings instead, {said}"]
-    return ground, []
+    return context, []
 
 
 async def _begin(
@@ -220,7 +220,7 @@ async def _begin(
         guest.say(line, "warning")
     reception = _take_mail(made, team, guest, postal)
     _connect(made, team, guest, stack)
-    stack.push_async_callback(_end_jobs, made.maker)
+    stack.push_async_callback(_end_jobs, made.agent_factory)
     made.requests.close_abandoned()
     if guest.record.departure is not None:
         guest.has_ended.set()  # an exit that a kill interrupted is completed
@@ -228,12 +228,12 @@ async def _begin(
     entry = guest.place.entry or guest.record.entry
     member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
     resumed = read_header(Path(guest.record.life.transcript)) is not None
-    guest.mate = await start_in_process(
+    guest.teammate = await start_in_process(
         team, member, guest.record.life, stack, None if resumed else spec, resumed=resumed
     )
     await reception.resume_plan()
-    notify_lost(made.maker.kit.jobs, team, None, job_end_notice)
-    notify_lost_subagents(made.maker.kit.agents, team, None)
+    notify_lost(made.agent_factory.toolset.jobs, team, None, job_end_notice)
+    notify_lost_subagents(made.agent_factory.toolset.agents, team, None)
     guest.place.keep()
     guest.check_mail()
     return guest
@@ -258,18 +258,18 @@ def _mail_context(made: _MemberParts) -> InboxContext:
 
 def _team(made: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
     """Return the team as the other program created it, without this process's member."""
-    found, log, maker, watcher = made.found, made.log, made.maker, made.watcher
+    found, log, agent_factory, watcher = made.found, made.log, made.agent_factory, made.watcher
     ports = TeamPorts(
-        maker.plans.watch,
+        agent_factory.plans.watch,
         watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
         report_end=report_end,
         remote_state=lambda _name: None,  # the state of other members is unknown here
     )
     stores = ExternalTeamStores(found.home, found.name, postal)
     joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
-    team = make_team(made.ground, log, maker, TeamStatus.from_log(read_recent(log.path)), ports, joined)
-    maker.team = team
-    maker.plans.join_team(team)
+    team = make_team(made.context, log, agent_factory, TeamStatus.from_log(read_recent(log.path)), ports, joined)
+    agent_factory.team = team
+    agent_factory.plans.join_team(team)
     return team
 
 
@@ -277,21 +277,21 @@ async def _guest(
     made: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
 ) -> tuple[ExternalMembership, SpawnSpec | None]:
     """Return the member, on the roster, and the spec of a new one."""
-    found, lived, ground = made.found, made.lived, made.ground
+    found, lived, context = made.found, made.lived, made.context
     record, spec, told = lived.record, None, list[str]()
     if record is None:
-        model = ground.options.model if isinstance(ground.options.model, str) else ""
-        spec, life, told = new_incarnation(found, flags, made.maker, lived.transcript)
+        model = context.options.model if isinstance(context.options.model, str) else ""
+        spec, life, told = new_incarnation(found, flags, made.agent_factory, lived.transcript)
         entry = found.config.find(found.name)
-        wanted = entry or own_entry(found, flags, model, ground.cwd)
+        wanted = entry or own_entry(found, flags, model, context.cwd)
         record = _record(found, life, replace(wanted, agent_type=spec.agent_type, plan_mode_required=found.plans))
     made.file.write(record)
     lead = lead_process(found.config, env)
     place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.join(record.entry)
-    grace_s = ground.settings.places.orphan_timeout_s
+    grace_s = context.settings.places.orphan_timeout_s
     presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
-    parts = (found.name, team, made.maker, made.log, made.file, place, presence, _pane(entry, record, env))
+    parts = (found.name, team, made.agent_factory, made.log, made.file, place, presence, _pane(entry, record, env))
     guest = ExternalMembership(*parts, warnings=(*made.warnings, *told))
     presence.note_roster(found.config)
     return guest, spec
@@ -316,10 +316,10 @@ def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamCo
 
 def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
     """Create the handler of the lead's mail: grants, answers, requests."""
-    maker, requests, record, grants = made.maker, made.requests, guest.record, made.grants
-    maker.may_bypass = grants.may_bypass
+    agent_factory, requests, record, grants = made.agent_factory, made.requests, guest.record, made.grants
+    agent_factory.may_bypass = grants.may_bypass
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
-        maker.policy.change_mode(Mode(record.mode))
+        agent_factory.policy.change_mode(Mode(record.mode))
     requests.join_team(team, MailApprover(team, requests=requests))
     mailed = MailedRequests(requests, team, guest.name)
     since = record.entry.joined_at if record.found else 0
@@ -332,7 +332,7 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     """Connect this process to changes of files by others."""
     watcher = made.watcher
     made.log.subscribe(guest.record_event, live=False)
-    connect_budget(made.maker.purse, team, made.log)
+    connect_budget(made.agent_factory.budget_tracker, team, made.log)
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
     stack.callback(watcher.follow(team.requests.directory, made.requests.check_answers))
@@ -340,10 +340,10 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
-    connect_owners(None, team, made.maker.kit.jobs)
+    connect_owners(None, team, made.agent_factory.toolset.jobs)
 
 
-async def _end_jobs(maker: AgentFactory) -> None:
-    await maker.plans.close()
-    await maker.kit.agents.end_background()
-    await maker.kit.agents.close()
+async def _end_jobs(agent_factory: AgentFactory) -> None:
+    await agent_factory.plans.close()
+    await agent_factory.toolset.agents.end_background()
+    await agent_factory.toolset.agents.close()

@@ -78,7 +78,7 @@ def own_entry(found: ExternalTeam, flags: MemberFlags, model: str, cwd: Path) ->
 
 
 def new_incarnation(
-    found: ExternalTeam, flags: MemberFlags, maker: AgentFactory, transcript: Path
+    found: ExternalTeam, flags: MemberFlags, agent_factory: AgentFactory, transcript: Path
 ) -> tuple[SpawnSpec, Incarnation, list[str]]:
     """Return the spec and incarnation of a new member, and lines about what differs from the request.
 
@@ -87,12 +87,14 @@ def new_incarnation(
     told: list[str] = []
     spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)
     try:
-        spec = maker.resolve(spec)
+        spec = agent_factory.resolve(spec)
     except UsageError as problem:
         if spec.agent_type == GENERAL:
             raise
         told.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
-        spec = maker.resolve(SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans))
+        spec = agent_factory.resolve(
+            SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans)
+        )
     life = Incarnation(
         now_ms(),
         str(transcript),

@@ -10,7 +10,7 @@ from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 
 
-class Ground:
+class ScratchRepository:
     """A project directory with a few files, a link that leads out of it, and a state root beside it."""
 
     def __init__(self, root: Path) -> None:

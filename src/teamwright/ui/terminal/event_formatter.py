@@ -1,6 +1,6 @@
 """Events as lines of a terminal: one line with the member and its action, diffs of changed files, output of commands.
 
-`Narrator` remembers which members were introduced, and their colours. Texts of agents are cleaned.
+`EventFormatter` remembers which members were introduced, and their colours. Texts of agents are cleaned.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def display_name(name: str) -> str:
     return LEAD_ALIAS if name == LEAD else "you" if name == "user" else clean(name)
 
 
-class Narrator(Struct):
+class EventFormatter(Struct):
     """A formatter of events for a person. `width` is that of the window in columns.
 
     `rest_command` is the command that shows the rest of a long diff. `usual_model` is the default model, which is not

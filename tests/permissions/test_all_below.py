@@ -46,6 +46,15 @@ cp -r other/src .
 cd other && cp -r src ..
 cd other && cp --parents src/main.py ..
 cp -r other/. new && cp -rT other .
+cp --recurs "$PWD/other/src" .
+cp --arch other/. .
+mv other/src .
+rsync -a $PWD/other/src .
+chmod --recurs 000 .
+gzip --rec .
+sed --in-pl s/o/x/ src/main.py
+tar --creat -f src/x.tar a.py
+tar --delete -f src/x.tar a.py
 install a.py src
 ln a.py src
 sort a.py -uo src/new
@@ -158,6 +167,26 @@ gzip -r sub
 
 def lines(text):
     return text.strip().splitlines()
+
+
+COPIES_A_SECRET = r"""
+cp -r . x
+cp --recurs . x
+cp --recursive "$PWD" x
+cp --arch . x
+cp -fRv $PWD .
+cd sub && cp -r --no-target-directory .. ../x
+mv ../project ../x
+rsync -a . host:
+"""
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("line", lines(COPIES_A_SECRET))
+def test_a_denied_file_is_not_copied_with_its_directory(own_scratch, line):
+    (own_scratch.project / ".env").write_text("KEY=1\n")
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Read(.env.other)"]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P12")

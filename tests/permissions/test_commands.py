@@ -624,3 +624,13 @@ def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(o
 )
 def test_only_what_leaves_nothing_behind_may_run_beside_others(scratch, command, proven):
     assert is_proven_read_only(command, scratch.project) is proven
+
+
+@pytest.mark.finding("P9")
+def test_a_directory_change_that_failed_behind_a_negation_leaves_the_words_where_they_were(own_scratch):
+    (own_scratch.project / "sub" / "deep").mkdir()
+    os.symlink(own_scratch.outside / "secret", own_scratch.project / "peek")
+    for line in ("! cd gone && wc ./*", "! cd sub || wc ./*", "time ! cd sub && cat *", "! { cd gone; } && wc *"):
+        assert own_scratch.run(line).verdict is Verdict.ASK, line
+    for line in ("cd sub && wc ./*", "! grep -q x a.py && wc a.py", "! cd sub || wc a.py"):
+        assert own_scratch.run(line).verdict is Verdict.ALLOW, line

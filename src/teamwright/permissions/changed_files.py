@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
+from teamwright.permissions.copied_files import copied_directories, copied_names
 from teamwright.permissions.file_changes import files_below, find_changes
-from teamwright.permissions.possible_files import Operand, glob_matches
+from teamwright.permissions.possible_files import Operand, option_values
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
@@ -33,12 +34,12 @@ _CHANGERS = word_set(
 _MOVERS = word_set("cp mv")
 """Programs that change their last operand, in forms that the table of edits does not cover."""
 
-_RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
+_RECURSIVE = re.compile(r"-[A-Za-z]*R|--rec")  # long options may be abbreviated
 _ALL_BELOW = {
     **dict.fromkeys(("rm", "mv"), re.compile("")),
-    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(recursive|archive)"),
+    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(rec|a)"),
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
-    **dict.fromkeys(("gzip", "gunzip", "zstd", "unzstd"), re.compile(r"-[A-Za-z0-9]*r|--recursive")),
+    **dict.fromkeys(("gzip", "gunzip", "zstd", "unzstd"), re.compile(r"-[A-Za-z0-9]*r|--rec")),
 }
 """Programs that change everything below their operands when one of their words begins with this text."""
 
@@ -47,7 +48,7 @@ _CONTENTS = re.compile(r"(?:.*/)?\.{0,2}/?", re.DOTALL)
 """A path that some systems read as the contents of a directory."""
 
 _IN_PLACE = {
-    "sed": re.compile(r"-[nErsuz]*i|--in-place"),
+    "sed": re.compile(r"-[nErsuz]*i|--i"),
     "perl": re.compile(r"-[pnlawsW0-9]*i"),
     "ruby": re.compile(r"-[pnlaws0-9]*i"),
     "yq": re.compile(r"-[PrejnCM]*i|--inplace"),
@@ -105,11 +106,8 @@ _GIT_WRITES_HERE = {"init": ".git", "format-patch": "0001-.patch"}
 _ONE_OPERAND = {"zip": 0, "uniq": 1, "xxd": 1}
 """Programs that write one operand, and how many come before it."""
 
-_COPIERS = word_set("cp mv install ln rsync")
-"""Programs that write their sources under the same names into a directory."""
-
-_TAR_WRITES = re.compile(r"-?[A-Za-z]*[cruA]|--(create|append|update|concatenate|catenate)")
-_SUFFIX = re.compile(r"(?:-[nErsuz]*i|--in-place=)(?P<suffix>[^/]*/.*)", re.DOTALL)
+_TAR_WRITES = re.compile(r"-?[A-Za-z]*[cruA]|--(cr|ap|up|conc|cat|del)")
+_SUFFIX = re.compile(r"(?:-[nErsuz]*i|--i[a-z-]*=)(?P<suffix>[^/]*/.*)", re.DOTALL)
 """A suffix of sed that names a backup in another directory."""
 
 _GIT_CHANGERS = word_set("checkout restore rm mv clean")
@@ -126,13 +124,14 @@ class ChangedFiles(Struct, frozen=True):
 
     `below`: directories with a pattern; everything in them whose name matches it is changed. `unknown` are names of
     which only the shell knows a part; one that is `certain` is certainly changed. `new`: directories with a pattern of
-    names that may be made in them.
+    names that may be made in them. `copies`: directories, and where a copy of everything below them is made.
     """
 
     paths: tuple[Path, ...] = ()
     below: tuple[tuple[Path, str], ...] = ()
     unknown: tuple[Operand, ...] = ()
     new: tuple[tuple[Path, str], ...] = ()
+    copies: tuple[tuple[Path, Path], ...] = ()
 
     @property
     def has_unknown(self) -> bool:
@@ -158,7 +157,12 @@ def find_changed_files(command: ShellCommand) -> ChangedFiles:
     if names is None:
         return written
     matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
-    return replace(written, paths=(*written.paths, *matched.paths), below=(*written.below, *matched.below))
+    return replace(
+        written,
+        paths=(*written.paths, *matched.paths),
+        below=(*written.below, *matched.below),
+        copies=(*written.copies, *matched.copies),
+    )
 
 
 def _where_git_works(command: ShellCommand) -> ShellCommand:
@@ -192,7 +196,7 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
     below: list[tuple[Path, str]] = []
     unknown: list[Operand] = []
     new: list[tuple[Path, str]] = []
-    targets = (*_targets(name, command, understood), *_option_targets(name, command), *_copies(name, command))
+    targets = (*_targets(name, command, understood), *_option_targets(name, command), *copied_names(name, command))
     for target in (*targets, *_other_targets(name, command)):
         text = target.shape[0] if len(target.shape) == 1 else None
         if text is None:
@@ -206,7 +210,8 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
         paths += found
         below += [(one, target.below) for one in found if target.below]
         new += [(one, target.new) for one in found if target.new]
-    return ChangedFiles(tuple(paths), tuple(below), tuple(unknown), tuple(new))
+    copies = tuple(copied_directories(name, command))
+    return ChangedFiles(tuple(paths), tuple(below), tuple(unknown), tuple(new), copies)
 
 
 def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
@@ -301,22 +306,7 @@ def _git_paths(command: ShellCommand, at: int) -> Iterator[Shape]:
 def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
     """Yield the output files that options name: in the next word, joined, or after `=`; options may be abbreviated."""
     for option in _TARGET_OPTIONS.get(name, ()):
-        yield from _named_by(option, command)
-
-
-def _named_by(option: str, command: ShellCommand, start: int = 1) -> Iterator[Operand]:
-    for at in range(start, len(command.words)):
-        shape = command.shape(at)
-        word = shape[0] or ""
-        name, equals, value = word.partition("=")
-        following = Operand(command.shape(at + 1) if at + 1 < len(command.words) else (".",), is_certain=True)
-        if word == option and len(shape) == 1:
-            yield following
-        elif option.startswith("--") and len(name) > 2 and option.startswith(name):
-            yield Operand((value, *shape[1:]), is_certain=True) if equals else following
-        elif len(option) == 2 and (cluster := re.match(rf"-[A-Za-z]*?{option[1]}", word)):
-            rest = (word[cluster.end() :], *shape[1:])
-            yield Operand(rest, is_certain=True) if any(part != "" for part in rest) else following
+        yield from option_values(option, command)
 
 
 def _other_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
@@ -328,8 +318,8 @@ def _other_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
         yield from (Operand(command.shape(at), is_certain=True) for at in given[first : first + 1])
     elif name == "tar" and _makes_archive(words):
         cluster = f"-{(words[1] or '').removeprefix('-')}"
-        yield from _named_by("-f", replace(command, words=(words[0], cluster, *words[2:])))
-        yield from _named_by("--file", command)
+        yield from option_values("-f", replace(command, words=(words[0], cluster, *words[2:])))
+        yield from option_values("--file", command)
         removes = any(word and word.startswith("--rem") for word in words)
         yield from (Operand(command.shape(at), is_certain=True, below="*") for at in given if removes)
     elif name == "sed":
@@ -353,47 +343,11 @@ def _written_by_git(command: ShellCommand) -> Iterator[Operand]:
     first = _GIT_TARGETS.get(name, _GIT_TARGETS.get(both, len(words)))
     named = [Operand(command.shape(later), is_certain=True) for later in given[first:]]
     for option in _GIT_WRITES.get(name, ()):
-        named += _named_by(option, command, at + 1)
+        named += option_values(option, command, at + 1)
     yield from named
     if not named and name in _GIT_WRITES_HERE:
         yield Operand((_GIT_WRITES_HERE[name],), is_certain=True)
     elif not named and name == "clone" and given and (url := words[given[0]]):
         yield Operand((os.path.basename(url.rstrip("/")).removesuffix(".git"),), is_certain=True)
     for option in ("--work-tree", *(("--git-dir",) if name == "init" else ())):
-        yield from _named_by(option, command)
-
-
-def _copies(name: str, command: ShellCommand) -> Iterator[Operand]:
-    """Yield the files that a copy makes in its target, if that is a directory when the command runs."""
-    given = [at for at in range(1, len(command.words)) if not (command.words[at] or "").startswith("-")]
-    if name not in _COPIERS or not given:
-        return
-    named = [one.shape[0] for one in _named_by("--target-directory", command)]
-    named += [one.shape[0] for one in _named_by("-t", command)] if name != "rsync" else []
-    target = next((text for text in named if text), None)
-    if target is None and len(given) > 1:
-        target, given = command.shape(given[-1])[0], given[:-1]
-    if target is None:
-        return
-    exact = any(word and (word == "-T" or word.startswith("--no-t")) for word in command.words)
-    for at in given:
-        yield from _copied(command, at, target, exact)
-
-
-def _copied(command: ShellCommand, at: int, target: str, exact: bool) -> Iterator[Operand]:
-    word = command.words[at]
-    if word is None:
-        return
-    if at in command.globs:
-        if glob_matches(command, at) in ([], [word]):  # an earlier command may make names that match
-            yield Operand((target,), is_certain=True, new=os.path.basename(word))
-        return
-    if not exact:
-        yield Operand((os.path.join(target, os.path.basename(word.rstrip("/"))),), is_certain=True)
-    if "--parents" in command.words:
-        yield Operand((os.path.join(target, word.lstrip("/")),), is_certain=True)
-    if exact or _CONTENTS.fullmatch(word):
-        for place in command.directories:
-            top = Path(os.path.join(place or "/", os.path.expanduser(word)))
-            below = (file.relative_to(top) for file in files_below(top) or ())
-            yield from (Operand((os.path.join(target, file),), is_certain=True) for file in below)
+        yield from option_values(option, command)

@@ -17,6 +17,7 @@ from teamwright.permissions.git_access import named_files, shown_work_trees, unk
 from teamwright.permissions.paths import (
     GUARDED,
     judge_all_below,
+    judge_copy,
     judge_new_names,
     judge_path,
     judge_unknown_path,
@@ -141,6 +142,8 @@ def _judge_changed(context: DecisionContext, changed: ChangedFiles) -> Iterator[
         yield from judge_all_below(context, "Write", path, name)
     for path, name in changed.new:
         yield from judge_new_names(context, "Write", path, name)
+    for source, goal in changed.copies:
+        yield from judge_copy(context, source, goal)
     yield from _judge_unknown(context, "Write", changed.unknown)
 
 

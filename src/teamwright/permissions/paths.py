@@ -119,6 +119,14 @@ def judge_all_below(context: DecisionContext, tool: str, path: Path, name: str) 
             yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
 
 
+def judge_copy(context: DecisionContext, source: Path, goal: Path) -> Iterator[Decision]:
+    """Yield the denial of a copy of a directory that reads a denied file, or that makes a file with a denied name."""
+    for tool, top in (("Read", source), ("Write", goal)):
+        for rule, patterns in denied_below(context, tool, str(top)):
+            if patterns and (there := _named_below(real_path(source), compile_patterns(patterns), "*")):
+                yield Decision(Verdict.DENY, rule, f"It copies everything below {source} to {goal}, {there}.")
+
+
 def judge_new_names(context: DecisionContext, tool: str, directory: Path, pattern: str) -> Iterator[Decision]:
     """Yield the denial of names in a directory that match a pattern of the shell, also of names that do not exist."""
     for rule, forbidden in denied_below(context, tool, str(directory)):

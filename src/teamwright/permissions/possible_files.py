@@ -206,6 +206,22 @@ def _pattern_follows(command: ShellCommand, at: int) -> bool:
     return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
+def option_values(option: str, command: ShellCommand, start: int = 1) -> Iterator[Operand]:
+    """Yield the values of an option: in the next word, joined, or after `=`. A long option may be abbreviated."""
+    for at in range(start, len(command.words)):
+        shape = command.shape(at)
+        word = shape[0] or ""
+        name, equals, value = word.partition("=")
+        following = Operand(command.shape(at + 1) if at + 1 < len(command.words) else (".",), is_certain=True)
+        if word == option and len(shape) == 1:
+            yield following
+        elif option.startswith("--") and len(name) > 2 and option.startswith(name):
+            yield Operand((value, *shape[1:]), is_certain=True) if equals else following
+        elif len(option) == 2 and (cluster := re.match(rf"-[A-Za-z]*?{option[1]}", word)):
+            rest = (word[cluster.end() :], *shape[1:])
+            yield Operand(rest, is_certain=True) if any(part != "" for part in rest) else following
+
+
 def glob_shape(word: str) -> Shape:
     """Return the known parts of the names that a word with `*`, `?` and `[ab]` matches."""
     parts = re.split(r"((?:[*?]|\[\w+\])+)", word)

@@ -21,6 +21,7 @@ from teamwright.permissions.shell.syntax_tree import (
     FixedText,
     ForLoop,
     FunctionDefinition,
+    NegatedCommand,
     Pipeline,
     RedirectedCommand,
     Redirection,
@@ -129,6 +130,11 @@ class LineGrammar:
         if self._reserved() == "!":
             scanner.at += 1
             scanner.blanks()
+            return NegatedCommand(self._joined_by_pipes())
+        return self._joined_by_pipes()
+
+    def _joined_by_pipes(self) -> Statement:
+        scanner = self.scanner
         found = [self._command()]
         while True:
             scanner.blanks()

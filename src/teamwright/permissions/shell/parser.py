@@ -24,6 +24,7 @@ from teamwright.permissions.shell.syntax_tree import (
     CalculateCommand,
     ForLoop,
     FunctionDefinition,
+    NegatedCommand,
     Pipeline,
     RedirectedCommand,
     SimpleCommand,
@@ -107,6 +108,9 @@ class SyntaxWalk:
                 return self._and_or(node, places)
             case Pipeline():
                 return self._pipeline(node, places)
+            case NegatedCommand():
+                reached = self.visit(node.body, places)[1]
+                return reached, reached
             case RedirectedCommand():
                 return self._redirected(node, places)
             case WhileLoop() | ForLoop():

@@ -21,6 +21,7 @@ from teamwright.permissions.shell.syntax_tree import (
     FixedText,
     ForLoop,
     FunctionDefinition,
+    NegatedCommand,
     Pipeline,
     RedirectedCommand,
     SimpleCommand,
@@ -232,7 +233,7 @@ def child_statements(node: Statement) -> tuple[Statement, ...]:
             return (*node.always, *node.bodies)
         case WhileLoop():
             return (node.test, node.body)
-        case ForLoop() | FunctionDefinition() | RedirectedCommand() | Subshell():
+        case ForLoop() | FunctionDefinition() | NegatedCommand() | RedirectedCommand() | Subshell():
             return (node.body,)
         case _:
             return ()

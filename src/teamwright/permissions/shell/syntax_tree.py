@@ -121,6 +121,12 @@ class Pipeline(Struct, frozen=True):
     commands: tuple[Statement, ...]
 
 
+class NegatedCommand(Struct, frozen=True):
+    """A command or pipeline after `!`, which succeeds when its body fails."""
+
+    body: Statement
+
+
 class AndOr(Struct, frozen=True):
     """Statements joined by `&&` and `||`. `signs` is true for each after the first that follows `&&`."""
 
@@ -191,6 +197,7 @@ Statement = (
     | TestCommand
     | CalculateCommand
     | Pipeline
+    | NegatedCommand
     | AndOr
     | StatementSequence
     | Subshell

@@ -66,6 +66,18 @@ class NoSteering:
 NO_STEERING = NoSteering()
 
 
+class Fallback(Protocol):
+    """The port to the models that an agent uses when its own one is not available."""
+
+    async def next_model(self, agent: Agent) -> Model | None:
+        """Return the model that would be used after the present one; None without one."""
+        ...
+
+    async def switch(self, agent: Agent, failure: Failure) -> bool:
+        """Make the next call with the next model, after this failure. Return False without one."""
+        ...
+
+
 class TurnEnd(Struct, frozen=True):
     """The end of a turn: `done`, `failed` or `limit`. `text` is the final text; `failure` says why it failed.
 
@@ -144,6 +156,8 @@ class Agent(Struct, weakref=True):
     """Return True while its turns are far apart. Its prompt is then cached for an hour, if the service offers that."""
     watched_directories: Callable[[], Sequence[Path]] = tuple
     """Return the directories besides the working directory in which a change counts as progress: those of tasks."""
+    fallback: Fallback | None = None
+    """The models that are used when the agent's model is not available; None without one."""
     _deferred_changes: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property

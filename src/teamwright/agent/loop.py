@@ -105,7 +105,7 @@ async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
     while True:
         answered = await next_answer(agent)
         heard = answered.answer
-        so_far.usage += answered.compaction_usage
+        so_far.usage += answered.usage_before
         if isinstance(heard, BudgetRefusal):
             return so_far.end_turn("limit", refusal=heard)
         so_far.usage += heard.failed_usage

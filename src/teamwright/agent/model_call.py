@@ -43,6 +43,8 @@ INTERRUPTED_NOTE = (
     "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
 )
 NOTE_FAILED = "Your answer above broke off, because its service failed: the rest never came, and no tool call was run."
+ATTEMPTS_WITH_FALLBACK = 3
+"""Attempts of a call of a model that is not available, when a fallback model can answer."""
 INTERRUPTED_EMPTY_NOTE = "Your answer was interrupted before any text of it arrived."
 
 
@@ -120,6 +122,11 @@ class PartialAnswer:
             seconds=self.seconds,
             first_part_s=self.first_part_s,
         )
+
+    def unavailable(self, agent: Agent, reason: str) -> Failure:
+        """Return the failure of a model that is not available, without further attempts."""
+        usage = price_usage(agent.model.card, self._failed_usage) if self._failed_usage.tokens else NO_USAGE
+        return Failure("model-failed", reason, retriable=True, failed_usage=usage)
 
     def failed(self, agent: Agent, failure: Failure) -> Failure:
         """Return the failure with the text of the last attempt that had any. Its cost is included already."""
@@ -317,11 +324,17 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
                     activity.start_wait(f"another try: {part.reason}")
+                    if part.is_unavailable and part.attempt >= ATTEMPTS_WITH_FALLBACK and await _has_fallback(agent):
+                        return so_far.unavailable(agent, part.reason)
                 case AlivePart(waits_for=waits_for) if waits_for:
                     activity.start_wait(waits_for)
                 case _:
                     pass
     return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")
+
+
+async def _has_fallback(agent: Agent) -> bool:
+    return agent.fallback is not None and await agent.fallback.next_model(agent) is not None
 
 
 def _emit_text(agent: Agent, text: str) -> None:

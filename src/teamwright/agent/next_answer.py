@@ -18,18 +18,34 @@ from teamwright.protocol.usage import NO_USAGE, Usage
 
 
 class ModelAnswer(Struct, frozen=True):
-    """A model's answer, the task that it was charged to, and the usage of a compaction before it."""
+    """A model's answer, the task that it was charged to, and the usage of compactions and failed models before it."""
 
     answer: CallOutcome
     task: str = ""
-    compaction_usage: Usage = NO_USAGE
+    usage_before: Usage = NO_USAGE
 
 
 async def next_answer(agent: Agent) -> ModelAnswer:
     """Return the next answer.
 
-    The conversation is compacted first when that is due, and once when the window is full.
+    The conversation is compacted first when that is due, and once when the window is full. A failure of a model that
+    is not available is followed by calls of the fallback models, in order.
     """
+    answered = await _next_answer(agent)
+    while isinstance(failure := answered.answer, Failure) and await _use_fallback(agent, failure):
+        before = answered.usage_before + failure.failed_usage
+        answered = await _next_answer(agent)
+        answered = replace(answered, usage_before=before + answered.usage_before)
+    return answered
+
+
+async def _use_fallback(agent: Agent, failure: Failure) -> bool:
+    """Make the next call with a fallback model, if the model that failed is not available. Return False otherwise."""
+    return agent.fallback is not None and failure.is_unavailable and await agent.fallback.switch(agent, failure)
+
+
+async def _next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer of the agent's present model."""
     agent.apply_deferred_changes()
     if agent.model_calls_left == 0:
         return ModelAnswer(*await call_model(agent))

@@ -31,10 +31,11 @@ from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 
 
-def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
+def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Prefix | None = None) -> bool:
     """Switch the agent to the prefix that a new agent with that model would get. Return True when it differs.
 
-    `why` (`model`, `reload`) goes into the transcript. Raises StorageError.
+    `other` is the prefix of an agent that has no prefix of a new agent; None: it keeps its own. `why` (`model`,
+    `reload`) goes into the transcript. Raises StorageError.
     """
     compaction, conversation = agent.compaction, agent.conversation
     before = agent.model
@@ -42,7 +43,8 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None) -> bool:
         agent.model = model
         agent.toolbox.workplace.accepts_images = model.card.images
     try:
-        prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
+        kept = other or conversation.prefix
+        prefix = kept if compaction.make_prefix is None else compaction.make_prefix(agent)
         if prefix.digest == conversation.prefix.digest:
             return False
         conversation.switch_prefix(prefix, {"why": why, "model": agent.model.card.name})

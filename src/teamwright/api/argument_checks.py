@@ -91,6 +91,7 @@ _OPTION_TYPES = {
     "tools": OptionType("a list of functions", _is_list),
     "allowed_tools": OptionType('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
     "disallowed_tools": OptionType('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
+    "fallback_models": OptionType("a list of names of models", _is_list, _is_text),
     "add_dirs": OptionType("a list of directories", _is_list, _is_path),
     "plugin_dirs": OptionType("a list of directories", _is_list, _is_path),
     "hooks": OptionType('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),

@@ -37,6 +37,9 @@ class TeamOptions(TypedDict, total=False):
     closes. None: the model of the settings, else the default.
     """
 
+    fallback_models: Sequence[str]
+    """Names of the models that an agent uses, in this order, when its model is overloaded or not available."""
+
     effort: Effort | None
     """The thinking effort of the lead and of the agents that it starts: `low` to `max`, or a number of tokens. It wins
     over the settings. Entering the team raises UsageError for a model that does not document it.
@@ -155,6 +158,7 @@ def to_session_options(given: TeamOptions) -> Options:
         cwd=Path(given.get("cwd") or Path.cwd()),
         home=str(home) if home is not None else None,
         model=given.get("model"),
+        fallback_models=tuple(given.get("fallback_models", ())),
         effort=parse_optional_effort(given.get("effort")),
         permission_mode=given.get("permission_mode"),
         mode_unless_kept="default",

@@ -103,6 +103,8 @@ class Retrying(Struct, frozen=True):
     reason: str
     wait_s: float
     attempt: int
+    is_unavailable: bool = False
+    """True when the model is overloaded or its service does not work, and False for a limit of the client's calls."""
 
 
 class AlivePart(Struct, frozen=True):
@@ -176,6 +178,11 @@ class Failure(Struct, frozen=True):
     partial: list[Block] = field(default_factory=list[Block])
     retry_after_s: float | None = None
     failed_usage: Usage = NO_USAGE
+
+    @property
+    def is_unavailable(self) -> bool:
+        """True when another model may answer the same request."""
+        return self.retriable or self.slug in {"unknown-model", "no-network", "no-access"}
 
     @property
     def sentence(self) -> str:

@@ -100,6 +100,11 @@ class ServiceError(Exception):
         self.events: Sequence[Mapping[str, Any]] = ()
         """Events of the Messages API that were received before it, such as counts: this usage is charged."""
 
+    @property
+    def is_unavailable(self) -> bool:
+        """True when the model is overloaded or its service does not work; False for a limit of the client's calls."""
+        return self.answer.status not in (408, 409, 429)
+
 
 class ServiceAnswer(Struct, frozen=True):
     """The service's response to a failed request. `status` 0: none."""

@@ -182,7 +182,8 @@ class ServiceModel:
                 outcome.failure = replace(failure, partial=attempt.text(), retry_after_s=again_s)
                 return
             wait_s = self._backoff_s(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
-            yield Retrying(_failure_reason(failure) if tries == 1 else failure.what, wait_s, tries)
+            reason = _failure_reason(failure) if tries == 1 else failure.what
+            yield Retrying(reason, wait_s, tries, attempt.trouble.is_unavailable)
             if attempt.shared_pause_s is None:
                 await asyncio.sleep(wait_s)  # the rate limiter waits for a shared pause
                 yield AlivePart()

@@ -194,6 +194,10 @@ class ModeChanged(BaseEvent, frozen=True, kw_only=True):
     by: str = ""
 
 
+FALLBACK = "fallback"
+"""The author of the change to a fallback model, because the model before was not available."""
+
+
 class ModelChanged(BaseEvent, frozen=True, kw_only=True):
     """The model of a member, or of the lead, changed from its next call; `by` is who changed it.
 

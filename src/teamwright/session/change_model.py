@@ -10,13 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.prefix import switch_prefix
 from teamwright.models.catalog import aliases
 from teamwright.models.model import Model, ModelCard
-from teamwright.protocol.events import ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.spec_resolver import missing_effort
+from teamwright.session.factory.model_switch import use_model
 from teamwright.session.model_sources import SessionModels, require_price, save_lead_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation_changes import save_model
@@ -68,7 +66,7 @@ async def change_model(
     else:
         await _keep_of_member(team, agent_factory, agent.name, name, kept and card.name)
     await _shown_as(team, agent.name, card.name)
-    agent.change_between_calls(lambda: _begin(team, agent, opened, by))
+    agent.change_between_calls(lambda: use_model(team, agent, opened, by))
     return ModelChange(shown, card.name, before)
 
 
@@ -88,21 +86,6 @@ def require_affordable(agent_factory: AgentFactory, name: str, card: ModelCard) 
 def model_names() -> list[str]:
     """Return the short model names, in the order of the list."""
     return list(aliases())
-
-
-def _begin(team: SessionTeam, agent: Agent, model: Model, by: str) -> None:
-    before = agent.model.card.name
-    switch_prefix(agent, "model", model)
-    effort = agent.effort_text
-    if agent.name == LEAD:
-        team.set_lead_model(model.card.name, effort)
-    elif (teammate := team.find_in_process(agent.name)) is not None:
-        teammate.set_model(model.card.name, effort)
-    agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
-    if agent.effort is not None and not effort:
-        said = LEAD_ALIAS if agent.name == LEAD else agent.name
-        text = f"the effort {agent.effort} of {said} is not used: {missing_effort(model.card)}"
-        agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 
 async def _keep_of_lead(

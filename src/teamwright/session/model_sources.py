@@ -125,6 +125,13 @@ class SessionModels(Struct):
         self.objects[name] = model
         return name
 
+    def bring_fallback(self, name: str) -> str:
+        """Return the name under which a fallback model can be opened. Raises UsageError where a script plays all."""
+        if isinstance(self.main, ScriptedModels):
+            what = "a script plays every agent of this run: there is no fallback model"
+            raise UsageError("usage", what, looked_at=[("flag", "--fallback-model")], note="nothing was started")
+        return self.bring(name)
+
     def is_named(self, name: str) -> bool:
         """Return True for a name that a person or the program gave."""
         return name in self.named or name in self.objects or name in (self.chosen, self.services.default)

@@ -44,6 +44,8 @@ class Options(Struct, frozen=True):
     cwd: Path = field(default_factory=Path.cwd)
     home: str | None = None
     model: str | Model | None = None
+    fallback_models: tuple[str, ...] = ()
+    """The models that agents use, in this order, when their own model is not available."""
     effort: str | int | None = None
     permission_mode: str | None = None
     mode_unless_kept: str | None = None

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
+from teamwright.protocol.events import ModelChanged
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 
@@ -99,6 +100,8 @@ class Result(Struct, frozen=True):
     error: TeamwrightError | None = None
     end: str = ""
     output: Any = None
+    fallbacks: tuple[ModelChanged, ...] = ()
+    """The agents that changed to a fallback model, in the order of the changes."""
 
     @property
     def larger_command(self) -> str:

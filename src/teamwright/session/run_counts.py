@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from teamwright.protocol.events import (
+    FALLBACK,
     MemberChanged,
     MessageDelivered,
     MessageSent,
@@ -40,6 +41,8 @@ class RunCounts(Struct):
     calls: int = 0
     states: dict[str, MemberState] = field(default_factory=dict[str, MemberState])
     models: dict[str, str] = field(default_factory=dict[str, str])
+    fallbacks: list[ModelChanged] = field(default_factory=list[ModelChanged])
+    """The changes to fallback models."""
     waiting: set[str] = field(default_factory=set[str])
     early: dict[str, None] = field(default_factory=dict[str, None])
     """Messages that were delivered before their sent event: a reader may be faster than the writer's event. The
@@ -78,16 +81,23 @@ class RunCounts(Struct):
                 self.tasks.add(event.task.id)
             case TurnEnded(member=member):
                 self._ended(member, event)
-            case MemberChanged() | ModelChanged() if event.member != LEAD:
-                if isinstance(event, MemberChanged):
-                    self._changed(event)
-                self.models[event.member] = event.model or self.models.get(event.member, "")
+            case MemberChanged() if event.member != LEAD:
+                self._changed(event)
+                self._note_model(event)
+            case ModelChanged():
+                self._note_model(event)
             case _:
                 pass
 
     def end_cause(self, name: str, *, cut_off: bool) -> str:
         """Return why a member failed, crashed or was stopped; empty for a member that ended otherwise."""
         return self.ended.get(name, "") if name in self.stopped_at_work or not cut_off else ""
+
+    def _note_model(self, event: MemberChanged | ModelChanged) -> None:
+        if event.member != LEAD:
+            self.models[event.member] = event.model or self.models.get(event.member, "")
+        if isinstance(event, ModelChanged) and event.by == FALLBACK:
+            self.fallbacks.append(event)
 
     def _ended(self, member: str, turn: TurnEnded) -> None:
         (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)

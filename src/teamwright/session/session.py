@@ -192,6 +192,7 @@ class Session(Struct):
             "cut_off": tuple(self.cut_off),
             "messages_sent": self.tally.sent,
             "messages_seen": self.tally.seen,
+            "fallbacks": tuple(self.tally.fallbacks),
             "messages_undelivered": len(self.tally.waiting),
         }
 

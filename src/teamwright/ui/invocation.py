@@ -179,6 +179,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         cwd=where.cwd,
         home=where.home,
         model=flags.get("model"),
+        fallback_models=_fallback_models(flags.get("fallback_model")),
         effort=flags.get("effort"),
         permission_mode=_mode(flags),
         add_dirs=tuple(_directory(where, given) for given in flags.get("add_dir") or ()),
@@ -244,6 +245,16 @@ def _tools_left_out(values: tuple[str, ...]) -> tuple[str, ...]:
     from teamwright.config.tool_names import tools_left_out  # loaded only for this flag
 
     return tools_left_out(_rules(values))
+
+
+def _fallback_models(value: str | None) -> tuple[str, ...]:
+    """Return the names of the fallback models, in order. Raises UsageError for a value without a name."""
+    names = tuple(dict.fromkeys(name for part in (value or "").split(",") if (name := part.strip())))
+    if value is not None and not names:
+        raise UsageError(
+            "usage", "--fallback-model needs the name of a model", do=["teamwright models"], note="nothing was started"
+        )
+    return names
 
 
 SETTING_SOURCES = ("user", "project", "local")

@@ -48,6 +48,7 @@ class AgentFactory(AgentParts):
     async def lead(self, team: SessionTeam, start: Conversation | Awaitable[GitState | None]) -> Agent:
         """Build the lead with the resumed conversation, or with a new one in a repository of that state."""
         model = await self._open(None, LEAD)
+        await self.open_fallback()
         self.team = team
         self.plans.lead_team(team)
         policy = self.policies.with_ownership(self.policy, "")
@@ -93,6 +94,7 @@ class AgentFactory(AgentParts):
         kind = self.resolver.definition(spec)
         budget = spec.budget.smaller_caps(self.budget_tracker.each)
         model = await self._open(spec.model, spec.name, budget)
+        await self.open_fallback()
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
         git = start_reading_state(spec.cwd or self.cwd) if header is None else None

@@ -48,6 +48,7 @@ from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.messages import Block
 from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
+from teamwright.session.factory.model_switch import FallbackModels
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.toolset import Toolset
@@ -109,6 +110,8 @@ class AgentParts(Struct, dict=True):
     appended: str = ""
     base: str = ""
     """The text that replaces the base of the lead's system prompt; empty for the usual one."""
+    fallback_models: tuple[str, ...] = ()
+    """The names of the models that agents use, in order, when their own model is not available."""
     tag_key: str = field(default_factory=new_key)
     """The key of the runtime's tags, for agents that are created in this process."""
     numbers: CallNumbers = field(default_factory=CallNumbers)
@@ -148,6 +151,23 @@ class AgentParts(Struct, dict=True):
     def compacting(self) -> CompactionFactory:
         """The factory of compactions; a reload replaces it."""
         return CompactionFactory(self.compact, self.toolset)
+
+    @cached_property
+    def fallback(self) -> FallbackModels | None:
+        """The models that agents use when their own model is not available; None without one."""
+        if not self.fallback_models:
+            return None
+
+        async def open_model(name: str) -> Model:
+            return await self._open(self.models.bring_fallback(name), LEAD, self.budget_tracker.each)
+
+        settings = self.toolset.model_settings
+        return FallbackModels(self.fallback_models, open_model, lambda: self.team, settings, self.prefixes)
+
+    async def open_fallback(self) -> None:
+        """Open the fallback models. Raises CannotStart for one that is not available."""
+        if self.fallback is not None:
+            await self.fallback.open()
 
     @property
     def policy(self) -> Policy:
@@ -316,6 +336,7 @@ class AgentParts(Struct, dict=True):
             effort=prefix_effort(conversation.prefix),
             wants_hour_cache=terms.wants_hour_cache,
             watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
+            fallback=self.fallback,
         )
         basis.born.effort = made.effort
         return made

@@ -202,6 +202,7 @@ def make_agent_factory(
         effort=parse_optional_effort(options.effort),
         appended=options.append_system_prompt,
         base=options.system_prompt,
+        fallback_models=options.fallback_models,
         tag_key=_tag_key(context),
         numbers=services.numbers,
         attended=log.has_listeners,

@@ -32,7 +32,7 @@ WIRE_FILE = "wire.json"
 
 _PATHS = frozenset({"cwd", "settings_file"})
 _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
-_LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config", "setting_sources"})
+_LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config", "setting_sources", "fallback_models"})
 _LEFT_OUT = frozenset(
     {"env", "budget", "tools", "own_hooks", "on_request", "session_id", "resume", "adopt", "model"}
 ) | {"client_mcp", "output"}

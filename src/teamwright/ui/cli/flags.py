@@ -99,6 +99,9 @@ def agent_flags() -> list[click.Option]:
 RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
+    click.Option(
+        ["--fallback-model"], metavar="NAMES", help="Models to use, in order, when a model is not available: 'A,B'."
+    ),
     click.Option(["--effort"], metavar="LEVEL", help="Thinking effort of the lead: low to max, or a number of tokens."),
     click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(PERMISSION_MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),

@@ -254,6 +254,9 @@ def _team_object(result: Result) -> dict[str, Any]:
             "undelivered": result.messages_undelivered,
         },
         "cut_off": list(result.cut_off),
+        "fallbacks": [
+            {"name": display_name(one.member), "model": one.model, "before": one.before} for one in result.fallbacks
+        ],
         "resume_command": result.resume_command,
     }
 

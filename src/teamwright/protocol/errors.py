@@ -110,7 +110,7 @@ class TeamwrightError(Exception):
         self.slug = slug
         self.what = what
         self.looked_at = tuple(looked_at)
-        self.do = tuple(do)
+        self.do = tuple(filter(None, do))
         self.note = note
         if self.looked_at or self.do:
             self.add_note("\n".join(self._details()))
@@ -121,7 +121,7 @@ class TeamwrightError(Exception):
 
     def replace_advice(self, do: Iterable[str]) -> None:
         """Replace the commands and the advice that the error shows."""
-        self.do = tuple(do)
+        self.do = tuple(filter(None, do))
 
     @property
     def exit_code(self) -> int:

@@ -125,6 +125,11 @@ class SessionModels(Struct):
         self.objects[name] = model
         return name
 
+    def use_type_model(self, name: str) -> None:
+        """Use the model of the lead's agent type for the run, where no flag and no program named a model."""
+        if self.main is self.services and self.services.default is None and self.chosen is None:
+            self.services.default = name
+
     def bring_fallback(self, name: str) -> str:
         """Return the name under which a fallback model can be opened. Raises UsageError where a script plays all."""
         if isinstance(self.main, ScriptedModels):

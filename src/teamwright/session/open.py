@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.unknown_names import did_you_mean
@@ -50,12 +50,13 @@ from teamwright.session.factory.components import (
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
+from teamwright.session.lookup.saved_sessions import SessionView, save_title
 from teamwright.session.member_process.lead_side_setup import MemberProcesses
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.options import Options, mark_portions
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.retention import prune
+from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
@@ -107,9 +108,7 @@ async def _close(session: Session) -> None:
 
 async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None] | None) -> Session:
     context = load_context(options)
-    make_private(context.directory)
-    lease = Lease.take(lease_path(context.directory), f"session {context.id}")
-    stack.callback(lease.release)
+    lease = _take_lease(context, stack)
     undo = stack.enter_context(ExitStack())
     if not context.resumed:
         undo.callback(_remove, context)
@@ -311,6 +310,27 @@ def _check_rules(agent_factory: AgentFactory, team: SessionTeam) -> None:
         do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
         what = f"the rule {rule.text[:80]} names a tool that does not exist"
         raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
+
+
+def _take_lease(context: SessionContext, stack: AsyncExitStack) -> Lease:
+    """Take the lease of the session's directory, and store a new title. Without persistence its files are removed at
+    the end.
+    """
+    if not context.options.persists:
+        stack.push_async_callback(_remove_ended, context)
+    make_private(context.directory)
+    lease = Lease.take(lease_path(context.directory), f"session {context.id}")
+    stack.callback(lease.release)
+    if context.options.title:
+        save_title(context.directory, context.options.title)
+    return lease
+
+
+async def _remove_ended(context: SessionContext) -> None:
+    """Remove the files of a session that has ended. What cannot be removed stays until the next cleaning."""
+    view = SessionView(context.id, context.home.transcript(context.cwd, context.id))
+    with suppress(TeamwrightError, OSError):
+        await remove_session(context.home, view, force=True)
 
 
 def _remove(context: SessionContext) -> None:

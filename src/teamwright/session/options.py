@@ -72,6 +72,12 @@ class Options(Struct, frozen=True):
     adopt: str | None = None
     append_system_prompt: str = ""
     system_prompt: str = ""
+    agent: str = ""
+    """The agent type of the lead; empty: the lead has none."""
+    title: str = ""
+    """The title of the session in lists; empty: unchanged."""
+    persists: bool = True
+    """False removes the files of the session when it ends."""
     teams: bool | None = None
     tools: Sequence[Callable[..., Any]] = ()
     interactive: bool = False

@@ -355,11 +355,10 @@ class Session(Struct):
     @property
     def resume_command(self) -> str:
         """The command that resumes this session: by the name of its team, where members keep their places."""
-        team = self.team
-        kept = any(
-            m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place
-            for m in team.members.values()
-        )
+        if not self.options.persists:
+            return ""
+        team, members = self.team, self.team.members.values()
+        kept = any(m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place for m in members)
         by_name = kept and not team.implicit and not team.name.startswith("-")
         return command_with_home(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MAX_STDIN = 10_000_000
 """The maximum size of a prompt on stdin, in bytes."""
 
+MAX_TITLE = 120
+"""The most characters of a session's title."""
+
 STDIN_WAIT_S = 3.0
 """Seconds to wait for a silent pipe when the prompt was given as an argument; the parent may never close the pipe."""
 
@@ -204,6 +207,9 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         plugin_dirs=parse_plugin_dirs(where, flags),
         append_system_prompt=_prompt_text(where, flags, "append_system_prompt"),
         system_prompt=_prompt_text(where, flags, "system_prompt"),
+        agent=flags.get("agent") or "",
+        title=" ".join((flags.get("name") or "").split())[:MAX_TITLE],
+        persists=not flags.get("no_session_persistence"),
         plan_approval=flags.get("plan_approval"),
         backend=flags.get("backend"),
         markdown=False if flags.get("no_markdown") else None,

@@ -5,14 +5,14 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, always_false
-from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, load_prompt
+from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.plan_mode import PlanExit
 from teamwright.agent.prefix import load_conversation
@@ -20,16 +20,20 @@ from teamwright.agent.reminders import ReminderRole
 from teamwright.agent.system_prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import read_header
+from teamwright.config.agent_types.definition_fields import INHERIT
 from teamwright.config.team_roles import roles_text
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
+from teamwright.permissions.rules import parse_rules
+from teamwright.permissions.verdict import Verdict
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
-from teamwright.session.factory.spec_resolver import required_effort
+from teamwright.session.factory.spec_resolver import require_possible, required_effort
 from teamwright.session.skills.agent_skills import with_skills
 from teamwright.teams.blocked_callback import blocked_callback
 from teamwright.teams.team import SessionTeam
@@ -42,29 +46,42 @@ if TYPE_CHECKING:
     from teamwright.teams.subagents.run import SubagentRun
 
 
+TYPE_KEY = "agent_type"
+"""The key of the lead's agent type in the first line of its transcript."""
+
+
+def _is_lead_tool(kind: AgentType, tool: str) -> bool:
+    """Return True for a tool of a lead of this agent type: it always has the task list and messages, as teammates."""
+    return kind.allows(tool) or tool in TEAMMATE_TOOLS
+
+
 class AgentFactory(AgentParts):
     """The factory of the lead, teammates and sub-agents."""
 
     async def lead(self, team: SessionTeam, start: Conversation | Awaitable[GitState | None]) -> Agent:
         """Build the lead with the resumed conversation, or with a new one in a repository of that state."""
+        header = start.header if isinstance(start, Conversation) else None
+        kind = self._lead_kind(header)
+        if kind is not None and kind.model not in {None, INHERIT}:
+            self.models.use_type_model(str(kind.model))
         model = await self._open(None, LEAD)
         await self.open_fallback()
         self.team = team
         self.plans.lead_team(team)
-        policy = self.policies.with_ownership(self.policy, "")
+        policy = self.policies.with_ownership(self.policy, kind.name if kind is not None and kind.role else "")
         policy.change_delegation(self.policy.is_delegating)
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
         async def tools() -> list[AnyTool]:
-            own = [*self.toolset.tools(Caller(LEAD, team)), *self.toolset.plan_tools(LEAD, plan, self.plans)]
-            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides)])
-
-        header = start.header if isinstance(start, Conversation) else None
+            own = [t for t in self.toolset.tools(Caller(LEAD, team)) if kind is None or _is_lead_tool(kind, t.name)]
+            own += self.toolset.plan_tools(LEAD, plan, self.plans)
+            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind)])
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
-            return lead_prompt(self.toolset.teams, self._session_part(header), appended, self.base)
+            base = self.base or (kind.prompt if kind is not None else "")
+            return lead_prompt(self.toolset.teams, self._session_part(header), appended, base)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, shown=LEAD))
@@ -73,21 +90,53 @@ class AgentFactory(AgentParts):
             wanted = None if self.effort is None else required_effort(model.card, self.effort)
             conversation = self._go_on(start, model, wanted)
         else:
-            prefix = self._prefix(model, system(), own, self._lead_effort(model.card))
-            conversation = Conversation.start(self._transcript, prefix, self._about(basis, await start))
+            prefix = self._prefix(model, system(), own, self._lead_effort(model.card, kind))
+            about = self._about(basis, await start) | ({} if kind is None else {TYPE_KEY: kind.name})
+            conversation = Conversation.start(self._transcript, prefix, about)
         is_new = conversation.lines <= 1
         terms = AgentTerms(
             self.meters.lead(),
             self.emit,
             self.plans.restore_plan_mode(LEAD, plan, basis.workplace, new=is_new, begins=plan.is_on),
             self.compacting.make(team, system, self.prefixes, tools),
-            self.max_rounds,
+            self.max_rounds if kind is None or self.max_rounds is not None else kind.max_turns,
             self._reminder(policy, ReminderRole.LEAD),
             wants_hour_cache=lambda: bool(team.running_members),
         )
         made = self._agent(basis, own, conversation, terms)
         self.first.effort = made.effort
         return made
+
+    def _lead_kind(self, header: Mapping[str, Any] | None) -> AgentType | None:
+        """Return the lead's agent type, of the flag or of its resumed conversation; None without one.
+
+        Its deny rules apply to all agents from now on. Raises UsageError for an agent type that is unknown or cannot be
+        honoured, and for another one than that of the resumed conversation.
+        """
+        stored = self.lead_type if header is None else str(header.get(TYPE_KEY, ""))
+        if self.lead_type and self.lead_type.lower() != stored.lower():
+            had = f"with the agent type {stored}" if stored else "without an agent type"
+            raise UsageError(
+                "usage",
+                f"this session began {had}, which does not change",
+                looked_at=[("flag", f"--agent {self.lead_type[:80]}")],
+                do=["leave --agent out", f"a new session: teamwright --agent {self.lead_type[:80]}"],
+                note="nothing was started",
+            )
+        if not stored:
+            return None
+        kind = self.resolver.agent_types.find(stored)
+        require_possible(kind)
+        source = f"agent type {kind.name}"
+        self.policy.add_rules(*parse_rules(kind.denied, Verdict.DENY, source, self.policy.scope.base))
+        kind = with_skills(
+            kind, self.policy, self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base")
+        )
+        if kind.mode is not None:
+            self.resolver.notify_once(f"the mode {kind.mode} of {source} is not used: the lead has the session's mode")
+        self.first.definition, self.first.read_only = kind, kind.read_only
+        self.first.disallowed, self.first.kind = kind.disallowed_tools, kind.name if kind.role else ""
+        return kind
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """Build a teammate (port of `teams`): new, or with the transcript of its incarnation."""

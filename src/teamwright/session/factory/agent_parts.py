@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from teamwright.agent.activity import AgentActivity, Watchdog
 from teamwright.agent.agent import Agent, always_false
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
+from teamwright.agent.agent_type import AgentType
 from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
@@ -110,6 +111,8 @@ class AgentParts(Struct, dict=True):
     appended: str = ""
     base: str = ""
     """The text that replaces the base of the lead's system prompt; empty for the usual one."""
+    lead_type: str = ""
+    """The agent type of the lead of a new session; empty: it has none."""
     fallback_models: tuple[str, ...] = ()
     """The names of the models that agents use, in order, when their own model is not available."""
     tag_key: str = field(default_factory=new_key)
@@ -223,13 +226,15 @@ class AgentParts(Struct, dict=True):
             conversation.replace_prefix(prefix_for_model(prefix, card, self.toolset.model_settings, effort=effort))
         return conversation
 
-    def _lead_effort(self, card: ModelCard) -> Effort | None:
-        """Return the effort of a flag, which the model must support, else of the settings."""
+    def _lead_effort(self, card: ModelCard, kind: AgentType | None = None) -> Effort | None:
+        """Return the effort of a flag, which the model must support, else of the lead's type, else of the settings."""
         if self.effort is not None:
             return required_effort(card, self.effort)
-        said = self.toolset.model_settings.effort
+        asked = (("the settings", self.toolset.model_settings.effort),)
+        asked = asked if kind is None else ((f"the agent type {kind.name}", kind.effort), *asked)
+        who, said = next((row for row in asked if row[1] is not None), ("", None))
         if said is not None and supported_effort(card, said) is None:
-            self.resolver.notify_once(f"the effort {said} of the settings is not used: {missing_effort(card)}")
+            self.resolver.notify_once(f"the effort {said} of {who} is not used: {missing_effort(card)}")
         return supported_effort(card, said)
 
     def _rounds_left(self, spec: SpawnSpec, budget: Budget, conversation: Conversation) -> int | None:

@@ -203,6 +203,7 @@ def make_agent_factory(
         appended=options.append_system_prompt,
         base=options.system_prompt,
         fallback_models=options.fallback_models,
+        lead_type=options.agent,
         tag_key=_tag_key(context),
         numbers=services.numbers,
         attended=log.has_listeners,

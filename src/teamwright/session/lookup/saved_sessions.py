@@ -17,12 +17,16 @@ from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.protocol.messages import message_text
+from teamwright.storage.atomic import write_atomic
 from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 _FIRST_LINES = 12
+
+TITLE_FILE = "title"
+"""The file in a session's directory with the title that a person gave it."""
 
 _NOT_SAID = (f"<{REMINDER}", f"<{MESSAGE}", PEER_NOTE, f"<{NOTIFICATION}")
 """The beginnings of texts that no user typed."""
@@ -43,6 +47,12 @@ class SessionView(Struct, frozen=True):
     size: int = 0
     pid: int = 0
     damaged: str = ""
+    title: str = ""
+
+    @property
+    def label(self) -> str:
+        """The title and the first prompt, as lists show them; empty without both."""
+        return ": ".join(text for text in (self.title, self.prompt) if text)
 
     @property
     def directory(self) -> Path:
@@ -80,19 +90,21 @@ def latest_session(home: Home, cwd: Path) -> SessionView:
 
 
 def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
-    """Return the one session whose id begins so: of this directory first, else of any.
+    """Return the one session whose id begins so, or that has this title: of this directory first, else of any.
 
     Raises TeamwrightError (`unknown-session`) when none or several match.
     """
     wanted = beginning.strip().lower()
     for views in (session_views(home, cwd), session_views(home)):
         found = [view for view in views if wanted and view.id.lower().startswith(wanted)]
+        found = found or [view for view in views if wanted and view.title.lower() == wanted]
         if len(found) == 1:
             return found[0]
         if found:
+            verb = "begin with" if found[0].id.lower().startswith(wanted) else "have the title"
             raise TeamwrightError(
                 "unknown-session",
-                f"{len(found)} sessions begin with {beginning}",
+                f"{len(found)} sessions {verb} {beginning[:80]}",
                 looked_at=[("one of", ", ".join(view.id for view in found[:4]))],
                 do=["give more of the id"],
             )
@@ -137,9 +149,23 @@ def _view(path: Path) -> SessionView:
         changed_at=stat.st_mtime,
         model=str(header.get("model", "")),
         prompt=prompt,
+        title=read_title(path.with_suffix("")),
         size=stat.st_size,
         pid=lease_holder(lease_path(path.with_suffix(""))),
     )
+
+
+def read_title(directory: Path) -> str:
+    """Return the title of the session in this directory; empty without one."""
+    try:
+        return " ".join((directory / TITLE_FILE).read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return ""
+
+
+def save_title(directory: Path, title: str) -> None:
+    """Store the title of the session in this directory. Raises StorageError."""
+    write_atomic(directory / TITLE_FILE, f"{title}\n".encode())
 
 
 def _changed(path: Path) -> float:

@@ -131,6 +131,8 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
+    click.Option(["--agent"], metavar="TYPE", help="The agent type of the lead of a new session."),
+    click.Option(["-n", "--name", "name"], metavar="TITLE", help="The title of the session in lists."),
     click.Option(["--system-prompt"], metavar="TEXT", help="Replace the base of the lead's system prompt."),
     click.Option(["--system-prompt-file"], metavar="FILE", help="The same text, from a file."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt of the lead."),
@@ -158,6 +160,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),
     click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
+    click.Option(["--no-session-persistence"], is_flag=True, help="Remove the session when the run ends."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )
 """The flags that are valid only in a headless run."""

@@ -87,7 +87,7 @@ def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
 def session_row(view: SessionView) -> tuple[str, str, str]:
     """Return a session as three cells: the short id, its age, its first prompt."""
     state = f"runs, pid {view.pid}" if view.pid else f"{duration(max(time.time() - view.changed_at, 0))} ago"
-    return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.prompt or "(no prompt)"
+    return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.label or "(no prompt)"
 
 
 def _from_view(view: SessionView, where: RunLocation) -> ChosenSession:

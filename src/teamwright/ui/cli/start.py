@@ -18,6 +18,7 @@ from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_
 _ONLY_HEADLESS = (
     *("ask", "output_format", "input_format", "verbose", "report", "strict"),
     *("permission_prompt_tool", "include_partial_messages", "json_schema", "replay_user_messages"),
+    "no_session_persistence",
 )
 
 
@@ -83,6 +84,10 @@ def refuse_headless_flags(flags: Mapping[str, Any], *, headless: bool) -> None:
 
 
 def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
+    is_resume = bool(flags.get("latest")) or flags.get("resume") is not None
+    if flags.get("no_session_persistence") and is_resume:
+        what = "--no-session-persistence is for a new session: a session that continues was stored before"
+        raise UsageError("usage", what, note="nothing was started")
     said = {
         "--continue": bool(flags.get("latest")),
         "--resume": flags.get("resume") is not None,

@@ -159,10 +159,12 @@ def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:
     if result.error is not None:
         lines.append(result.error.render())
     elif result.stop == "limit":
-        lines.append(f"teamwright: {result.limit_detail}\n  continue: {result.larger_command}")
+        command = f"\n  continue: {result.larger_command}" if result.resume_command else ""
+        lines.append(f"teamwright: {result.limit_detail}{command}")
     elif result.stop == "cancelled":
         why = "stdout was closed" if reader_left else "interrupted"
-        lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
+        saved = f", everything is saved: {result.resume_command}" if result.resume_command else ""
+        lines.append(f"teamwright: {why}{saved}")
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
     lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members if not one.ended]
@@ -178,7 +180,9 @@ def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
     shown = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_MAX_OPEN_TASKS]]
     more = f", and {len(tasks) - _MAX_OPEN_TASKS} more" if len(tasks) > _MAX_OPEN_TASKS else ""
     lines = [f"teamwright: open tasks: {', '.join(shown)}{more}"] if tasks else []
-    return lines if has_command else [*lines, f"teamwright: continue with: {result.resume_command}"]
+    if has_command or not result.resume_command:
+        return lines
+    return [*lines, f"teamwright: continue with: {result.resume_command}"]
 
 
 def _refused_lines(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:

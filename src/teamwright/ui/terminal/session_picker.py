@@ -44,7 +44,7 @@ def _cells(number: int, row: ListedSession) -> tuple[str, ...]:
     """Return the cells of a session."""
     view = row.view
     last = f"runs, pid {view.pid}" if view.pid else _age(time.time() - view.changed_at)
-    prompt = one_line(view.prompt[:_MAX_PROMPT]) or "(no prompt)"
+    prompt = one_line(view.label[:_MAX_PROMPT]) or "(no prompt)"
     team = cut(one_line(row.team), _MAX_TEAM)
     return str(number), view.id[:8], last, team, str(row.members) if row.members else "", prompt
 

@@ -137,6 +137,17 @@ class TrustStore:
             self._write()
         return known
 
+    def is_bound_to(self, directory: Path) -> bool:
+        """Return True when trust is bound to this directory, or to the repository in it; both may be gone."""
+        return not {directory, directory / ".git"}.isdisjoint(self.repositories)
+
+    def remove_bound_to(self, directory: Path) -> None:
+        """Remove the trust that is bound to this directory or to the repository in it. Raises StorageError."""
+        self._read_again()
+        for path in (directory, directory / ".git"):
+            self._repositories.pop(str(path), None)
+        self._write()
+
     @property
     def repositories(self) -> tuple[Path, ...]:
         """The trusted repositories, by the path that is the key of their trust."""

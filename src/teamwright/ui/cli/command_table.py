@@ -32,6 +32,9 @@ COMMANDS: dict[str, CommandRow] = {
     "sessions": CommandRow(
         "teamwright.ui.cli.sessions:sessions", LOOK, "List sessions of this directory; `rm` removes one."
     ),
+    "projects": CommandRow(
+        "teamwright.ui.cli.projects:projects_command", LOOK, "List directories with data; `rm` removes all of one."
+    ),
     "status": CommandRow(
         "teamwright.ui.cli.status:status", LOOK, "Show members, tasks, pending requests, cost; --watch."
     ),

@@ -152,6 +152,18 @@ class Person:
         """Type a line and press Enter."""
         self.child.send(line + ENTER)
 
+    def says_until(self, line: str, begin: str, text: str) -> None:
+        """Type a line again and again until the row of its answer that begins so has the text. For `TERM=dumb`."""
+        deadline = time.monotonic() + WAIT_S
+        row = ""
+        while text not in row:
+            before = len(self.raw)
+            self.says(line)
+            while not (found := re.search(rf"\n({re.escape(begin)}[^\r\n]*)\r?\n", self.raw[before:])):
+                if not self._read(deadline):
+                    raise AssertionError(f"no row {begin!r} had {text!r}; there was:\n{self.screen.text}")
+            row = found[1]
+
     def leaves(self) -> int:
         """Wait for the end; gives the exit code, negative for a signal."""
         deadline = time.monotonic() + WAIT_S

@@ -10,12 +10,13 @@ from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
 
 LOOKED_AT = frozenset({"open", "os.scandir", "os.listdir", "os.mkdir", "os.rename", "os.remove"})
+OF_SUB_AGENTS = ("teamwright.tools.team.agent", "teamwright.tools.subagent", "teamwright.teams.subagents")
 
 
 class Touched:
-    """What this thread does to files and directories while `on`: the audit's name of it, and the file's name.
+    """What a sub-agent does to files and directories while `on`: the audit's name of it, and the file's name.
 
-    Others work meanwhile: sessions that are too old are looked for in another thread, and watchers read what changed.
+    Others work meanwhile: sessions that are too old are looked for, watchers read what changed, requests are looked up.
     """
 
     def __init__(self):
@@ -25,14 +26,14 @@ class Touched:
     def __call__(self, event, args):
         if not self.on or event not in LOOKED_AT or threading.get_ident() != self.thread:
             return
-        if isinstance(args[0], str | os.PathLike) and not _is_of_watcher():
+        if isinstance(args[0], str | os.PathLike) and _is_of_sub_agent():
             self.seen[event, os.path.splitext(args[0])[1]] += 1
 
 
-def _is_of_watcher() -> bool:
-    """Return True when a watcher of files is among the callers."""
+def _is_of_sub_agent() -> bool:
+    """Return True when the Agent tool or the run of a sub-agent is among the callers."""
     frame = sys._getframe()
-    while frame is not None and not frame.f_globals.get("__name__", "").endswith("watcher"):
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(OF_SUB_AGENTS):
         frame = frame.f_back
     return frame is not None
 

@@ -3,6 +3,7 @@
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import wait_until
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, DOWN, ENTER, ESC, SHIFT_DOWN, SHIFT_UP, UP
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who
@@ -221,14 +222,14 @@ def test_a_dumb_terminal_has_the_same_by_commands_and_nothing_moves(gates):
         person.sees("They are at it.")
         person.says("/view ben")
         person.sees("── ben · ", "lead → ben: Take task 2.", "@ben>")
+        wait_until(lambda: sum(who(body) == "ben" for body in server.bodies) == 2, "ben's request before its command")
         person.says("say hello")
         person.sees("you → ben: say hello")
         opens(gates, "ben")
         person.sees("Hello from ben.")
         person.says("/view")
         person.sees("── lead ──", ">")
-        person.says("/members")
-        person.sees("  ben ", "idle")
+        person.says_until("/members", "  ben ", "idle")
         person.says("/tasks")
         person.sees("#2   job of ben")
         assert "\x1b" not in person.raw

@@ -43,7 +43,7 @@ _INTERRUPT = b'{"type":"interrupt"'
 _QUEUED = b'{"type":"queued"'
 _COMPACT = b'{"type":"compact"'
 _PREFIX = b'{"type":"prefix"'
-_SIZES = re.compile(rb'\{"type":"compact","sizes":\[([0-9]+(?:,[0-9]+)*)\]')
+_SIZES = re.compile(rb'\{"type":"compact","sizes":\[([0-9]+(?:,[0-9]+)*)?\]')
 _MESSAGES = b',"messages":['
 _PAUSED = b'"stop_reason":"pause_turn"'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -117,8 +117,8 @@ def _split_boundary(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     found = _SIZES.match(line)
     if found is None:
         raise ValueError("sizes")
-    sizes = [int(size) for size in found[1].split(b",")]
-    at = start = len(line) - sum(sizes) - len(sizes) + 1 - 2
+    sizes = [int(size) for size in (found[1] or b"").split(b",") if size]
+    at = start = len(line) - sum(sizes) - max(0, len(sizes) - 1) - len(b"]}")
     messages: list[bytes] = []
     for size in sizes:
         messages.append(line[at : at + size])
@@ -288,7 +288,7 @@ def _add_queued(line: bytes, queued: dict[str, list[Block]]) -> None:
 def _remove_delivered(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
     """Remove messages that this line delivered from the queue."""
     if queued and INJECTED_KEY in line[:at]:
-        for id in _ids(line):
+        for id in line_ids(line):
             queued.pop(id, None)
 
 
@@ -306,7 +306,7 @@ def find_delivered_ids(transcript: Path, ids: Collection[str]) -> set[str]:
             if not boundary.has_older_ids:
                 break
         elif INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
-            found |= wanted.intersection(_ids(line))
+            found |= wanted.intersection(line_ids(line))
         if found == wanted:
             break
     return found
@@ -323,7 +323,7 @@ def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
             older = boundary.has_older_ids
             break
         if INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
-            newest |= dict.fromkeys(reversed(_ids(line)))
+            newest |= dict.fromkeys(reversed(line_ids(line)))
     kept = list(newest)[:MAX_LISTED_IDS]
     return tuple(reversed(kept)), older or len(newest) > len(kept)
 
@@ -381,7 +381,8 @@ def without_thinking(item: bytes) -> bytes:
     return encode({**message, "content": left or [text_block("(no words)")]})
 
 
-def _ids(line: bytes) -> list[str]:
+def line_ids(line: bytes) -> list[str]:
+    """Return the ids that a line delivers."""
     with suppress(ValueError, AttributeError):  # a damaged line has no ids
         return cast("list[str]", json.loads(line).get("injected", ()))
     return []

@@ -158,7 +158,7 @@ class Team:
             home = resolve_home(self._options.home)
             rebuilt = await recover_teams(home, word=self.name) if self._opening_mode else ()
             session = await stack.enter_async_context(
-                open_session(options_to_open(self._options, self.name, self._opening_mode))
+                open_session(await options_to_open(self._options, self.name, self._opening_mode))
             )
             session.warnings += rebuilt
             session.requests.attended = self._readers.may_answer

@@ -15,14 +15,19 @@ from teamwright.teams.creation import create_team
 from teamwright.teams.status.team_views import resolve_home
 
 
-def options_to_open(options: Options, name: str, mode: str) -> Options:
+async def options_to_open(options: Options, name: str, mode: str) -> Options:
     """Return the session options: for a team on disk, those that resume its session or adopt the team.
 
-    `mode` is resume, adopt, or empty for a new team. Raises as `find_session_of_team` and `require_adoptable`.
+    `mode` is resume, adopt, or empty for a new team. A rewind that a kill interrupted is
+    completed first. Raises as `find_session_of_team` and `require_adoptable`.
     """
     home = resolve_home(options.home)
     if mode == "resume":
-        return replace_fields(options, resume=find_session_of_team(home, name).id)
+        from teamwright.edit_history.rewind import complete_rewind_of  # loaded only for a resume
+
+        options = replace_fields(options, resume=find_session_of_team(home, name).id)
+        await complete_rewind_of(options)
+        return options
     if mode == "adopt":
         require_adoptable(find_saved_team(home, name))
         return replace_fields(options, adopt=name)

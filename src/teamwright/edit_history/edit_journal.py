@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct, field
 
@@ -21,6 +21,12 @@ from teamwright.tools.files.edit_journal import JOURNAL, append_entry
 
 USER = "user"
 """The author of a file change that an undo makes."""
+
+
+Scope: TypeAlias = Literal["", "all", "files", "conversation"]
+"""What a rewind takes back; empty for an undo, which takes back files."""
+
+SCOPES: frozenset[str] = frozenset(get_args(Scope))
 
 
 class PromptEntry(Struct, frozen=True):
@@ -58,7 +64,8 @@ class ChangeEntry(Struct, frozen=True):
 class UndoEntry(Struct):
     """An undo: of whose edits (`by`; empty: all agents') of which prompt; `ended` says that it was completed.
 
-    `paths` are the files to restore, `left` the files that the user asked to leave.
+    `paths` are the files to restore, `left` the files that stay as they are. A rewind undoes the edits of all prompts
+    from `prompt` to `last`. Its `scope` says what it takes back; an undo has none.
     """
 
     id: str
@@ -67,6 +74,8 @@ class UndoEntry(Struct):
     by: tuple[str, ...]
     paths: tuple[str, ...]
     left: tuple[str, ...]
+    last: int = 0
+    scope: Scope = ""
     ended: bool = False
 
 
@@ -85,6 +94,16 @@ class EditJournal(Struct):
         """The agents that changed files, in the order of their first change; undos are not counted."""
         found = sorted((c for group in self.changes.values() for c in group if not c.undo), key=lambda c: c.at)
         return list(dict.fromkeys(change.member for change in found))
+
+    @property
+    def current_prompts(self) -> list[PromptEntry]:
+        """The prompts that no rewind took out of the conversation, oldest first."""
+        rewinds = [undo for undo in self.undos.values() if undo.scope in {"all", "conversation"}]
+        return [
+            prompt
+            for prompt in self.prompts[1:]
+            if not any(undo.prompt <= prompt.number <= undo.last for undo in rewinds)
+        ]
 
     def in_effect(self, path: str, now: Callable[[], str | None]) -> list[ChangeEntry]:
         """Return the edits of a file that were neither undone nor prevented, oldest first.
@@ -114,7 +133,7 @@ class EditJournal(Struct):
 
 
 def _of(change: ChangeEntry, undo: UndoEntry) -> bool:
-    return change.prompt == undo.prompt and change.is_by(undo.by)
+    return undo.prompt <= change.prompt <= max(undo.prompt, undo.last) and change.is_by(undo.by)
 
 
 def read_journal(history: Path) -> EditJournal:
@@ -164,7 +183,10 @@ def _changed(edits: EditJournal, said: Mapping[str, Any]) -> None:
 def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
     number = next((prompt.number for prompt in edits.prompts if prompt.id == said["of"]), 0)
     by, paths, left = (tuple(str(one) for one in said[key]) for key in ("by", "paths", "left"))
-    made = UndoEntry(str(said["undo"]), str(said["at"]), number, by, paths, left)
+    word = str(said.get("rewind", ""))
+    scope = cast("Scope", word if word in SCOPES else "")
+    last = edits.prompts[-1].number if scope else number
+    made = UndoEntry(str(said["undo"]), str(said["at"]), number, by, paths, left, last, scope)
     edits.undos[made.id] = edits.cut_off = made
 
 
@@ -173,9 +195,8 @@ def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
 
 def record_undo(history: Path, undo: UndoEntry, of: str) -> None:
     """Record the beginning of an undo; `of` is the id of the prompt. Raises StorageError."""
-    append_entry(
-        history, {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left}
-    )
+    line = {"at": undo.at, "undo": undo.id, "of": of, "by": undo.by, "paths": undo.paths, "left": undo.left}
+    append_entry(history, line | ({"rewind": undo.scope} if undo.scope else {}))
 
 
 def record_undone_file(history: Path, undo: str, path: str, before: str | None, after: str | None) -> None:

@@ -82,7 +82,7 @@ async def undo_in_session(
     """
     place = history_of_session(session)
     plan = undo_here_ahead(session, member, left, force=force)
-    _require_agreed(plan, agreed)
+    require_agreed(plan, agreed)
     made = await apply_undo(place.history, place.cwd, plan, lambda id, text: session.lead.save_note(text, f"undo-{id}"))
     for step in plan.steps:
         session.agent_factory.edits.by_path[step.path] = (BY_UNDO, step.after or "")
@@ -116,7 +116,7 @@ async def undo_on_disk(
     session, and TeamwrightError (`undo-refused`) for files that must not be touched, for running member processes
     (unless `force`), and when the plan differs from `agreed`.
     """
-    lease = _lease(place)
+    lease = take_lease(place, "undo")
     try:
         alive = running_members(place)
         if alive and not force:
@@ -127,19 +127,27 @@ async def undo_on_disk(
                 note="nothing was changed",
             )
         plan = _planned(place, member, left)
-        _require_agreed(plan, agreed)
-        return await apply_undo(place.history, place.cwd, plan, lambda id, text: _leave_notice(place, id, text))
+        require_agreed(plan, agreed)
+        return await apply_undo(place.history, place.cwd, plan, lambda id, text: leave_notice(place, id, text))
     finally:
         lease.release()
 
 
 def _planned(place: HistoryLocation, member: str | None, left: tuple[str, ...]) -> UndoPlan:
     edits = read_journal(place.history)
+    if edits.cut_off is not None and edits.cut_off.scope:
+        raise TeamwrightError(
+            "undo-refused",
+            "a rewind was interrupted",
+            do=[f"complete it: teamwright rewind {place.session[:8]}"],
+            note="nothing was changed",
+        )
     wish = make_undo_request(place, edits, member, left, subagent_owners(place) if member else {})
     return require_plan(edits, place.history, place.cwd, wish)
 
 
-def _require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:
+def require_agreed(plan: UndoPlan, agreed: UndoPlan | None) -> None:
+    """Raise TeamwrightError (`undo-refused`) when the plan differs from the confirmed one."""
     if agreed is not None and plan != agreed:
         what = "there is something else to take back now than was shown"
         raise TeamwrightError("undo-refused", what, do=["look again"], note="nothing was changed")
@@ -155,21 +163,22 @@ def _at_work(session: Session) -> list[str]:
     ]
 
 
-def _lease(place: HistoryLocation) -> Lease:
+def take_lease(place: HistoryLocation, action: str) -> Lease:
+    """Take the lease of a session without a process, for this action. Raises CannotStart (`session-busy`)."""
     try:
-        return Lease.take(lease_path(place.directory), f"undo in session {place.session}")
+        return Lease.take(lease_path(place.directory), f"{action} in session {place.session}")
     except CannotStart as problem:
         held = [pair for pair in problem.looked_at if pair[0] != "lease"]
         raise CannotStart(
             "session-busy",
             problem.what,
             looked_at=[("session", place.session), *held],
-            do=["type /undo there", "end it, then undo"],
+            do=[*(["type /undo there"] if action == "undo" else []), f"end it, then {action}"],
             note="nothing was changed",
         ) from None
 
 
-def _leave_notice(place: HistoryLocation, id: str, text: str) -> None:
+def leave_notice(place: HistoryLocation, id: str, text: str) -> None:
     """Append the notice to the lead's transcript, for its next model call. Raises StorageError."""
     header = read_header(place.transcript) if place.transcript.exists() else None
     if header is None:

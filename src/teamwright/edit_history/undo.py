@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.edit_history.edit_journal import (
     EditJournal,
+    Scope,
     UndoEntry,
     record_undo,
     record_undo_done,
@@ -60,7 +61,8 @@ class UndoneFile(Struct, frozen=True):
 class UndoResult(Struct, frozen=True):
     """The result of an undo. `prompt` is the beginning of the prompt whose edits it undid, `at` the time of the prompt.
 
-    `completed`: the undo completed one that a kill had interrupted. `id` is its id in the journal.
+    `completed`: the undo completed one that a kill had interrupted. `id` is its id in the journal, `scope` what a
+    rewind takes back.
     """
 
     id: str
@@ -68,6 +70,7 @@ class UndoResult(Struct, frozen=True):
     at: str
     files: tuple[UndoneFile, ...]
     completed: bool = False
+    scope: Scope = ""
 
     @property
     def changed(self) -> tuple[UndoneFile, ...]:
@@ -115,10 +118,11 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
     undo = plan.undo
     if undo is None:
         paths = tuple(step.path for step in plan.steps)
-        undo = UndoEntry(message_id(), iso_time(), plan.prompt.number, plan.by, paths, plan.left)
+        numbers = plan.prompt.number, plan.by, paths, plan.left, plan.last, plan.scope
+        undo = UndoEntry(message_id(), iso_time(), *numbers)
         record_undo(history, undo, plan.prompt.id)
     elif set(plan.left) - set(undo.left):
-        record_undo(history, UndoEntry(undo.id, undo.at, undo.prompt, undo.by, undo.paths, plan.left), plan.prompt.id)
+        record_undo(history, replace(undo, left=plan.left), plan.prompt.id)
     failed: list[RefusedFile] = []
     files: list[UndoneFile] = []
     for step in plan.steps:
@@ -127,12 +131,13 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
             continue
         did: Did = "already" if step.already else "removed" if step.after is None else "restored"
         files.append(UndoneFile(display_path(step.path, cwd), did, step.members))
-    if failed:
+    if failed and not plan.scope:
         raise _stopped(failed, len(files), cwd)
+    files += [UndoneFile(display_path(one.path, cwd), "kept", why=one.why) for one in failed]
     files += _earlier(plan, undo, cwd)
     why = {one.path: one.why for one in plan.refused}
     files += [UndoneFile(display_path(path, cwd), "kept", why=why.get(path, "")) for path in plan.left]
-    made = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None)
+    made = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None, plan.scope)
     tell(undo.id, notice_text(made))
     record_undo_done(history, undo.id)
     return made
@@ -143,6 +148,13 @@ def notice_text(undone: UndoResult) -> str:
     names = [file.path for file in undone.changed]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
+    if undone.scope in {"all", "conversation"}:
+        before = f'the prompt "{undone.prompt}"' if undone.prompt else "a later prompt"
+        return escape_tags(
+            f"The user took this conversation back to the time before {before}. Files that have their earlier content"
+            f" again: {shown or 'none'}. Read a file again before you change it. What shell commands, tasks and"
+            " teammates did since then was not taken back."
+        )
     return escape_tags(
         f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
     )

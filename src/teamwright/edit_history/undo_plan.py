@@ -16,6 +16,7 @@ from teamwright.edit_history.edit_journal import (
     ChangeEntry,
     EditJournal,
     PromptEntry,
+    Scope,
     UndoEntry,
     count_by_member,
     display_name,
@@ -50,7 +51,8 @@ class RefusedFile(Struct, frozen=True):
 class UndoPlan(Struct, frozen=True):
     """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
 
-    `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave.
+    `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave. A rewind has a
+    `scope`, and takes back the edits of all prompts up to the number `last`.
     """
 
     prompt: PromptEntry
@@ -59,6 +61,8 @@ class UndoPlan(Struct, frozen=True):
     left: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     undo: UndoEntry | None = None
+    last: int = 0
+    scope: Scope = ""
 
 
 def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: Collection[str] = ()) -> UndoPlan | None:
@@ -73,20 +77,48 @@ def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: C
         number, wanted = _newest(edits, by), set[str]()
         if number is None:
             return None
+    paths = [path for path in edits.changes if not wanted or path in wanted or path in left]
+    steps, refused, stay = _steps(edits, history, paths, range(number, number + 1), by, left)
+    return UndoPlan(edits.prompts[number], steps, refused, stay, tuple(by), cut_off, number)
+
+
+def plan_rewind(edits: EditJournal, history: Path, number: int, scope: Scope) -> UndoPlan:
+    """Return the plan of a rewind to the time before the prompt with this number. Files that must not be touched are
+    left, with the reason in `refused`. A rewind that a kill interrupted is completed instead.
+    """
+    last, undo, paths = edits.prompts[-1].number, edits.cut_off, list(edits.changes)
+    if undo is not None and undo.scope:
+        number, last, scope, paths = undo.prompt, undo.last, undo.scope, [*undo.paths, *undo.left]
+    else:
+        undo = None
+    if scope == "conversation":
+        return UndoPlan(edits.prompts[number], (), (), (), (), undo, last, scope)
+    steps, refused, _ = _steps(edits, history, paths, range(number, last + 1), (), ())
+    stay = tuple(one.path for one in refused)
+    return UndoPlan(edits.prompts[number], steps, refused, stay, (), undo, last, scope)
+
+
+def _steps(
+    edits: EditJournal,
+    history: Path,
+    paths: Sequence[str],
+    numbers: range,
+    by: Sequence[str],
+    left: Collection[str],
+) -> tuple[tuple[UndoStep, ...], tuple[RefusedFile, ...], tuple[str, ...]]:
+    """Return the files to restore, the files that must not be touched, and those of `left` that have such edits."""
     steps: list[UndoStep] = []
     refused: list[RefusedFile] = []
     stay: list[str] = []
-    for path in edits.changes:
-        if wanted and path not in wanted and path not in left:
-            continue
-        found = _file(edits, history, path, number, by)
+    for path in paths:
+        found = _file(edits, history, path, numbers, by)
         if found is not None and path in left:
             stay.append(path)
         elif isinstance(found, UndoStep):
             steps.append(found)
         elif found is not None:
             refused.append(found)
-    return UndoPlan(edits.prompts[number], tuple(steps), tuple(refused), tuple(stay), tuple(by), cut_off)
+    return tuple(steps), tuple(refused), tuple(stay)
 
 
 def _newest(edits: EditJournal, by: Sequence[str]) -> int | None:
@@ -101,15 +133,15 @@ def _newest(edits: EditJournal, by: Sequence[str]) -> int | None:
 
 
 def _file(
-    edits: EditJournal, history: Path, path: str, number: int, by: Sequence[str]
+    edits: EditJournal, history: Path, path: str, numbers: range, by: Sequence[str]
 ) -> UndoStep | RefusedFile | None:
-    """Return the step for one file; None when the file has no edit of that prompt."""
+    """Return the step for one file; None when the file has no edit of these prompts."""
     stack = edits.in_effect(path, lambda: current_content(path).digest)
-    mine = [place for place, change in enumerate(stack) if change.prompt == number and change.is_by(by)]
+    mine = [place for place, change in enumerate(stack) if change.prompt in numbers and change.is_by(by)]
     if not mine:
         return None
     if others := count_by_member(
-        [change for change in stack[mine[0] :] if change.prompt != number or not change.is_by(by)]
+        [change for change in stack[mine[0] :] if change.prompt not in numbers or not change.is_by(by)]
     ):
         return RefusedFile(path, f"{' and '.join(map(display_name, others))} changed it too, after that")
     own = [stack[place] for place in mine]

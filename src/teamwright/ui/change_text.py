@@ -104,6 +104,16 @@ def undone_lines(undone: UndoResult) -> list[str]:
     return [f"{head}{prompt}", *(f"  {line}" for line in files), COMMANDS_STAY]
 
 
+def rewound_lines(undone: UndoResult) -> list[str]:
+    """Return the lines that report a rewind."""
+    what = "the files are" if undone.scope == "files" else "the conversation is"
+    what = "conversation and files are" if undone.scope == "all" else what
+    head = f'{what} back to the time before "{undone.prompt}"' if undone.prompt else f"{what} back"
+    done = "completed a rewind that was interrupted: " if undone.completed else ""
+    rest = [] if undone.scope == "conversation" else [COMMANDS_STAY]
+    return [f"{done}{head}", *(f"  {_undone_line(file)}" for file in undone.files), *rest]
+
+
 def _undone_line(file: UndoneFile) -> str:
     beside = ", ".join(file.members) or file.why
     return f"{_UNDO_WORDS[file.did]:<9}  {file.path}" + (f"  ({beside})" if beside else "")

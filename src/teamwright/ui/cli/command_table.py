@@ -25,6 +25,9 @@ COMMANDS: dict[str, CommandRow] = {
     "resume": CommandRow("teamwright.ui.cli.resume:resume", WORK, "Continue a team and its members, or a session."),
     "send": CommandRow("teamwright.ui.cli.send:send_command", WORK, "Send a message to a member of a team, NAME@TEAM."),
     "stop": CommandRow("teamwright.ui.cli.stop:stop", WORK, "Stop a member, or a team, which can be resumed."),
+    "rewind": CommandRow(
+        "teamwright.ui.cli.rewind:rewind", WORK, "Take conversation and files back to an earlier prompt."
+    ),
     "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Undo the edits of the last prompt, file by file."),
     "requests": CommandRow(
         "teamwright.ui.cli.requests:requests", WORK, "List pending requests; `allow` and `deny` answer one."

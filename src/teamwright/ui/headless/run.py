@@ -100,6 +100,10 @@ async def _open_and_run_session(
 
         approver = McpApprover(invocation.permission_prompt_tool)
         options = replace(options, on_request=approver.ask)
+    if options.resume is not None:
+        from teamwright.edit_history.rewind import complete_rewind_of
+
+        await complete_rewind_of(options)
     async with open_session(options, end) as session:
         freeze_loaded()
         streams = outlet.format == "stream-json"

@@ -97,6 +97,10 @@ async def _open_session(
     signals: tuple[list[int], Callable[[], None]],
 ) -> tuple[Result, LeftSession]:
     terminated, terminate = signals
+    if options.resume is not None:
+        from teamwright.edit_history.rewind import complete_rewind_of
+
+        await complete_rewind_of(options)
     async with open_session(options, terminate) as session:
         freeze_loaded()
         if opened_sessions is not None:

@@ -1,0 +1,155 @@
+"""Rewinds: conversation and files of a session without a process go back to the time before a prompt.
+
+The intent is a line of the edit journal, written first. A rewind that a kill interrupted is completed by the next
+rewind, and before the session is resumed. Depends on undo plans and the lead's transcript.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from shlex import quote
+
+from msgspec import Struct
+
+from teamwright.agent.rewind import append_rewind, prompt_position
+from teamwright.agent.transcript import header_tag_key, read_header
+from teamwright.edit_history.edit_journal import EditJournal, PromptEntry, Scope, read_journal
+from teamwright.edit_history.history_location import HistoryLocation, find_history, running_members
+from teamwright.edit_history.queries import leave_notice, require_agreed, take_lease
+from teamwright.edit_history.undo import UndoResult, apply_undo
+from teamwright.edit_history.undo_plan import UndoPlan, plan_rewind
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.message_xml import RuntimeTags
+from teamwright.session.lookup.saved_sessions import find_session, latest_session
+from teamwright.session.options import Options
+from teamwright.storage.paths import find_home
+
+
+class RewindList(Struct, frozen=True):
+    """The prompts to which a session can go back, oldest first. `cut_off` is the time of an interrupted rewind."""
+
+    session: str
+    prompts: tuple[PromptEntry, ...]
+    cut_off: str = ""
+
+
+def rewind_list(place: HistoryLocation) -> RewindList:
+    """Return the prompts of the session's current conversation. Raises StorageError."""
+    edits = read_journal(place.history)
+    cut_off = edits.cut_off.at if edits.cut_off is not None and edits.cut_off.scope else ""
+    return RewindList(place.session, tuple(edits.current_prompts), cut_off)
+
+
+def preview_rewind(place: HistoryLocation, number: int, scope: Scope) -> UndoPlan:
+    """Return the plan of a rewind to the time before prompt `number`, without changes.
+
+    Raises UsageError for an unknown number, TeamwrightError (`undo-refused`) when the transcript has no such prompt.
+    """
+    return _plan(place, read_journal(place.history), number, scope)
+
+
+async def rewind_on_disk(
+    place: HistoryLocation, number: int, scope: Scope, *, agreed: UndoPlan | None = None
+) -> UndoResult:
+    """Take a session without a process back. `agreed` is the plan that the person confirmed.
+
+    Raises CannotStart (`session-busy`) while a process runs the session, and TeamwrightError (`undo-refused`) while
+    member processes run and when the plan differs from `agreed`.
+    """
+    lease = take_lease(place, "rewind")
+    try:
+        if alive := running_members(place):
+            raise TeamwrightError(
+                "undo-refused",
+                f"{', '.join(alive)} {'has a process' if len(alive) == 1 else 'have processes'} and may be at work",
+                do=[f"end it: teamwright stop {quote(place.team)}"],
+                note="nothing was changed",
+            )
+        plan = _plan(place, read_journal(place.history), number, scope)
+        require_agreed(plan, agreed)
+        return await _apply(place, plan)
+    finally:
+        lease.release()
+
+
+async def complete_rewind(place: HistoryLocation) -> UndoResult | None:
+    """Complete the rewind that a kill interrupted. None without one. Raises CannotStart, StorageError."""
+    if not rewind_list(place).cut_off:
+        return None
+    lease = take_lease(place, "rewind")
+    try:
+        edits = read_journal(place.history)
+        if edits.cut_off is None or not edits.cut_off.scope:
+            return None
+        return await _apply(place, plan_rewind(edits, place.history, edits.cut_off.prompt, edits.cut_off.scope))
+    finally:
+        lease.release()
+
+
+async def complete_rewind_of(options: Options) -> None:
+    """Complete an interrupted rewind of the session that these options resume, before it is opened.
+
+    An unknown session and a session in use are left to the resume, which names them. Raises StorageError.
+    """
+    if options.resume is None:
+        return
+    home = find_home(options.home)
+    try:
+        cwd = options.cwd.resolve()
+        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+        if rewind_list(HistoryLocation(view.directory, view.id, view.cwd)).cut_off:
+            await complete_rewind(find_history(home, cwd, view.id))
+    except (CannotStart, TeamwrightError) as problem:
+        if problem.slug not in {"unknown-session", "session-busy"}:
+            raise
+
+
+async def _apply(place: HistoryLocation, plan: UndoPlan) -> UndoResult:
+    """Carry out the plan: the intent, the files, the conversation, and last the end of the intent."""
+    if plan.scope == "files":
+        return await apply_undo(place.history, place.cwd, plan, partial(leave_notice, place))
+    offset, _ = _position(place, plan.prompt)
+
+    def rewind_conversation(id: str, text: str) -> None:
+        tags = RuntimeTags(header_tag_key(read_header(place.transcript) or {}))
+        append_rewind(place.transcript, offset, f"notice:undo-{id}", [tags.note(text)])
+
+    return await apply_undo(place.history, place.cwd, plan, rewind_conversation)
+
+
+def _plan(place: HistoryLocation, edits: EditJournal, number: int, scope: Scope) -> UndoPlan:
+    if edits.cut_off is not None and edits.cut_off.scope:
+        raise TeamwrightError(
+            "undo-refused",
+            "an earlier rewind was interrupted",
+            do=[f"complete it: teamwright rewind {place.session[:8]}"],
+            note="nothing was changed",
+        )
+    known = {prompt.number: prompt for prompt in edits.current_prompts}
+    if number not in known:
+        ends = f"the prompts have the numbers {min(known)} to {max(known)}" if known else "it has no prompts"
+        raise UsageError(
+            "usage",
+            f"the conversation has no prompt {number}",
+            looked_at=[("session", place.session), ("prompts", ends)],
+            do=[f"list them: teamwright rewind {place.session[:8]}"],
+            note="nothing was changed",
+        )
+    if scope != "files":
+        _, together = _position(place, known[number])
+        # Prompts that one line delivered leave the conversation together.
+        number = min(one.number for one in known.values() if one.id in together)
+    return plan_rewind(edits, place.history, number, scope)
+
+
+def _position(place: HistoryLocation, prompt: PromptEntry) -> tuple[int, tuple[str, ...]]:
+    found = prompt_position(place.transcript, prompt.id)
+    if found is None:
+        raise TeamwrightError(
+            "undo-refused",
+            "the lead never received that prompt, so the conversation has no such position",
+            looked_at=[("prompt", f"{prompt.number}: {prompt.text}"), ("transcript", str(place.transcript))],
+            do=["choose another prompt", "only the files: add --files-only"],
+            note="nothing was changed",
+        )
+    return found

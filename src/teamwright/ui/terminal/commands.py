@@ -358,7 +358,7 @@ HABITS = {
     "/memory": "AGENTS.md is the file that each session reads",
     "/output-style": "say in AGENTS.md how answers are to be written",
     "/pr-comments": "ask for it in your own words",
-    "/rewind": "end the session with /quit, then type teamwright rewind",
+    "/rewind": "`teamwright rewind` does it once the session has ended; /diff shows what changed",
     "/statusline": "the last line below the input is fixed; /status shows more",
     "/terminal-setup": "Alt-Enter begins a new line, without a setup",
     "/theme": "the colours are those of your terminal; NO_COLOR leaves them out",

@@ -12,6 +12,7 @@ import pytest
 from teamwright.edit_history.edit_journal import read_journal
 from teamwright.edit_history.history_location import find_history
 from teamwright.edit_history.rewind import rewind_on_disk
+from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import Home
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
@@ -152,6 +153,20 @@ def test_a_person_sees_what_would_be_done_and_may_say_no(edited, repo):
         child.close()
         assert child.exitstatus == 0
         assert (repo / "main.py").read_text() == f"print('{content}')\n"
+
+
+@pytest.mark.slow_after(1)
+def test_a_session_that_a_process_drives_is_refused_with_what_to_do(edited, repo):
+    program, _ = edited
+    place = find_history(Home.at(program.home), repo, None)
+    lease = Lease.take(lease_path(place.directory), "a test")
+    try:
+        refused = program.run("rewind", "--to", "1", "--yes")
+    finally:
+        lease.release()
+    slug, lines = error_of(refused)
+    assert (refused.returncode, slug) == (3, "session-busy") and "end it, then rewind" in "\n".join(lines)
+    assert (repo / "deep/new.txt").exists() and "make a file" in program.run("rewind").stdout
 
 
 def rewind_it(home: str, cwd: str) -> None:

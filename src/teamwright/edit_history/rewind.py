@@ -6,7 +6,9 @@ rewind, and before the session is resumed. Depends on undo plans and the lead's 
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from shlex import quote
 
 from msgspec import Struct
@@ -95,7 +97,7 @@ async def complete_rewind_of(options: Options) -> None:
         return
     home = find_home(options.home)
     try:
-        cwd = options.cwd.resolve()
+        cwd = Path(os.path.realpath(options.cwd))
         view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
         if rewind_list(HistoryLocation(view.directory, view.id, view.cwd)).cut_off:
             await complete_rewind(find_history(home, cwd, view.id))

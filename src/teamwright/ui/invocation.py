@@ -208,7 +208,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         append_system_prompt=_prompt_text(where, flags, "append_system_prompt"),
         system_prompt=_prompt_text(where, flags, "system_prompt"),
         agent=flags.get("agent") or "",
-        title=" ".join((flags.get("name") or "").split())[:MAX_TITLE],
+        title=" ".join((flags.get("title") or "").split())[:MAX_TITLE],
         persists=not flags.get("no_session_persistence"),
         plan_approval=flags.get("plan_approval"),
         backend=flags.get("backend"),

@@ -132,7 +132,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
     click.Option(["--agent"], metavar="TYPE", help="The agent type of the lead of a new session."),
-    click.Option(["-n", "--name", "name"], metavar="TITLE", help="The title of the session in lists."),
+    click.Option(["-n", "--name", "title"], metavar="TITLE", help="The title of the session in lists."),
     click.Option(["--system-prompt"], metavar="TEXT", help="Replace the base of the lead's system prompt."),
     click.Option(["--system-prompt-file"], metavar="FILE", help="The same text, from a file."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Append to the system prompt of the lead."),

@@ -1,4 +1,4 @@
-"""docs/promises.md and the tests name the same ids."""
+"""docs/reference/promises.md and the tests name the same ids."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "promises.md"
+PAGE = TESTS.parent / "docs" / "reference" / "promises.md"
 
 
 @cache

@@ -224,7 +224,7 @@ class Round:
         return sum(path.stat().st_size for path in paths)
 
     def _may_end_with(self, code: int, last: str, acts: Counter[str]) -> bool:
-        """Whether a life may end so after these acts; see docs/exit-codes.md and the table of ends."""
+        """Whether a life may end so after these acts; see docs/reference/exit-codes.md and the table of ends."""
         if code == 1:
             return bool(acts["disk full"]) and "disk-full" in last
         if code == 143:

@@ -37,7 +37,7 @@ class Block:
 
     @property
     def id(self) -> str:
-        """`docs/ci.md:12`: how a test is called."""
+        """`docs/tutorials/team-in-ci.md:12`: how a test is called."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def remark(self, begins: str) -> str | None:

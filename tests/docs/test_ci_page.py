@@ -1,4 +1,4 @@
-"""docs/ci.md: the workflow runs step for step as it stands there, through a cap into its second job; so do the rest."""
+"""The tutorial on CI: its workflow runs step for step, through a cap into its second job; so do the rest."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.docs.workflows import Machine
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Program
 
-PAGE = ROOT / "docs" / "ci.md"
+PAGE = ROOT / "docs" / "tutorials" / "team-in-ci.md"
 [WORKFLOW] = [block.text for block in blocks("yaml") if block.page == PAGE]
 SHELL = [block.text for block in blocks("sh") if block.page == PAGE]
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]

@@ -1,4 +1,4 @@
-"""docs/exit-codes.md: each code, from the real program, as a shell sees it."""
+"""docs/reference/exit-codes.md: each code, from the real program, as a shell sees it."""
 
 import json
 import re
@@ -16,7 +16,10 @@ from tests.docs.pages import ROOT
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 
-CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), re.MULTILINE)}
+CODES = {
+    int(code)
+    for code in re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "reference" / "exit-codes.md").read_text(), re.MULTILINE)
+}
 REFUSED = [Answer(tools=[("Bash", {"command": "touch made"})]), "Done."]
 BROKEN = "import sys\n\nif 'teamwright' in sys.orig_argv:\n    import json\n\n    json.dumps = None\n"
 """Breaks something that the program uses: a stand-in for a mistake of ours."""

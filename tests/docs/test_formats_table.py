@@ -1,4 +1,4 @@
-"""docs/formats/README.md: every file that a team leaves in the state root or in a repository is in its tables."""
+"""The table of formats: every file that a team leaves in the state root or in a repository is in its tables."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT
 from tests.docs.places import at_work
 from tests.support.waits import WAIT_S
 
-PAGE = (ROOT / "docs" / "formats" / "README.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "formats" / "README.md").read_text()
 TOPS = (
     "teams",
     "tasks",

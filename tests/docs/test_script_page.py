@@ -1,4 +1,4 @@
-"""docs/script-format.md: what it says a call takes is what the tool takes, and its scripts play as they stand."""
+"""The page of script files: what it says a call takes is what the tool takes, and its scripts play as they stand."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT
 from tests.session.test_prefix_size import Nobody, tools_of
 from tests.ui.program import Program
 
-PAGE = (ROOT / "docs" / "script-format.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "script-format.md").read_text()
 SCRIPTS = re.findall(r"```toml\n(\[script\].*?)```", PAGE, re.DOTALL)
 
 

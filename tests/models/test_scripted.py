@@ -461,7 +461,7 @@ async def test_the_python_form_answers_in_order_by_agent_or_by_function_and_keep
 
 
 async def test_the_example_in_the_documents_plays():
-    page = (Path(__file__).parents[2] / "docs" / "script-format.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "script-format.md").read_text()
     t = talk(page.split("```toml\n")[1].split("```")[0], "lead", receipts=lambda call_id: "c1")
     first = await t.ask(text_block("go"))
     assert message_text((await t.result(first, "41")).content) == "This repository holds 41 files [c1]."

@@ -13,7 +13,7 @@ from teamwright.views.permission_check import parse_call
 from tests.permissions.scratch import ScratchRepository
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parents[1] / "docs" / "permissions.md").read_text()
+PAGE = (HERE.parents[1] / "docs" / "reference" / "permissions.md").read_text()
 MODES = [mode for mode in Mode if mode is not Mode.BUBBLE]
 SIGNS = {"+": "allow", "~": "allow", "?": "ask", "-": "deny"}
 LINES = [line for line in (HERE / "verdicts.txt").read_text().splitlines() if line and not line.startswith("#")]

@@ -119,7 +119,7 @@ def test_the_example_of_a_test_passes(tmp_path):
     assert "2 passed" in done.stdout
 
 
-MANUAL = (ROOT / "docs" / "python.md").read_text()
+MANUAL = (ROOT / "docs" / "reference" / "python.md").read_text()
 
 
 def test_every_example_is_run_here_and_is_in_the_manual():
@@ -162,7 +162,7 @@ def test_the_programs_in_the_manual_are_python():
     blocks = re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL)
     assert len(blocks) >= 4
     for block in blocks:
-        compile(block, "docs/python.md", "exec")
+        compile(block, "docs/reference/python.md", "exec")
 
 
 @pytest.mark.promise("J1")

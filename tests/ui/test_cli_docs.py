@@ -12,7 +12,7 @@ from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.root import root
 
 DOCS = Path(__file__).parents[2] / "docs"
-ERRORS = (DOCS / "errors.md").read_text()
+ERRORS = (DOCS / "reference" / "errors.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", ERRORS, re.MULTILINE | re.DOTALL))
 
 
@@ -37,7 +37,9 @@ def test_a_section_says_meaning_exit_code_and_a_sample_in_the_exact_form(slug: s
 
 
 def test_exit_codes_and_their_slugs_are_those_of_the_table():
-    rows = dict(re.findall(r"^\| (\d+) \|.*\|(.*)\|$", (DOCS / "exit-codes.md").read_text(), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| (\d+) \|.*\|(.*)\|$", (DOCS / "reference" / "exit-codes.md").read_text(), re.MULTILINE)
+    )
     listed = {slug: int(code) for code, slugs in rows.items() for slug in re.findall(r"`([\w-]+)`", slugs)}
     assert listed == {slug: row.exit_code for slug, row in SLUGS.items()}
     assert set(rows) == {str(row.exit_code) for row in SLUGS.values()} | {"0"}
@@ -54,7 +56,7 @@ def visible_flags(command: click.Command) -> set[str]:
 def test_every_command_has_a_page_that_names_every_flag(name: str):
     command = root if name == "teamwright" else root.get_command(click.Context(root), name)
     assert command is not None
-    page = (DOCS / "cli" / f"{name}.md").read_text()
+    page = (DOCS / "reference" / "cli" / f"{name}.md").read_text()
     assert page.startswith("# teamwright" + ("" if name == "teamwright" else f" {name}") + "\n")
     missing = {flag for flag in visible_flags(command) if not re.search(rf"(?<![\w-]){flag}(?![\w-])", page)}
     assert not missing
@@ -65,10 +67,14 @@ def test_every_command_has_a_page_that_names_every_flag(name: str):
 
 
 def test_no_page_is_about_a_command_that_is_not_there():
-    assert {page.stem for page in (DOCS / "cli").glob("*.md")} == {"teamwright", *COMMANDS}
+    assert {page.stem for page in (DOCS / "reference" / "cli").glob("*.md")} == {"teamwright", *COMMANDS}
 
 
 def test_links_between_the_pages_lead_somewhere():
-    for page in [DOCS / "errors.md", DOCS / "exit-codes.md", *(DOCS / "cli").glob("*.md")]:
+    for page in [
+        DOCS / "reference" / "errors.md",
+        DOCS / "reference" / "exit-codes.md",
+        *(DOCS / "reference" / "cli").glob("*.md"),
+    ]:
         for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"

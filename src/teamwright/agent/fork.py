@@ -2,7 +2,7 @@
 
 The first line of a fork's transcript names that file and the number of its bytes that are the fork's history too.
 Transcripts are only appended to, so these bytes never change, also when the caller is compacted. Depends on
-transcripts. Format: docs/formats/transcript.md.
+transcripts. Format: docs/reference/formats/transcript.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The journal of a session's background commands on disk: started, ended, reported. It survives a kill.
 
 Each event is one line of `jobs.jsonl` in the session's directory. A job is reported when its owner's transcript has its
-end, or the owner does not exist any more. Format: docs/formats/processes.md.
+end, or the owner does not exist any more. Format: docs/reference/formats/processes.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 While an agent plans, it changes nothing except its plan. The state is stored in a small file before the policy changes,
 so that a process that resumes the agent restores it. Depends on the policy and the plan file. Format:
-docs/formats/plans.md.
+docs/reference/formats/plans.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prefixes: built once for all agents with equal parts, stored by content hash, sent byte for byte.
 
 A resumed conversation gets the bytes that it started with, also from a newer version of this program. Depends on
-`models.model.Prefix` and `storage`. Format: docs/formats/prefix.md.
+`models.model.Prefix` and `storage`. Format: docs/reference/formats/prefix.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A rewind of a conversation: the line of the transcript that continues with the messages before a chosen prompt.
 
-Changes no earlier line. Depends on transcripts. Format: docs/formats/transcript.md.
+Changes no earlier line. Depends on transcripts. Format: docs/reference/formats/transcript.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transcripts on disk: their lines, and reading them backward as far as the last compaction.
 
 The lines of a conversation are never changed. The line of a compaction has the messages with which the conversation
-continues. Depends on JSONL files and encoded messages. Format: docs/formats/transcript.md.
+continues. Depends on JSONL files and encoded messages. Format: docs/reference/formats/transcript.md.
 """
 
 from __future__ import annotations

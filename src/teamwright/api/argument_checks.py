@@ -155,7 +155,7 @@ def require_model(model: object, *, or_none: bool = True) -> None:
         wrong = "whose `stream` yields its parts, an async generator"
     if wrong:
         what = f"model= takes an object {wrong}; that of {type(model).__name__} is not"
-        raise UsageError("usage", what, do=["see “Models” in docs/python.md"], note="nothing was started")
+        raise UsageError("usage", what, do=["see “Models” in docs/reference/python.md"], note="nothing was started")
 
 
 def require_text(what: str, value: Any) -> str:

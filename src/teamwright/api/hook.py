@@ -18,9 +18,9 @@ from teamwright.protocol.unknown_names import did_you_mean
 class Hook(Struct, frozen=True):
     """A function that is called at an event, for example `Hook("PreToolUse", guard, matcher="Bash")`.
 
-    `event` and the payload for the function are documented in docs/hooks.md. The function, which may be a coroutine
-    function, returns a dict with the JSON that a hook command would print, or None. A plain function must not block; a
-    coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
+    `event` and the payload for the function are documented in docs/reference/hooks.md. The function, which may be a
+    coroutine function, returns a dict with the JSON that a hook command would print, or None. A plain function must not
+    block; a coroutine may take `timeout_s` seconds. The result of a function that raises or takes longer is ignored.
 
     Raises UsageError for an unknown event, a matcher that is not a regular expression, a function that cannot be
     called, or a timeout that is not between 0 and 3,600 seconds.

@@ -1,7 +1,7 @@
 """Plugins: directories that a person names, with agents, skills, commands, hooks and MCP servers of one author.
 
 The manifest `.claude-plugin/plugin.json` has the name, and may name further paths of parts, which add to the usual
-ones. No path leads out of the directory, by link or by name. Format: docs/formats/plugins.md.
+ones. No path leads out of the directory, by link or by name. Format: docs/reference/formats/plugins.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The journal of a session's edits: prompts, changes of files and undos.
 
-Depends on the format (docs/formats/edit-history.md), and decides which changes are still in effect. Reads only the
-journal.
+Depends on the format (docs/reference/formats/edit-history.md), and decides which changes are still in effect. Reads
+only the journal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Agent starts without a stop, on disk: a session that is resumed after a kill runs their stop hooks.
 
 `<session>/hooks.jsonl` has a line for each start and each stop, written before the hook runs: after a kill, a hook
-that had begun is not run again. Format: docs/hooks.md.
+that had begun is not run again. Format: docs/reference/hooks.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Payloads of hooks: the ecosystem's keys, and keys of Teamwright that identify the agent.
 
 Converts values to an object for JSON. Every event has one function here and a golden file in the tests. Format:
-docs/hooks.md.
+docs/reference/hooks.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools of a server as agents see them, stored on disk by the server's configuration.
 
 A listing is untrusted: names, texts and schemas are validated and bounded, from the server and from the disk. Format of
-the files: docs/formats/mcp.md.
+the files: docs/reference/formats/mcp.md.
 """
 
 from __future__ import annotations

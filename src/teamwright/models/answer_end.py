@@ -1,8 +1,8 @@
 """The end of a model's answer: one value for all services, and one table of its effects.
 
 Formats translate each service's stop reasons into those of the Messages API (and `content_filter`, which that API does
-not have); `answer_end` computes the value from the stop reason and the blocks. docs/answer-ends.md shows the whole
-table.
+not have); `answer_end` computes the value from the stop reason and the blocks. docs/reference/answer-ends.md shows the
+whole table.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from teamwright.models.prompt_check import PromptCut
 from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
 from teamwright.protocol.ids import nearest
 
-OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/providers.md)'
+OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/reference/providers.md)'
 MAX_LISTED = 5
 """The number of model names that an error lists."""
 

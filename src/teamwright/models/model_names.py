@@ -263,7 +263,7 @@ def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], clos
         ways.append(f"teamwright --model ollama/{name}   (or lmstudio, llamacpp, vllm, sglang)")
     ways += [f"teamwright --model {one}/{name}" for one in own[:2]]
     entry = '{"providers": {"NAME": {"base_url": "http://HOST:PORT/v1", "api": "openai-chat"}}}'
-    ways.append(f"--model NAME/{name} for another server, with {entry} in settings.json (docs/providers.md)")
+    ways.append(f"--model NAME/{name} for another server, with {entry} in settings.json (docs/reference/providers.md)")
     return CannotStart(
         "unknown-model",
         f'"{name}" names no provider, and is no model of Anthropic\'s',

@@ -2,7 +2,7 @@
 
 A process whose program still lives is no orphan. A process counts only when its start matches the record, or when it
 carries the mark: a reused pid is never signalled. Depends on records and process trees. Format of the records:
-docs/formats/processes.md.
+docs/reference/formats/processes.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Written before the process starts and completed right after, so that a resume after a kill finds the processes
 (`find_orphans`). Contains no command line, which may contain a secret. Never fails: a process without a record runs as
-well. Format: docs/formats/processes.md.
+well. Format: docs/reference/formats/processes.md.
 """
 
 from __future__ import annotations

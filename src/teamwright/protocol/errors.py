@@ -15,7 +15,7 @@ TeamwrightError                 the base class; has a slug of the table below
 └── ModelFailed                 a final failure of the model's service                    exit 1
 
 Tool failures are results for the model, not errors. All errors have one form: what happened, the values that were
-checked, what to do, and a slug that docs/errors.md explains.
+checked, what to do, and a slug that docs/reference/errors.md explains.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SLUGS: dict[str, Slug] = {
     "terminated": Slug(143, 499, "Terminated; everything was saved."),
     "bug": Slug(70, 500, "A bug in this program; a crash file was written."),
 }
-"""Every slug in use. Exit codes are those of docs/exit-codes.md; a test compares the table with the docs."""
+"""Every slug in use. Exit codes are those of docs/reference/exit-codes.md; a test compares the table with the docs."""
 
 
 class TeamwrightError(Exception):

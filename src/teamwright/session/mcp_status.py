@@ -1,6 +1,6 @@
 """The state of a session's MCP servers in a file of its directory, for other processes.
 
-Written at each change. Format: docs/formats/mcp.md.
+Written at each change. Format: docs/reference/formats/mcp.md.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Result(Struct, frozen=True):
     """The result of a run. `stop` is done, failed, limit, cut_off or cancelled; only a failed start raises.
 
     `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` explains a
-    run that is not done. `end` is how the lead's newest answer ended (docs/answer-ends.md). `output` is
+    run that is not done. `end` is how the lead's newest answer ended (docs/reference/answer-ends.md). `output` is
     the value of the final answer in a run with a schema or an `output_type`.
     """
 

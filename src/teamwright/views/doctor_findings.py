@@ -188,7 +188,7 @@ def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterat
         if not reason:
             yield Finding(_MEMBERS, name, f"can be used ({tried})", "ok", f"to use it: teamwright --backend {name}")
         elif own or name == settings.backend:
-            yield Finding(_MEMBERS, name, f"cannot be used: {reason}", "note", "see docs/backends.md")
+            yield Finding(_MEMBERS, name, f"cannot be used: {reason}", "note", "see docs/reference/backends.md")
 
 
 async def _preview_backend(places: BackendChoice) -> tuple[TmuxProgram, SelectedBackend | TeamwrightError]:

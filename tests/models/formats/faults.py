@@ -1,6 +1,6 @@
 """The table of faults: what each fault of a service becomes in each format, found by running it on loopback.
 
-`python -m tests.models.formats.faults` writes docs/service-faults.md; a test compares the page with a run.
+`python -m tests.models.formats.faults` writes docs/reference/service-faults.md; a test compares the page with a run.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
 from tests.support.waits import WAIT_S
 
-PAGE = Path(__file__).parents[3] / "docs" / "service-faults.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "service-faults.md"
 LONG = "This much had come, and a person has read it. " * 90
 CALL = [("Read", {"path": "x"})]
 FORMATS = {

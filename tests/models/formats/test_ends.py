@@ -129,7 +129,11 @@ async def test_a_lead_without_a_usable_answer_is_an_error_in_the_json_and_the_ex
 
 
 def test_the_page_has_a_row_for_every_end_and_says_which_ends_fail():
-    page = (Path(__file__).parents[3] / "docs" / "answer-ends.md").read_text().partition("## Effects of each end")[2]
+    page = (
+        (Path(__file__).parents[3] / "docs" / "reference" / "answer-ends.md")
+        .read_text()
+        .partition("## Effects of each end")[2]
+    )
     rows = {row.split("|")[1].strip(" `"): row for row in page.splitlines() if row.startswith("| `")}
     assert set(rows) == {end.value for end in AnswerEnd}
     assert {name for name, row in rows.items() if "error_during_execution" in row} == {

@@ -69,7 +69,7 @@ _SCRIPTS = re.compile(r"run\.sh|\bbash\b.* -[a-z]*i")
 """The scripts of the world that run a denied program: one in the project, and the startup file of an interactive shell.
 What a script does is not seen, so `bypassPermissions` allows it."""
 _WHOLE_DIRECTORIES = re.compile(r"\b[ef]?grep\b.* (-[a-zA-Z]*[rR]|--\S*recurs|\S*recurse)")
-"""A search of whole directories, which shows denied files too; see the classes in docs/permissions.md."""
+"""A search of whole directories, which shows denied files too; see the classes in docs/reference/permissions.md."""
 
 CONFIGURATIONS = {one.name: one for one in (READING, PLAIN, EDITING, RULES, BYPASS)}
 
@@ -223,7 +223,7 @@ class Judge:
 
 
 def _is_documented(line: str, effect: str) -> bool:
-    """Return True for an effect of a class that deny rules do not prevent, as docs/permissions.md says."""
+    """Return True for an effect of a class that deny rules do not prevent, as docs/reference/permissions.md says."""
     known = {RUNS: _SCRIPTS, SHOWS: _WHOLE_DIRECTORIES}.get(effect)
     return known is not None and known.search(line) is not None
 

@@ -16,7 +16,7 @@ from teamwright.hooks.hook_index import EVENTS
 
 SCHEMA = json_schema()
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
-PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "settings.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats" / "settings.md").read_text()
 ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
 VALUES = st.one_of(
     st.none(),

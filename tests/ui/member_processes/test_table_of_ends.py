@@ -1,4 +1,4 @@
-"""The table of ends in docs/member-processes.md: after each of them, who has a place, a conversation and tasks."""
+"""The table of ends of member processes: after each of them, who has a place, a conversation and tasks."""
 
 import json
 import re
@@ -325,5 +325,5 @@ ROWS = {
 
 
 def test_each_row_of_the_table_of_ends_is_played_here():
-    table = (ROOT / "docs/member-processes.md").read_text().split("## How members end")[1].split("\n## ")[0]
+    table = (ROOT / "docs/reference/member-processes.md").read_text().split("## How members end")[1].split("\n## ")[0]
     assert re.findall(r"^\| (?!end \|)(.*?) \| .* \|$", table, re.M) == list(ROWS)

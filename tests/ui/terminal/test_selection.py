@@ -56,7 +56,7 @@ def test_every_deed_has_a_key_no_key_has_two_and_help_tells_of_each():
 
 @pytest.mark.promise("H9")
 def test_the_page_about_the_terminal_has_a_row_for_each_key_and_names_each_mark():
-    page = (Path(__file__).parents[3] / "docs" / "terminal.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "terminal.md").read_text()
     assert [key.name for key in KEY_TABLE if f"| `{key.name}` |" not in page] == []
     assert [mark for mark in set(MARKS.values()) - {"✗"} if f"| `{mark}` |" not in page] == []
 

@@ -2,7 +2,7 @@
 
 The page is one short line, rewritten in place under a lock. The permits are locks too, so a killed process keeps none.
 Without a readable and writable page no process is throttled. Depends on the operating system and `storage`. Format:
-docs/formats/rate-limits.md.
+docs/reference/formats/rate-limits.md.
 """
 
 from __future__ import annotations

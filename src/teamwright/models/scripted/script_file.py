@@ -1,7 +1,7 @@
 """The file format of a script: TOML in, validated turns out, every error named with its place.
 
-Format: docs/script-format.md. A script contains text: patterns, captures and templates. Depends on `script_template`;
-`script_player` plays the turns.
+Format: docs/reference/script-format.md. A script contains text: patterns, captures and templates. Depends on
+`script_template`; `script_player` plays the turns.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _bad(where: str, place: str, what: str, do: Sequence[str] = ()) -> CannotSta
         "bad-script",
         f"a script cannot be read: {place} {what}",
         looked_at=[("file", where)],
-        do=do or ["the format: docs/script-format.md"],
+        do=do or ["the format: docs/reference/script-format.md"],
         note="nothing was started",
     )
 

@@ -146,6 +146,6 @@ def _unreadable(path: Path, why: str) -> CannotStart:
         "bad-script",
         "the script cannot be read",
         looked_at=[("file", str(path)), ("why", why)],
-        do=["teamwright -p … --model scripted:FILE   (FILE: docs/script-format.md)"],
+        do=["teamwright -p … --model scripted:FILE   (FILE: docs/reference/script-format.md)"],
         note="nothing was started",
     )

@@ -3,7 +3,7 @@
 JSON, 0600, in the member's directory, named by an environment variable. Keys of model services are passed in the
 environment alone, but `--mcp-config` may contain tokens: so the process deletes the file after reading it. The wire
 file remains. Both processes use one installation, and a file of another version is refused. Format:
-docs/formats/spawn.md.
+docs/reference/formats/spawn.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The commands that were allowed as checks in a session, in a file, for a resume and for all its processes.
 
-Other commands in a task's file are not trusted. Format: docs/formats/tasks.md.
+Other commands in a task's file are not trusted. Format: docs/reference/formats/tasks.md.
 """
 
 from __future__ import annotations

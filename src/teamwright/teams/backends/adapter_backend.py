@@ -244,7 +244,7 @@ class AdapterBackend:
             "backend",
             f"{launch.name} could not be started in {self._adapter.name}: {why}",
             looked_at=[("wrote", line[:200]) for line in output.splitlines()[-6:] if line.strip()],
-            do=[f"see docs/backends.md#terminal-adapters: members.adapters.{self._adapter.name}"],
+            do=[f"see docs/reference/backends.md#terminal-adapters: members.adapters.{self._adapter.name}"],
             note="nothing is left of it",
         )
 

@@ -1,7 +1,7 @@
 """Terminal adapters: terminals described by settings as commands with placeholders; parsing, validation and filling in.
 
 A command is a list of arguments, never a shell line. An adapter without proof that the closed pane is the opened one is
-refused. No command is run here. The settings' page is docs/backends.md.
+refused. No command is run here. The settings' page is docs/reference/backends.md.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class IdSource(Struct, frozen=True):
 
 
 class TerminalAdapter(Struct, frozen=True):
-    """A backend of the settings; the fields are the keys of docs/backends.md. `tried` is empty for an untested one."""
+    """A backend of the settings; the fields: docs/reference/backends.md. `tried` is empty for an untested one."""
 
     name: str
     open: tuple[str, ...]
@@ -204,7 +204,7 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
         )
         raise InvalidAdapter(name, f"{name[:60]!r} {why}", "give it another name")
     if not isinstance(raw, dict):
-        raise InvalidAdapter(name, "an adapter is an object", "see docs/backends.md")
+        raise InvalidAdapter(name, "an adapter is an object", "see docs/reference/backends.md")
     row = {key: value for key, value in cast("dict[str, Any]", raw).items() if not key.startswith("//")}
     known = (*_COMMAND_PLACEHOLDERS, *_OTHER_KEYS)
     for key in row:
@@ -214,7 +214,7 @@ def parse_adapter(name: str, raw: Any) -> TerminalAdapter:
     for key in _REQUIRED:
         if key not in row:
             raise InvalidAdapter(
-                f"{name}.{key}", f"an adapter needs {key}, a list of arguments", "see docs/backends.md"
+                f"{name}.{key}", f"an adapter needs {key}, a list of arguments", "see docs/reference/backends.md"
             )
     commands = {key: _command(name, key, row[key]) for key in _COMMAND_PLACEHOLDERS if key in row}
     adapter = TerminalAdapter(
@@ -260,7 +260,7 @@ def _command(name: str, key: str, value: Any) -> tuple[str, ...]:
             where, "a command is a list of arguments, not a line for a shell", f"{json.dumps(value.split())}"
         )
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in cast("list[Any]", value)):
-        raise InvalidAdapter(where, "a command is a list of texts, the program first", "see docs/backends.md")
+        raise InvalidAdapter(where, "a command is a list of texts, the program first", "see docs/reference/backends.md")
     words = [
         _checked_placeholders(f"{where}[{at}]", word, _COMMAND_PLACEHOLDERS[key])
         for at, word in enumerate(cast("list[str]", value))

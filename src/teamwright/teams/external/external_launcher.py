@@ -237,7 +237,10 @@ class ExternalLauncher:
                 ("state root", str(self.team.home.shared)),
                 *(("it said", line) for line in words.strip().splitlines()[-8:]),
             ],
-            do=["start it once by hand in this directory: it may ask something first", "see docs/external-members.md"],
+            do=[
+                "start it once by hand in this directory: it may ask something first",
+                "see docs/reference/external-members.md",
+            ],
             note="nothing was started",
         )
 

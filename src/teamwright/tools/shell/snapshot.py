@@ -1,7 +1,7 @@
 """The snapshot of a shell's startup: the parts that are kept, and the file with which commands start.
 
 Functions, aliases, options and PATH of a dump (`dump.bash`, `dump.zsh`) are kept; variables are not. The file is a
-script with a header that only this program reads: docs/formats/shell-snapshots.md. Starts no shell.
+script with a header that only this program reads: docs/reference/formats/shell-snapshots.md. Starts no shell.
 """
 
 from __future__ import annotations

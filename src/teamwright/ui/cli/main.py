@@ -27,7 +27,7 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code of docs/exit-codes.md. Never raises."""
+    """Run the command line and return the exit code of docs/reference/exit-codes.md. Never raises."""
     args = list(sys.argv[1:] if argv is None else argv)
     stdout_closed = sys.stdout is None
     _reopen_closed_streams()

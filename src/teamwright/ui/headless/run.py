@@ -38,7 +38,7 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signa
 
 
 def run_headless(invocation: Invocation) -> int:
-    """Run the call and return the exit code of docs/exit-codes.md. Raises TeamwrightError when it cannot start."""
+    """Run the call and return its exit code (docs/reference/exit-codes.md). Raises TeamwrightError before the start."""
     return asyncio.run(_run_headless(invocation))
 
 

@@ -47,7 +47,7 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_interactive(options: Options, prompt: str | None) -> int:
-    """Run sessions until the person leaves; return the exit code of docs/exit-codes.md.
+    """Run sessions until the person leaves; return the exit code of docs/reference/exit-codes.md.
 
     Raises TeamwrightError when a session cannot start, and KeyboardInterrupt for Ctrl-C at the question of trust.
     """

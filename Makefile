@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz live wheel-test clean
+.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz live docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,8 +87,15 @@ fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a 
 live: $(VENV)/.dev  ## the tests against a real service, with the key that is set; costs money, at most what it says first (TEAMWRIGHT_LIVE_MODEL=name for another model)
 	TEAMWRIGHT_LIVE=1 $(BIN)/python -m pytest tests/live -n 0 -v -rs $(ARGS)
 
+$(VENV)/.docs: $(VENV)/.runtime
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the documentation site into site/, with every warning as an error
+	$(BIN)/zensical build --clean --strict
+
 wheel-test: $(VENV)/.dev  ## build the wheel, install it into a clean environment, run the demo from it
 	bash .ci/wheel_test $(PYTHON) $(BIN)/python
 
 clean:  ## forget the environment and all that was built
-	rm -rf $(VENV) dist .ruff_cache .hypothesis bench/results
+	rm -rf $(VENV) dist site .cache .ruff_cache .hypothesis bench/results

@@ -10,6 +10,7 @@ import pytest
 PACKAGES = {
     "bash": "bash",
     "bwrap": "bubblewrap",
+    "chromium": "chromium",
     "fish": "fish",
     "node": "nodejs",
     "npm": "npm",

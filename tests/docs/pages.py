@@ -57,7 +57,7 @@ class Block:
     @property
     def place(self) -> str:
         """Where its commands are given."""
-        return next((r for r in self.remarks if not r.startswith(("not run:", "exit "))), "")
+        return next((r for r in self.remarks if not r.startswith(("not run:", "exit ", "step", "save ", "prints"))), "")
 
     @property
     def is_synopsis(self) -> bool:

@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, Block, blocks, inline_commands
 from tests.docs.places import PLACES, Place, at_work, quiet
 from tests.support.waits import WAIT_S
 
-SHOWN = [block for block in blocks() if block.commands]
+SHOWN = [block for block in blocks() if block.commands and block.remark("step") is None]
 RUN = [block for block in SHOWN if not block.not_run]
 ELSEWHERE = [block for block in RUN if block.place != "while a team works"]
 ELSEWHERE.sort(key=lambda block: (block.language, "make" in block.text))

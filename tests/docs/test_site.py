@@ -29,8 +29,8 @@ CONFIG = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
 WIDTHS = {"desktop": 1280, "phone": 390}
 PAGES = {
     "": "without a key",
-    "tutorials/team-in-ci/": "--strict",
-    "reference/promises/": "read flag",
+    "tutorials/first-team/": "scout",
+    "concepts/delivery/": "read flag",
     "reference/api/": "set_budget",
     "reference/cli/status/": "teamwright status",
     "reference/permissions/": "deny",

@@ -1,4 +1,4 @@
-"""Each tutorial is followed literally, from an empty directory: its files are saved, its commands run, its output comes.
+"""Each tutorial is followed literally from an empty directory: files are saved, commands run, output is compared.
 
 `<!-- step -->` stands above commands that are run, `<!-- save NAME -->` above a file, and `<!-- prints -->` above lines
 that the step before must have printed.

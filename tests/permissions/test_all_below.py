@@ -169,6 +169,38 @@ def lines(text):
     return text.strip().splitlines()
 
 
+MOVED = r"""
+command cd src && touch q
+command -p cd src && touch q
+builtin cd src && touch q
+command builtin cd src; touch q
+time cd src && touch q
+eval cd src && touch q
+eval "cd src"; touch q
+command eval "cd src"; touch q
+command pushd src && touch q
+pushd src; touch q
+f() { cd src; }; f; touch q
+f() { command cd src; }; f && touch q
+if command cd src; then touch q; fi
+X=cd; $X src; touch q
+c\d src && touch q
+{ command cd src; } && touch q
+command cd src > /dev/null && touch q
+while command cd src; do touch q; done
+! command cd src; touch q
+coproc cd src; command cd src; touch q
+cd src & wait; command cd src; touch q
+"""
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("line", lines(MOVED))
+def test_a_rule_about_editing_holds_after_every_way_to_change_the_directory(own_scratch, line):
+    assert own_scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert own_scratch.run(line, allow=["Bash"], deny=["Edit(src/**)"]).verdict is not Verdict.ALLOW
+
+
 COPIES_A_SECRET = r"""
 cp -r . x
 cp --recurs . x

@@ -16,7 +16,7 @@ from teamwright.permissions.shell.evaluated_text import READ_BY_SHELLS, RUN_BY_P
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, ShellCommand
 from teamwright.permissions.shell.run_options import run_by_options
 from teamwright.permissions.shell.shell_variables import ShellVariables
-from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS
+from teamwright.permissions.shell.working_directory import has_directory_command
 from teamwright.permissions.shell.wrapped_commands import WrappedCommands
 from teamwright.permissions.shell.wrappers import unwrap
 
@@ -128,7 +128,7 @@ class CommandListing:
             self.list_guess(wrapped.script, command.directories, is_script=not wrapped.commands)
         elif wrapped.script is not None:
             self._list_text(state, wrapped.script, command.directories)
-        if any(found.name in DIRECTORY_COMMANDS for found in self.state.parsed.commands[first:]):
+        if has_directory_command(self.state.parsed.commands[first:]):
             self.state.add_doubt("it changes the directory in a rare way")
 
     def check_value(self, name: str, value: str | None, places: Directories) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from teamwright.permissions.shell.ambiguity import has_control_characters, has_odd_characters, is_confirmed
 from teamwright.permissions.shell.command_listing import MAX_DEPTH, CommandListing, ListingState
+from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS
 from teamwright.permissions.shell.grammar import LineGrammar
 from teamwright.permissions.shell.line_cursor import UnreadableLine
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine
@@ -36,7 +37,14 @@ from teamwright.permissions.shell.syntax_tree import (
 )
 from teamwright.permissions.shell.word_expansion import ExpandedWord
 from teamwright.permissions.shell.word_listing import WordListing
-from teamwright.permissions.shell.working_directory import DIRECTORY_COMMANDS, MAX_NAMES, directory_after, glob_names
+from teamwright.permissions.shell.working_directory import (
+    DIRECTORY_COMMANDS,
+    MAX_NAMES,
+    directory_after,
+    glob_names,
+    has_directory_command,
+    without_prefixes,
+)
 
 MAX_BYTES = 64 * 1024
 """The longest command that is parsed, in bytes. A longer one is only asked about."""
@@ -126,7 +134,7 @@ class SyntaxWalk:
                 with self.state.separate_shell():
                     self.visit(node.body, places)
             case FunctionDefinition():
-                self._function(node, places)
+                return self._function(node, places)
             case CalculateCommand():
                 self.words.list_parts((node.calculation,), places)
                 self.state.add_doubt("it calculates with variables")
@@ -194,13 +202,17 @@ class SyntaxWalk:
         self.state.values.mark_changed(variables_set_by(body))
         return reached
 
-    def _function(self, node: FunctionDefinition, places: Directories) -> None:
+    def _function(self, node: FunctionDefinition, places: Directories) -> DirectoriesAfter:
+        """List the body. A later word of the line may call it, so each `cd` in it counts from here on."""
         self.state.add_doubt("it defines a function")
+        first = len(self.state.parsed.commands)
         names = variables_set_by(node.body)
         with self.state.separate_shell():
             self.state.values.mark_changed(frozenset({UNRELIABLE}))
             self.visit(node.body, places | {None})
         self.state.values.mark_volatile(names)
+        moved = {None} if has_directory_command(self.state.parsed.commands[first:]) else set[None]()
+        return places | moved, places | moved
 
     def _redirected(self, node: RedirectedCommand, places: Directories) -> DirectoriesAfter:
         self._set_directory(places)
@@ -298,6 +310,7 @@ class SyntaxWalk:
             self.words.assign_alone(node, places)
             self.state.values.mark_changed(variables_set_in_words(node))
             return places, places
+        first = len(self.state.parsed.commands)
         fields = self.words.fields(node.words)
         declares = node.words[0].literal in _DECLARES
         if not fields:
@@ -307,7 +320,7 @@ class SyntaxWalk:
         else:
             self._command(node, fields, places)
         self.state.values.mark_changed(variables_set_by(node))
-        return self._directories_after(fields, places)
+        return self._directories_after(fields, places, first)
 
     def _command(self, node: SimpleCommand, fields: list[ExpandedWord], places: Directories) -> None:
         written = tuple(field.text for field in fields)
@@ -315,11 +328,13 @@ class SyntaxWalk:
             self.words.check_test(written)
         self.words.list_fields(fields, places, tuple(assignment.name for assignment in node.assignments))
 
-    def _directories_after(self, fields: list[ExpandedWord], places: Directories) -> DirectoriesAfter:
-        """Return the possible directories of the shell after a command."""
-        if not fields or fields[0].text not in DIRECTORY_COMMANDS:
+    def _directories_after(self, fields: list[ExpandedWord], places: Directories, first: int) -> DirectoriesAfter:
+        """Return the possible directories of the shell after a command, whose parts are listed from `first` on."""
+        words = without_prefixes(tuple(field.text for field in fields))
+        if words and words[0] in EVALUATING_BUILTINS and has_directory_command(self.state.parsed.commands[first:]):
+            return places | {None}, places | {None}
+        if not words or words[0] not in DIRECTORY_COMMANDS:
             return places, places
         sure = not any(field.glob for field in fields)
-        words = tuple(field.text for field in fields)
         moved = frozenset(directory_after(place, words, self.state.values) if sure else None for place in places)
         return moved, moved | places

@@ -5,20 +5,39 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.real_paths import real_path
+from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.shell_variables import ShellVariables
 
 DIRECTORY_COMMANDS = word_set("cd pushd popd")
 """Builtins that change the directory."""
+
+_PREFIXES = word_set("command builtin noglob nocorrect time -")
+"""Words before a builtin that run it in the same shell."""
 
 MAX_NAMES = 200
 """The most file names of one pattern that are followed one by one."""
 
 MAX_WILD_PARTS = 3
 """The most directories of a path that may be patterns; more would take long to search."""
+
+
+def without_prefixes(words: Words) -> Words:
+    """Return the words of a command without `command`, `builtin` and the like, and their options, before it."""
+    while words and words[0] in _PREFIXES:
+        words = words[1:]
+        while words and words[0] is not None and words[0].startswith("-"):
+            words = words[1:]
+    return words
+
+
+def has_directory_command(commands: Iterable[ShellCommand]) -> bool:
+    """Return True when one of these commands may change the directory."""
+    return any(command.name in DIRECTORY_COMMANDS for command in commands)
 
 
 def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:

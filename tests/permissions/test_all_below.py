@@ -191,6 +191,17 @@ while command cd src; do touch q; done
 ! command cd src; touch q
 coproc cd src; command cd src; touch q
 cd src & wait; command cd src; touch q
+env -C src touch q
+env --chdir=src touch q
+env -iC src touch q
+env --chd src touch q
+cmake -E chdir src touch q
+sudo -D src touch q
+sudo --chdir=src touch q
+unshare --wd=src touch q
+find . -execdir touch q \;
+parallel --wd src touch ::: q
+env -C src bash -c 'touch q'
 """
 
 

@@ -17,7 +17,7 @@ from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, Sh
 from teamwright.permissions.shell.run_options import run_by_options
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.working_directory import has_directory_command
-from teamwright.permissions.shell.wrapped_commands import WrappedCommands
+from teamwright.permissions.shell.wrapped_commands import WrappedCommands, may_move
 from teamwright.permissions.shell.wrappers import unwrap
 
 MAX_DEPTH = 8
@@ -119,15 +119,16 @@ class CommandListing:
         first = len(self.state.parsed.commands)
         globbed = {command.words[at] for at in command.globs}
         guess = wrapped.guess or wrapped.forbids or command.role == "guess"
+        places = command.directories | {None} if may_move(command.words) else command.directories
         for words in wrapped.commands:
             globs = frozenset(at for at, word in enumerate(words) if word in globbed)
             unknown = frozenset(at for at, word in enumerate(words) if word is None)
             role = "guess" if guess else "run"
-            inner.list_command(ShellCommand(words, command.directories, globs, variables, role, splits=unknown))
+            inner.list_command(ShellCommand(words, places, globs, variables, role, splits=unknown))
         if wrapped.script is not None and guess:
-            self.list_guess(wrapped.script, command.directories, is_script=not wrapped.commands)
+            self.list_guess(wrapped.script, places, is_script=not wrapped.commands)
         elif wrapped.script is not None:
-            self._list_text(state, wrapped.script, command.directories)
+            self._list_text(state, wrapped.script, places)
         if has_directory_command(self.state.parsed.commands[first:]):
             self.state.add_doubt("it changes the directory in a rare way")
 

@@ -38,6 +38,15 @@ _SIGNS = re.compile(r"[\s\\'\"$`;&|<>(){}]")
 """Characters that a shell does not read as part of a plain word."""
 
 
+_MOVES = re.compile(r"-[A-Za-z]*[CD]|--(ch|cw|wd|wo|dir|root)|(chdir|chroot|-(exec|ok)dir)$")
+"""Options and words with which a wrapper runs its command in another directory: `env -C`, `find -execdir`."""
+
+
+def may_move(words: Words) -> bool:
+    """Return True when a wrapper with these words may run its command in another directory."""
+    return any(word is not None and _MOVES.match(word) for word in words)
+
+
 def any_later_word(words: Words, more: Words = ()) -> WrappedCommands:
     """Return all later words as possible commands after unknown options; each gets `more` words at its end."""
     starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import examples, leftovers, programs
+from tests.support.postgres import PostgresServer, run_server
 
 settings.load_profile(examples.QUICK)
 
@@ -51,6 +52,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A private PostgreSQL server, started with the first test that uses it."""
+    yield from run_server()
 
 
 @pytest.fixture(scope="session")

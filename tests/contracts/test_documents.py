@@ -1,7 +1,8 @@
-"""What every document does, on files and in memory. Each call of `open_document` is like one more process."""
+"""What every document does, on files, in memory and in a database; `open_document` is like one more process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -16,14 +17,21 @@ from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease, TeamFile, TeamStateFile
 from teamwright.testing.memory_document import MemoryCell, MemoryDocument, MemoryRoster
+from tests.contracts.database_processes import database_processes
 from tests.support.waits import WAIT_S
 
 FIRST = TeamFile.new(LeadLease("session", 0))
 
 
-@pytest.fixture(params=["files", "memory"])
-def open_missing(request, tmp_path) -> Callable[[TeamFile | None], Callable[[], Document[TeamFile]]]:
+@pytest.fixture(params=["files", "memory", "database"])
+async def open_missing(
+    request, tmp_path
+) -> AsyncIterator[Callable[[TeamFile | None], Callable[[], Document[TeamFile]]]]:
     """Return a function that puts a value there, and returns the opener."""
+    if request.param == "database":
+        async with database_processes(request.getfixturevalue("postgres").new_space()) as stores:
+            yield partial(put_into_database, stores, request.getfixturevalue("postgres"))
+        return
     home, cell = Home.at(tmp_path / "home"), MemoryCell[TeamFile]()
 
     def make(value: TeamFile | None) -> Callable[[], Document[TeamFile]]:
@@ -35,7 +43,17 @@ def open_missing(request, tmp_path) -> Callable[[TeamFile | None], Callable[[], 
             write_atomic(home.team_file("demo"), value.encode())
         return lambda: TeamStateFile(home, "demo")
 
-    return make
+    yield make
+
+
+def put_into_database(stores, server, value: TeamFile | None) -> Callable[[], Document[TeamFile]]:
+    schema = stores().schema
+    if value is not None:
+        body = value.encode().hex()
+        server.sql(
+            f"insert into {schema}.documents (team, kind, body) values ('demo', 'state', decode('{body}', 'hex'))"
+        )
+    return lambda: stores().state("demo")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""What every task store does, on files and in memory. Each call of `open_store` is like one more process."""
+"""What every task store does, on files, in memory and in a database; `open_store` is like one more process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -13,15 +13,20 @@ from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_rules import Actor, require_deletable
 from teamwright.tasks.task_store import FollowedTaskStore
 from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
+from tests.contracts.database_processes import database_processes
 
 ANN, BEN = Actor("ann"), Actor("ben")
 
 
-@pytest.fixture(params=["files", "memory"])
-def open_store(request, tmp_path) -> Callable[[], FollowedTaskStore]:
+@pytest.fixture(params=["files", "memory", "database"])
+async def open_store(request, tmp_path) -> AsyncIterator[Callable[[], FollowedTaskStore]]:
+    if request.param == "database":
+        async with database_processes(request.getfixturevalue("postgres").new_space()) as stores:
+            yield lambda: stores().tasks("demo")
+        return
     home, table = Home.at(tmp_path / "home"), MemoryTaskTable()
     files = request.param == "files"
-    return lambda: FileTaskStore(home.tasks("demo"), home.guard) if files else MemoryTaskStore(table)
+    yield lambda: FileTaskStore(home.tasks("demo"), home.guard) if files else MemoryTaskStore(table)
 
 
 def named(subject: str, **fields) -> Callable[[str], Task]:

@@ -130,7 +130,7 @@ async def test_after_the_team_is_removed_the_lead_has_nobody_to_list(tmp_path):
     async with Team("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
         inner = team.session.team
         assert list(await listed(team)) == ["lead"]
-        await inner.teams.delete(inner.directory)
+        await inner.teams.archive(inner.directory)
         inner.forget()
         tool = ListAgents(Caller(LEAD, inner))
         assert json.loads((await tool.run(NoInput(), None)).content) == {"members": []}

@@ -15,7 +15,7 @@ from tests.structure.source import by_name, modules
 LAYERS = (
     *("protocol", "storage", "processes"),
     "models permissions hooks tasks skills mail mcp",
-    *("requests", "agent", "teams", "tools", "config", "budgets", "approvals"),
+    *("requests", "agent", "teams", "database", "tools", "config", "budgets", "approvals"),
     *("session", "views", "edit_history", "api"),
     "ui testing",
 )

@@ -15,6 +15,7 @@ PACKAGES = {
     "node": "nodejs",
     "npm": "npm",
     "openssl": "openssl",
+    "postgres": "postgresql",
     "ps": "procps",
     "rg": "ripgrep",
     "screen": "screen",

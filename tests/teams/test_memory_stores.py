@@ -1,15 +1,13 @@
 """A whole team on stores in memory: a lead and two members in its process work through tasks and mail."""
 
-import os
 import re
 
-from teamwright.protocol.ids import LEAD, agent_id
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
-from teamwright.teams.team_file import LeadLease, TeamFile
+from teamwright.teams.creation import create_team
 from teamwright.testing import ScriptedModel
 from teamwright.testing.memory_stores import MemoryStores
 from tests.teams.crew import newest, told
@@ -41,11 +39,7 @@ async def test_a_lead_and_two_members_work_through_tasks_and_mail_on_stores_in_m
     )
     options = Options(cwd=tmp_path, model=model, permission_mode="bypassPermissions", stores=stores)
     async with open_session(options) as session:
-        lead = RosterMember(agent_id(LEAD, "crew"), LEAD, agent_type=LEAD, model="m", joined_at=1)
-        config = TeamConfig("crew", lead.agent_id, session.id, 1, None, (lead,))
-        state = TeamFile.new(LeadLease(session.id, os.getpid(), session.team.lease))
-        stores.add_team("crew", config, state)
-        session.team.adopt("crew", "crew", implicit=False)
+        await create_team(session.team, "crew", None, None)
         await session.run([text_block("Have it done.")])
         found = await stores.tasks("crew").read()
         assert [(task.id, str(task.status)) for task in found.tasks] == [(str(n), "completed") for n in range(1, 5)]

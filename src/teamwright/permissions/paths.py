@@ -30,8 +30,8 @@ _DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".conf
 _GUARDED_FILES = word_set(
     ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
     " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
-    " .yarnrc.yml .pypirc .netrc .ripgreprc .tool-versions .mise.toml .pre-commit-config.yaml .gitlab-ci.yml"
-    " lefthook.yml"
+    " .yarnrc.yml .pypirc .netrc .pgpass .pg_service.conf .ripgreprc .tool-versions .mise.toml"
+    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml"
 )
 
 GUARDED = "guarded files"

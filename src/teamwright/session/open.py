@@ -35,6 +35,7 @@ from teamwright.session.context import (
     trust_warnings,
 )
 from teamwright.session.control.stop_listener import StopListener
+from teamwright.session.database_choice import find_database
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_parts import start_reading_state
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
@@ -60,7 +61,7 @@ from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
-from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log import EventLog, Subscriber
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import Lease, lease_path
@@ -112,7 +113,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     undo = stack.enter_context(ExitStack())
     if not context.resumed:
         undo.callback(_remove, context)
-    log, team_status = _log(context, stack)
+    context, subscriber = await _open_stores(context, stack, end)
+    log, team_status = _log(context, stack, subscriber)
     git = None if context.resumed else start_reading_state(context.cwd)
     pruning = _pruning(context, log, stack)
     watcher = await stack.enter_async_context(Watcher())
@@ -204,12 +206,27 @@ def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) 
         marks.note_prompt()
 
 
-def _log(context: SessionContext, stack: AsyncExitStack) -> tuple[EventLog, TeamStatus]:
+async def _open_stores(
+    context: SessionContext, stack: AsyncExitStack, end: Callable[[], None] | None
+) -> tuple[SessionContext, Subscriber | None]:
+    """Return the context with the stores of its team, if they are in a database, and what follows the log then."""
+    address = find_database(context.options.database, context.home, context.env)
+    if address is None:
+        return context, None
+    from teamwright.session.database_session import open_database_session
+
+    database = await open_database_session(context, address, stack, end)
+    return database.context, database.note_event
+
+
+def _log(context: SessionContext, stack: AsyncExitStack, subscriber: Subscriber | None) -> tuple[EventLog, TeamStatus]:
     """Open the session's log with an event of this process; return it with the states of all members."""
     path = log_path(context.directory)
     team_status = TeamStatus.from_log(read_recent(path))
     log = EventLog(path, team_status)
     stack.callback(log.close)
+    if subscriber is not None:
+        log.subscribe(subscriber, live=False)
     log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=context.id))
     return log, team_status
 

@@ -34,6 +34,7 @@ class Options(Struct, frozen=True):
     - `agents`: definitions of agents by name. `plugin_dirs`: directories of plugins.
     - `ask`: `wait` or `deny`, for requests without a person at a terminal. `ask_timeout_s`: their deadline in seconds.
     - `mcp_config`: MCP servers, as JSON or as files with it; `strict_mcp_config` excludes all others.
+    - `database`: the address of a PostgreSQL database for team state; None: the environment or the settings decide.
     - `backend`: the backend of members: auto, in-process, tmux, detached, or a terminal adapter's name.
     - `trust`: trust the repository's own entries for this run. `given`: names for a script.
     - `settings_file`: a file or JSON text. `setting_sources`: the sources of settings files that are read; None: all.
@@ -95,6 +96,7 @@ class Options(Struct, frozen=True):
     plugin_dirs: tuple[Path, ...] = ()
     plan_approval: str | None = None
     pace_s: float | None = None
+    database: str | None = None
     backend: str | None = None
     markdown: bool | None = None
     stores: TeamStores | None = None

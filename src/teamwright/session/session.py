@@ -322,12 +322,11 @@ class Session(Struct):
     async def archive_team(self, name: str) -> None:
         """Archive a team of that name without a lead, also with open tasks."""
         for directory in await self.find_archivable_teams(name):
-            await self.team.teams.delete(directory)
+            await self.team.teams.archive(directory)
 
     async def find_archivable_teams(self, name: str) -> list[str]:
         """Return the directories of the teams of that name without a lead."""
-        named = [team.directory for team in await self.team.teams.list() if team.config.name == name]
-        return [directory for directory in named if not self.team.teams.is_lead_alive(directory)]
+        return await self.team.teams.find_without_lead(name)
 
     @property
     def _directory(self) -> Path:
@@ -349,7 +348,7 @@ class Session(Struct):
         still_open = not shared and (found.damaged or any(task.status != "completed" for task in found.tasks))
         unread = await self.team.mailbox(LEAD).unread()
         if not still_open and not any(starts_turn(entry) for entry in unread):
-            await self.team.teams.delete(self.team.directory)
+            await self.team.teams.archive(self.team.directory)
             self.team.forget()
 
     @property

@@ -43,8 +43,10 @@ class Lease:
         self._fd = fd
 
     @classmethod
-    def take(cls, path: Path, owner: str) -> Lease:
+    def take(cls, path: Path, owner: str, *, pid: int = 0) -> Lease:
         """Take the lease at once or fail; `owner` tells a person which program holds it.
+
+        `pid` is the process that readers see as the holder; 0: this one.
 
         Raises CannotStart (`session-busy`) naming the process that has it, StorageError for the disk's refusals.
         """
@@ -52,7 +54,7 @@ class Lease:
             fd = _open_locked(path)
             if fd is None:
                 raise _held_error(path)
-            note = json.dumps({"pid": os.getpid(), "who": owner, "since": iso_time()}, ensure_ascii=False)
+            note = json.dumps({"pid": pid or os.getpid(), "who": owner, "since": iso_time()}, ensure_ascii=False)
             os.ftruncate(fd, 0)
             os.pwrite(fd, note.encode("utf-8", "replace"), 0)
         except OSError as problem:

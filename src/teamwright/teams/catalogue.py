@@ -15,12 +15,15 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, agent_id, directory_name, session_list_name, team_dir, team_name
-from teamwright.protocol.mail import is_contentless, parse_entry
+from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.storage.atomic import write_atomic
+from teamwright.requests.request_store import RequestStore
+from teamwright.storage.atomic import remove_old_pending_files, write_atomic
+from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.teams.archive import archive_entry, archive_team
@@ -205,6 +208,45 @@ class Teams:
         """Move the team and its tasks into the archive, even with live members. Returns the entry."""
         return await archive_team(self.home, directory)
 
+    async def find_without_lead(self, name: str) -> list[str]:
+        """See TeamCatalogue."""
+        named = [team.directory for team in await self.list() if team.config.name == name]
+        return [directory for directory in named if not self.is_lead_alive(directory)]
+
+    async def take_over(self, directory: str, lead: LeadLease, log: str) -> TeamFile:
+        """See TeamCatalogue. Removes what dead processes left. Raises TeamRefused for another product's team too."""
+        state, place = self._stores.state(directory), self.home.team(directory)
+        if not state.path.exists():
+            raise _foreign_team_error(directory, place)
+        self._stores.remove_dead_locks(directory)
+        file = await take_lead(state, lead, log)
+        TeamDoorbells(self.home, directory).remove_unused()
+        requests, tasks = RequestStore.of_team(self.home, directory), self._stores.task_directory(directory)
+        remove_old_pending_files(place, place / "inboxes", requests.directory, tasks)
+        return file
+
+    async def adopt_open_tasks(self, directory: str, session_list: str) -> None:
+        """See TeamCatalogue."""
+        await self._stores.tasks(directory).adopt_open_tasks(self._stores.tasks(session_list))
+
+    async def replace_team(self, old: str, new: str, session: str) -> bool:
+        """See TeamCatalogue. A task whose number is taken in `new` stays where it is."""
+        file = self._stores.read_state(old) if old != new else None
+        if file is None or file.lead.session != session:
+            return False
+        left, right = (self._stores.mailbox(place, LEAD) for place in (old, new))
+        for entry in await left.unread():
+            if entry.msg_id and not await right.contains(entry.msg_id):
+                await right.put(entry, runtime=True)
+        found = await self._stores.tasks(old).read()
+        if all(task.status is TaskStatus.COMPLETED or task.is_internal for task in found.tasks) and not found.damaged:
+            await archive_team(self.home, old)
+        return True
+
+    async def archive(self, directory: str) -> list[InboxEntry]:
+        """See TeamCatalogue."""
+        return archived_lead_mail(await self.delete(directory))
+
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _refuse_second(self, new: NewTeam, name: str) -> None:
@@ -290,6 +332,21 @@ def team_directory_name(name: str) -> str:
         return directory_name(directory)
     except InvalidName:
         return directory_name(f"team-{directory}")
+
+
+def archived_lead_mail(entry: Path) -> list[InboxEntry]:
+    """Return the mail of the lead in an entry of the archive. Raises StorageError."""
+    return read_entries(entry / "inboxes" / f"{LEAD}.json")
+
+
+def _foreign_team_error(directory: str, path: Path) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f"the team in {directory} is another product's: it has no team.json",
+        looked_at=[("team", str(path))],
+        do=["make a team of your own"],
+        note="nothing was changed",
+    )
 
 
 def _running_team_error(name: str, directory: Path) -> TeamRefused:

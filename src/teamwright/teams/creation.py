@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -17,16 +16,9 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, team_name
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.task import TaskStatus
-from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic import remove_old_pending_files
-from teamwright.storage.doorbell import TeamDoorbells
-from teamwright.storage.paths import Home
-from teamwright.teams.archive import archive_team
 from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.file_stores import FileStores
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import LeadLease, take_lead
+from teamwright.teams.team_file import LeadLease
 
 T = TypeVar("T")
 
@@ -44,26 +36,6 @@ async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
         task.exception()
         raise asyncio.CancelledError
     return task.result()
-
-
-async def replace_team(home: Home, old: str, new: str, session: str) -> bool:
-    """Move the lead's unread mail from the team in `old` to that in `new`, and archive `old`.
-
-    Returns False, without a change, when this session leads no team in `old`. Raises StorageError, LockTimeout.
-    """
-    file = FileStores(home).read_state(old) if old != new else None
-    if file is None or file.lead.session != session:
-        return False
-    stores = FileStores(home)
-    left, right = (stores.mailbox(place, LEAD) for place in (old, new))
-    for entry in await left.unread():
-        if entry.msg_id and not await right.contains(entry.msg_id):
-            await right.put(entry, runtime=True)
-    found = await stores.tasks(old).read()
-    done = all(task.status is TaskStatus.COMPLETED or task.is_internal for task in found.tasks)
-    if done and not found.damaged:  # a task whose number is taken in `new` stays where it is
-        await archive_team(home, old)
-    return True
 
 
 async def create_team(team: SessionTeam, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
@@ -92,7 +64,7 @@ async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
 
 
 async def _replace_session_team(team: SessionTeam) -> None:
-    if await replace_team(team.home, team.session_list_name, team.directory, team.session):
+    if await team.teams.replace_team(team.session_list_name, team.directory, team.session):
         team.wake(LEAD)
 
 
@@ -140,26 +112,13 @@ async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:
     """
     async with team.forming_lock:
         _refuse_second(team)
-        if not (state := FileStores(team.home).state(directory)).path.exists():
-            raise _foreign_team_error(directory, team.home.team(directory))
-        FileStores(team.home).remove_dead_locks(directory)
-        lead = LeadLease(team.session, os.getpid(), team.lease)
-        file = await take_lead(state, lead, team.log)
+        file = await team.teams.take_over(directory, LeadLease(team.session, os.getpid(), team.lease), team.log)
         team.external.shared_list = team.external.shared_list or file.task_list
-        roster = FileStores(team.home).roster(directory, team.note_restored_roster)
+        roster = team.stores.roster(directory, team.note_restored_roster)
         config = await roster.change(lambda c: replace(c, lead_session_id=team.session))
         implicit = directory == team.session_list_name
         if not implicit and not team.external.shared_list:
-            stores = FileStores(team.home)
-            await stores.tasks(directory).adopt_open_tasks(stores.tasks(team.session_list_name))
-        TeamDoorbells(team.home, directory).remove_unused()
-        place = team.home.team(directory)
-        remove_old_pending_files(
-            place,
-            place / "inboxes",
-            RequestStore.of_team(team.home, directory).directory,
-            FileStores(team.home).task_directory(directory),
-        )
+            await team.teams.adopt_open_tasks(directory, team.session_list_name)
         team.adopt(config.name, directory, implicit=implicit, change="resumed")
         await _replace_session_team(team)
         return config
@@ -170,13 +129,3 @@ def _new_team(team: SessionTeam, name: str, description: str | None, agent_type:
     kind = agent_type or LEAD
     shared = team.external.shared_list
     return NewTeam(name, lead, str(team.cwd), team.lead_model, now_ms(), description, kind, team.log, shared)
-
-
-def _foreign_team_error(directory: str, path: Path) -> TeamRefused:
-    return TeamRefused(
-        "team-refused",
-        f"the team in {directory} is another product's: it has no team.json",
-        looked_at=[("team", str(path))],
-        do=["make a team of your own"],
-        note="nothing was changed",
-    )

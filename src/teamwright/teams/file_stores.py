@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FileStores:
-    """The stores of the teams in one home; see TeamStores."""
+    """The stores of the teams in one home, without their catalogue; see TeamStores."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -92,6 +92,6 @@ class FileStores:
         """Return the state of a team as it is now; None without one. Raises StorageError."""
         return read_team_file(self._home.team_file(directory))
 
-    def mailbox_names(self, directory: str) -> list[str]:
+    async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""
         return sorted(path.stem for path in self._home.inbox(directory, LEAD).parent.glob("*.json"))

@@ -7,14 +7,13 @@ The process that resumes the team completes an interrupted end. Depends on the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import find_delivered_ids
-from teamwright.mail.inbox import read_entries
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
@@ -25,6 +24,7 @@ from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
+from teamwright.teams.catalogue import archived_lead_mail
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.mailbox.incoming import starts_turn
@@ -307,7 +307,7 @@ async def delete_team(team: SessionTeam, *, force: bool = False) -> None:
         await _return_late_mail(team)
         name, unseen = team.name, list[InboxEntry]()
         if not team.external.files_removed:  # another program removed them: nothing is left to keep
-            unseen = _unread_lead_mail(team, await team.teams.delete(team.directory))
+            unseen = _unread_lead_mail(team, await team.teams.archive(team.directory))
         team.forget()
         if team.lead is not None:
             team.lead.queue_unread_mail(unseen)
@@ -324,13 +324,13 @@ async def finish_delete(team: SessionTeam) -> str:
     if entry is None:
         return ""
     if team.lead is not None:
-        team.lead.queue_unread_mail(_unread_lead_mail(team, entry))
+        team.lead.queue_unread_mail(_unread_lead_mail(team, archived_lead_mail(entry)))
     return parse_config((entry / "config.json").read_bytes()).name
 
 
-def _unread_lead_mail(team: SessionTeam, entry: Path) -> list[InboxEntry]:
-    """Return the lead's unread mail in the inbox of a team that is in the archive now."""
-    waiting = [one for one in read_entries(entry / "inboxes" / f"{LEAD}.json") if not one.read and starts_turn(one)]
+def _unread_lead_mail(team: SessionTeam, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    """Return the lead's unread mail of a team that is in the archive now."""
+    waiting = [one for one in entries if not one.read and starts_turn(one)]
     held = find_delivered_ids(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
     return [replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in held]
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.teams.backend_teammate import TeammateLauncher
-    from teamwright.teams.catalogue import Teams
     from teamwright.teams.document import Document
     from teamwright.teams.in_process_teammate import InProcessTeammate
     from teamwright.teams.incarnation import Incarnation
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from teamwright.teams.roster import Roster
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.registry import Subagents
+    from teamwright.teams.team_catalogue import TeamCatalogue
     from teamwright.teams.team_file import TeamFile
     from teamwright.teams.team_stores import TeamStores
 
@@ -143,11 +143,9 @@ class SessionTeam(Struct):
         return session_list_name(self.session)
 
     @property
-    def teams(self) -> Teams:
-        """All teams of this home."""
-        from teamwright.teams.catalogue import Teams
-
-        return Teams(self.home)
+    def teams(self) -> TeamCatalogue:
+        """All teams of the stores."""
+        return self.stores.teams
 
     @property
     def roster(self) -> Roster:

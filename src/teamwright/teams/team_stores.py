@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_store import FollowedTaskStore
     from teamwright.teams.document import Document
     from teamwright.teams.roster import OnRestored, RosterDocument
+    from teamwright.teams.team_catalogue import TeamCatalogue
     from teamwright.teams.team_file import TeamFile
 
 
@@ -34,6 +35,11 @@ class TeamStores(Protocol):
         """Return the state of a team; a team of another product has none."""
         ...
 
-    def mailbox_names(self, directory: str) -> list[str]:
+    @property
+    def teams(self) -> TeamCatalogue:
+        """All teams of these stores."""
+        ...
+
+    async def mailbox_names(self, directory: str) -> list[str]:
         """Return the names of all members of the team, present and former, that ever received a message."""
         ...

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from teamwright.protocol.roster import TeamConfig
 from teamwright.teams.roster import OnRestored
+from teamwright.teams.stored_teams import StoredTeams
 from teamwright.teams.team_file import TeamFile
 from teamwright.testing.memory_document import MemoryCell, MemoryDocument, MemoryRoster
 from teamwright.testing.memory_mail import MemoryMailbox, MemoryMailTable
 from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
+from teamwright.testing.memory_teams import MemoryTeams
 
 
 class MemoryHome:
@@ -29,10 +31,11 @@ class MemoryStores:
     def __init__(self, content: MemoryHome | None = None) -> None:
         self._content = content or MemoryHome()
 
-    def add_team(self, directory: str, config: TeamConfig, state: TeamFile) -> None:
-        """Create a team."""
-        self._content.rosters[directory] = MemoryCell(config)
-        self._content.states[directory] = MemoryCell(state)
+    @property
+    def teams(self) -> StoredTeams:
+        """See TeamStores."""
+        content = self._content
+        return StoredTeams(MemoryTeams(content.rosters, content.states, content.tasks, content.mail), self)
 
     def tasks(self, name: str) -> MemoryTaskStore:
         """See TeamStores."""
@@ -50,7 +53,7 @@ class MemoryStores:
         """See TeamStores."""
         return MemoryDocument(self._content.states.setdefault(directory, MemoryCell()), directory)
 
-    def mailbox_names(self, directory: str) -> list[str]:
+    async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""
         return sorted(
             table.reader for (team, _), table in self._content.mail.items() if team == directory and table.entries

@@ -211,6 +211,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         title=" ".join((flags.get("title") or "").split())[:MAX_TITLE],
         persists=not flags.get("no_session_persistence"),
         plan_approval=flags.get("plan_approval"),
+        database=where.database,
         backend=flags.get("backend"),
         markdown=False if flags.get("no_markdown") else None,
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,

@@ -54,6 +54,8 @@ FIELDS: Mapping[str, str] = {
     "git_trailer": "git_trailer",
     "markdown": "markdown",
     "retention_days": "retention_days",
+    "database": "database",
+    "database_durable_mail": "database_durable_mail",
     "stalled_after_s": "stalled_after_s",
 }
 """The field of `Settings` that a key decides; behind a dot, the field of that room's own settings."""

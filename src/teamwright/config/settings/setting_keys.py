@@ -206,6 +206,14 @@ KEYS: dict[str, SettingKey] = {
     "retention_days": SettingKey(
         "count", "How long archived teams and old sessions are kept, in days; 0: without a limit."
     ),
+    "database": SettingKey(
+        "text",
+        "The PostgreSQL database that contains team state: postgresql://HOST/NAME; without it state is in files.",
+        user_only=True,
+    ),
+    "database_durable_mail": SettingKey(
+        "bool", "Whether a message in a database survives a crash of the server's machine; slower.", user_only=True
+    ),
     "providers": SettingKey("map", "Your own model services by name, and changed values of presets.", user_only=True),
     "models": SettingKey(
         "map", "Facts about single models, by provider/model: window, prices, abilities.", user_only=True

@@ -58,7 +58,7 @@ from teamwright.storage.event_log_reader import find_call_number, last_call_numb
 from teamwright.storage.lease import lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.external.participants import ExternalParticipants
-from teamwright.teams.file_stores import FileStores
+from teamwright.teams.home_stores import HomeStores
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
@@ -267,7 +267,7 @@ class JoinedTeam(Struct, frozen=True):
     directory: str
     lead_model: str = ""
     led_externally: bool = False
-    stores: FileStores | None = None
+    stores: HomeStores | None = None
     """The stores of the team; None: those of the home."""
 
 
@@ -288,7 +288,7 @@ def make_team(
         Subagents(context.directory, agent_factory, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
     )
     joined = joined or JoinedTeam("", "")
-    files, shared_list = FileStores(context.home), ""
+    files, shared_list = HomeStores(context.home), ""
     stores = joined.stores or context.options.stores or files
     if (wanted := context.options.task_list) is not None:
         from teamwright.tasks.shared_list import list_name

@@ -26,7 +26,7 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalR
 from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
+from teamwright.teams.home_stores import HomeStores
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.plan_requests import PendingPlan
 
@@ -193,10 +193,10 @@ class OwnInbox(ExternalTeamInbox):
         reader = self._context.reader
         return entries if reader is None else await reader.filter_entries(self, entries)
 
-    async def mark_delivered(self, ids: Collection[str]) -> bool:
+    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
         """See `Inbox`. An entry that cannot be flagged now is known from the transcript, and flagged later."""
         try:
-            more = await super().mark_delivered(ids)
+            more = await super().mark_delivered(ids, transcript)
             self._note_unlocked()
         except LockTimeout as problem:
             self._note_locked(problem)
@@ -228,7 +228,7 @@ class OwnInbox(ExternalTeamInbox):
             self._context.report("mail comes as usual again", "info")
 
 
-class ExternalTeamStores(FileStores):
+class ExternalTeamStores(HomeStores):
     """The stores of a team that another program leads, for its member of this name."""
 
     def __init__(self, home: Home, name: str, context: InboxContext) -> None:

@@ -107,7 +107,7 @@ async def send_text(
 
 async def _find_earlier_send(team: SessionTeam, name: str, call: SendCall) -> Sent | None:
     """Return the outcome of this send before a kill; None when it was not sent."""
-    id, known = call.message_id_for(name), team.stores.mailbox_names(team.directory)
+    id, known = call.message_id_for(name), await team.stores.mailbox_names(team.directory)
     name = next((one for one in known if one.lower() == name.lower()), name)  # the spelling of its mailbox
     if not await team.mailbox(name).contains(id):
         return None

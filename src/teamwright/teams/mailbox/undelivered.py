@@ -57,7 +57,7 @@ async def return_late_mail(team: SessionTeam) -> None:
     there |= {
         teammate.name.lower() for teammate in team.members.values() if not teammate.end_processed
     }  # its own end returns it
-    for name in team.stores.mailbox_names(team.directory):
+    for name in await team.stores.mailbox_names(team.directory):
         if name.lower() not in there and name.lower() in file.incarnations:
             await return_mail(team, name, None)
 

@@ -70,6 +70,9 @@ COMMANDS: dict[str, CommandRow] = {
     "config": CommandRow(
         "teamwright.ui.cli.config:config", SET_UP, "List settings with their files; `set` changes one."
     ),
+    "database": CommandRow(
+        "teamwright.ui.cli.database:database", SET_UP, "Make, check, upgrade and describe a PostgreSQL team space."
+    ),
     "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",

@@ -79,6 +79,10 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
         (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
         (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
         (["--settings"], {"metavar": "FILE", "help": "One more settings file, or JSON, above all others."}),
+        (
+            ["--database"],
+            {"metavar": "URL", "help": "Keep team state in PostgreSQL (TEAMWRIGHT_DATABASE); none: files."},
+        ),
         (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
     )
     return [

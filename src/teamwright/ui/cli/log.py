@@ -25,7 +25,7 @@ from teamwright.ui.cli.output import (
     say_json,
     say_json_line,
 )
-from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.run_location import open_home, require_files, run_location
 from teamwright.ui.display_text import clean, cut
 from teamwright.ui.event_text import display_name, event_line
 from teamwright.ui.protocol_text import input_lines, output_lines
@@ -57,6 +57,7 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
         member, parse_moment(since) if isinstance(since, str) else None, last if isinstance(last, int) else None
     )
     if how["follow"]:
+        require_files(place, "log --follow")
         return asyncio.run(_follow(found, part, as_json=bool(how["as_json"])))
     _show(found, part, as_json=bool(how["as_json"]))
     return 0

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 class RunLocation(Struct, frozen=True):
     """The location of a command. `cwd` is absolute; `home` and `settings` are None when no flag gave them.
 
-    `settings` is a file, or JSON text.
+    `settings` is a file, or JSON text. `database` is the value of the flag.
     """
 
     cwd: Path
     home: str | None = None
     settings: Path | str | None = None
     debug: bool = False
+    database: str | None = None
 
     def resolve(self, value: str) -> Path:
         """Return a path of the command line; a relative one starts at `cwd`."""
@@ -50,6 +51,7 @@ def run_location(ctx: click.Context) -> RunLocation:
         home=os.path.join(cwd, os.path.expanduser(flags["home"])) if flags.get("home") else None,
         settings=_settings(cwd, flags.get("settings")),
         debug=bool(flags.get("debug")),
+        database=flags.get("database"),
     )
 
 
@@ -70,8 +72,40 @@ def _settings(cwd: Path, given: str | None) -> Path | str | None:
 
 
 def open_home(where: RunLocation, word: str | None = None) -> Home:
-    """Open the home of a command about teams. Damaged files of teams without a lead are rebuilt first and reported on
-    stderr.
+    """Open the home of a command that shows teams: with a database, a private copy of its teams as files.
+
+    The copy is removed when the process ends. Raises CannotStart: `database`, and as `open_files_home`.
+    """
+    from teamwright.session.database_choice import find_database
+    from teamwright.teams.status.team_views import resolve_home
+
+    address = find_database(where.database, resolve_home(where.home))
+    if address is None:
+        return open_files_home(where, word)
+    from teamwright.session.database_copy import copy_teams
+
+    return copy_teams(address, word or "")
+
+
+def require_files(where: RunLocation, what: str) -> None:
+    """Raise UsageError when team state is in a database, for a command that works on files only."""
+    from teamwright.session.database_choice import find_database
+    from teamwright.teams.status.team_views import resolve_home
+
+    if (address := find_database(where.database, resolve_home(where.home))) is not None:
+        raise UsageError(
+            "usage",
+            f"{what} works on teams in files only, and the teams here are in a database",
+            looked_at=[("database", str(address))],
+            do=["for a team on files, add: --database none", "see docs/reference/database.md"],
+            note="nothing was done",
+        )
+
+
+def open_files_home(where: RunLocation, word: str | None = None) -> Home:
+    """Open the home of a command about teams on files.
+
+    Damaged files of teams without a lead are rebuilt first and reported on stderr.
 
     `word` is the team's name, a member's address or the id of a session; other teams are not rebuilt.
 

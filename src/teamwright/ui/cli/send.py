@@ -15,7 +15,7 @@ from teamwright.session.lookup.team_address import TeamAddress, find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, note, say, say_json
-from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.run_location import open_home, require_files, run_location
 from teamwright.ui.display_text import clean, one_line
 
 MAX_INPUT = 1_000_000
@@ -52,6 +52,7 @@ def send_command(
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
     place = run_location(ctx)
+    require_files(place, "send")
     open_home(place, address)
     return asyncio.run(_send(place.home, address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
 

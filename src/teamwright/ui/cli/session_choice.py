@@ -5,18 +5,23 @@ Off a terminal the error lists the sessions. Depends on the packages `session` a
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from shlex import quote
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.session.database_choice import find_database
 from teamwright.session.lookup.saved_sessions import SessionView, latest_session
 from teamwright.session.lookup.saved_teams import find_session_to_resume
 from teamwright.session.session_list import listed_sessions
-from teamwright.ui.cli.run_location import RunLocation, open_home
+from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
 from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.views.cost_line import duration
@@ -39,12 +44,12 @@ class ChosenSession(Struct, frozen=True):
                 looked_at=[("directory", str(self.cwd))],
                 note="nothing was started",
             )
-        return RunLocation(self.cwd, current.home, current.settings, current.debug)
+        return replace(current, cwd=self.cwd)
 
 
 def choose_latest(where: RunLocation) -> ChosenSession:
     """Return the newest session of this directory. Raises TeamwrightError (`unknown-session`)."""
-    return _from_view(latest_session(open_home(where), where.cwd), where)
+    return _from_view(latest_session(open_files_home(where), where.cwd), where)
 
 
 def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSession:
@@ -54,7 +59,8 @@ def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSe
     team of another product. Several words are probably a prompt: the error says how to pass one.
     """
     try:
-        return _from_view(find_session_to_resume(open_home(where, word), where.cwd, word), where)
+        home, word = _open_home_with(where, word)
+        return _from_view(find_session_to_resume(home, where.cwd, word), where)
     except TeamwrightError as problem:
         if problem.slug == "unknown-session" and len(word.split()) > 1:
             arguments = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
@@ -63,11 +69,25 @@ def choose_by_name(where: RunLocation, word: str, *, headless: bool) -> ChosenSe
         raise
 
 
+def _open_home_with(where: RunLocation, word: str) -> tuple[Home, str]:
+    """Return the home with the session that the word names, and the word; with a database the full id of the session.
+
+    A session of another machine is brought here first.
+    """
+    home = resolve_home(where.home)
+    if (address := find_database(where.database, home)) is not None:
+        from teamwright.session.database_session import fetch_session
+
+        if found := asyncio.run(fetch_session(address, home, word)):
+            return home, found
+    return open_files_home(where, word), word
+
+
 def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
     """Return the session that the user picks. Off a terminal the error lists the sessions. Raises click.Abort when the
     user picks none.
     """
-    rows = listed_sessions(open_home(where), where.cwd)
+    rows = listed_sessions(open_files_home(where), where.cwd)
     if not rows:
         return choose_latest(where)
     if not ask:

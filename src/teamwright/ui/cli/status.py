@@ -19,7 +19,7 @@ from teamwright.session.mcp_status import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
-from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_home, require_files, run_location
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
@@ -46,6 +46,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     place = run_location(ctx)
     views = status_views(open_home(place, team), place.cwd, team)
     if watch:
+        require_files(place, "status --watch")
         return _watch(place, views, as_json=as_json)
     if as_json:
         say_json([view.as_json() for view in views] if team is None else views[0].as_json())

@@ -13,7 +13,7 @@ from teamwright.session.lookup.team_address import find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, say, say_json
-from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.run_location import open_home, require_files, run_location
 from teamwright.ui.display_text import one_line
 
 
@@ -28,6 +28,7 @@ from teamwright.ui.display_text import one_line
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
     require_person(resolve_home(run_location(ctx).home), STOPS)
+    require_files(run_location(ctx), "stop")
     open_home(run_location(ctx), address)
     stopped = asyncio.run(_stop(run_location(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:

@@ -16,7 +16,7 @@ from teamwright.session.team_removal import RemovedTeam, remove_finished, remove
 from teamwright.teams.status.team_views import TeamView, archived_teams, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, format_datetime, json_flag, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.run_location import open_home, require_files, run_location
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.cli.usage_errors import too_many_words
@@ -83,6 +83,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
     """Archive a team without a running lead: requests, messages and tasks."""
+    require_files(run_location(ctx), "teams rm")
     home = open_home(run_location(ctx), name)
     if finished:
         if name or force:
@@ -152,6 +153,7 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
         raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
     headless = is_headless(flags, prompt, is_resume=True)
     refuse_headless_flags(flags, headless=headless)
+    require_files(place, "teams adopt")
     require_adoptable(find_saved_team(open_home(place, name), name))
     return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
 

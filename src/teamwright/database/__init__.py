@@ -1,0 +1,1 @@
+"""The stores of teams in PostgreSQL, for teams over several machines. Loaded only with `--database`."""

@@ -1,0 +1,339 @@
+"""The database of one process: a pool of connections, transactions with a fence, and checks of the server.
+
+Depends on the driver. A write that lost its connection is tried again, unless the server has committed it. The stores
+know the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from teamwright.database.driver import (
+    COMMAND_S,
+    Connection,
+    Pool,
+    apply_settings,
+    connect,
+    connect_error,
+    is_conflict,
+    is_connection_loss,
+    is_driver_error,
+    open_pool,
+    quote_name,
+    store_error,
+)
+from teamwright.database.schema import VERSION
+from teamwright.protocol.errors import CannotStart, StorageError
+
+if TYPE_CHECKING:
+    from teamwright.database.address import DatabaseAddress
+
+T = TypeVar("T")
+
+OLDEST_SERVER = 150_000
+"""The oldest version of PostgreSQL, in the server's own numbers."""
+
+MOST_CONNECTIONS = 4
+"""Connections of one process, besides the one of its lease and its notifications."""
+
+PATIENCE_S = 30.0
+"""Seconds for which a call waits for a server that restarts."""
+
+_CLOCK_PROBES = 3
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+
+class Fence(NamedTuple):
+    """The right of a process to write: a lease with the number of this holder. A later holder has a higher number."""
+
+    name: str
+    token: int
+
+
+class DatabaseFacts(NamedTuple):
+    """Facts about the server and the schema of a team space. `version` is None without a schema."""
+
+    server: str
+    server_number: int
+    user: str
+    schema: str
+    version: int | None
+    is_read_only: bool
+    pooler: str = ""
+    """`session` or `transaction` for a connection pooler between this process and the server."""
+
+
+class Database:
+    """The database of one process."""
+
+    def __init__(self, address: DatabaseAddress, schema: str, pool: Pool) -> None:
+        self.address = address
+        self.schema = schema
+        self.origin = secrets.token_hex(6)
+        """The name of this process in rows and notifications, so that it knows its own changes."""
+        self.fence: Fence | None = None
+        """None for a process that only reads, or that writes as a person from another terminal."""
+        self._pool = pool
+        self._ahead = timedelta()
+
+    @classmethod
+    async def open(cls, address: DatabaseAddress) -> Database:
+        """Open a database whose schema is that of this Teamwright. Raises CannotStart (`database`)."""
+        facts = await read_facts(address)
+        require_usable(address, facts)
+        made = cls(address, facts.schema, await open_pool(address, facts.schema, MOST_CONNECTIONS))
+        await made._compare_clocks()
+        return made
+
+    async def _compare_clocks(self) -> None:
+        """Find how far the server's clock is ahead of this machine's, as exactly as the fastest answer allows."""
+        best = timedelta.max
+        for _ in range(_CLOCK_PROBES):
+            before = datetime.now(UTC)
+            there: datetime = await self.read(lambda connection: connection.fetchval("select clock_timestamp()"))
+            took = datetime.now(UTC) - before
+            if took < best:
+                best, self._ahead = took, there - (before + took / 2)
+
+    def now(self) -> datetime:
+        """Return the time of the server's clock, which orders the changes of all machines."""
+        return datetime.now(UTC) + self._ahead
+
+    @property
+    def place(self) -> str:
+        """The database for a person."""
+        return f"{self.address.url} schema {self.schema}"
+
+    @property
+    def channel(self) -> str:
+        """The channel of the team space's notifications."""
+        return f"{self.schema[:40]}_changes"
+
+    async def connect(self) -> Connection:
+        """Open a connection outside the pool, for a lease and notifications. Raises CannotStart (`database`)."""
+        connection = await connect(self.address)
+        await apply_settings(connection, self.schema)
+        return connection
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Return the result of a query, which is repeated when the connection is lost. Raises StorageError."""
+        retry = _Retry()
+        while True:
+            try:
+                async with self._pool.acquire(timeout=COMMAND_S) as connection:
+                    return await work(connection)
+            except Exception as problem:
+                await retry.wait_or_raise(self.place, problem)
+
+    async def write(self, work: Callable[[Connection], Awaitable[T]], *, durable: bool = True) -> T:
+        """Run `work` in one transaction behind the fence, and return its result.
+
+        Without `durable` the server answers before its disk does: a crash of the server's machine may lose the last
+        half second. Raises StorageError: `fenced` for a process that was replaced, LockTimeout, `database-failed`.
+        """
+        retry = _Retry()
+        while True:
+            attempt = _Attempt[T]()
+            try:
+                async with self._pool.acquire(timeout=COMMAND_S) as connection:
+                    await self._run(connection, work, attempt, durable=durable)
+                    return attempt.results[0]
+            except Exception as problem:
+                if attempt.results and is_connection_loss(problem) and await self._was_committed(attempt.number):
+                    return attempt.results[0]
+                await retry.wait_or_raise(self.place, problem)
+
+    async def _run(
+        self,
+        connection: Connection,
+        work: Callable[[Connection], Awaitable[T]],
+        attempt: _Attempt[T],
+        *,
+        durable: bool,
+    ) -> None:
+        """Run the work in a transaction. The attempt has its result from the moment when the commit begins."""
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            attempt.number = await self._pass_fence(connection, durable=durable)
+            result = await work(connection)
+        except BaseException:
+            with suppress(Exception):
+                await transaction.rollback()
+            raise
+        attempt.results.append(result)
+        await transaction.commit()
+
+    async def _pass_fence(self, connection: Connection, *, durable: bool) -> str:
+        """Return the number of this transaction, once it is sure that no later holder of the lease exists."""
+        how = "set_config('synchronous_commit', $1, true)"
+        mode = "on" if durable else "off"
+        if self.fence is None:
+            row = await connection.fetchrow(f"select {how}, pg_current_xact_id()::text as number", mode)
+        else:
+            row = await connection.fetchrow(
+                f"select {how}, pg_current_xact_id()::text as number from leases where name = $2 and token = $3 "
+                "for share",
+                *(mode, self.fence.name, self.fence.token),
+            )
+        if row is None:
+            raise fenced_error(self.place)
+        return str(row["number"])
+
+    async def _was_committed(self, number: str) -> bool:
+        """Return True when the server committed the transaction whose answer was lost. Raises StorageError."""
+
+        async def ask(connection: Connection) -> str | None:
+            query = "select pg_xact_status($1::text::xid8)"
+            while (found := await connection.fetchval(query, number)) == "in progress":
+                await connection.execute("select pg_sleep(0.05)")
+            return found
+
+        return await self.read(ask) == "committed"
+
+    async def notify(self, connection: Connection, topic: str, detail: str = "") -> None:
+        """Tell all processes that follow `topic`, once the transaction of the connection is committed."""
+        await connection.execute("select pg_notify($1, $2)", self.channel, f"{self.origin} {topic}\n{detail}")
+
+    async def close(self) -> None:
+        """Close all connections. A server that does not answer is left without a farewell."""
+        try:
+            async with asyncio.timeout(2.0):
+                await self._pool.close()
+        except (TimeoutError, OSError):
+            self._pool.terminate()
+
+
+class _Attempt(Generic[T]):
+    """One attempt to run a transaction: its number, and its result once the commit began."""
+
+    def __init__(self) -> None:
+        self.number = ""
+        self.results: list[T] = []
+
+
+class _Retry:
+    """The pauses between attempts to reach a server."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + PATIENCE_S
+        self._pause = _FIRST_PAUSE_S
+
+    async def wait_or_raise(self, place: str, problem: Exception) -> None:
+        """Wait before the next attempt, or raise the problem in our form when an attempt would not help."""
+        if not is_driver_error(problem):
+            raise problem
+        again = is_conflict(problem) or is_connection_loss(problem)
+        if not again or time.monotonic() + self._pause > self._until:
+            raise store_error(place, problem) from problem
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
+
+
+def fenced_error(place: str) -> StorageError:
+    """Return the error of a process that was replaced while it believed to be alive."""
+    return StorageError(
+        "fenced",
+        "another process has taken this session over, and this one may no longer write",
+        looked_at=[("database", place)],
+        do=["end this process; the other one continues with the same conversation"],
+        note="nothing was written",
+    )
+
+
+async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
+    """Return facts about the server and the schema. Raises CannotStart (`database`)."""
+    connection = await connect(address)
+    try:
+        row = await connection.fetchrow(
+            "select current_setting('server_version') as server, current_setting('server_version_num')::int as number, "
+            "current_user as person, pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on' "
+            "as read_only"
+        )
+        if row is None:
+            raise RuntimeError("the server has no version")
+        schema = address.schema or f"teamwright_{row['person']}"
+        version = await _schema_version(connection, schema)
+        pooler = await _find_pooler(address, connection)
+        return DatabaseFacts(row["server"], row["number"], row["person"], schema, version, row["read_only"], pooler)
+    except Exception as problem:
+        if is_driver_error(problem):
+            raise connect_error(address, problem) from problem
+        raise
+    finally:
+        await connection.close(timeout=2.0)
+
+
+async def _schema_version(connection: Connection, schema: str) -> int | None:
+    name = f"{quote_name(schema)}.space"
+    if await connection.fetchval("select to_regclass($1)::text", name) is None:
+        return None
+    return await connection.fetchval(f"select version from {name}")
+
+
+async def _find_pooler(address: DatabaseAddress, connection: Connection) -> str:
+    """Return how a connection pooler shares connections: `session`, `transaction`, or empty without one.
+
+    A pooler names another process number than the server's. In transaction mode this connection loses its server
+    connection to a second one that begins a transaction, or changes it afterwards.
+    """
+    ask = "select pg_backend_pid()"
+    own = await connection.fetchval(ask)
+    if own == connection.get_server_pid():
+        return ""
+    second = await connect(address)
+    try:
+        transaction = second.transaction()
+        await transaction.start()
+        other = await second.fetchval(ask)
+        later = {await connection.fetchval(ask) for _ in range(3)}
+        await transaction.rollback()
+        return "session" if other != own and later == {own} else "transaction"
+    finally:
+        await second.close(timeout=2.0)
+
+
+def require_usable(address: DatabaseAddress, facts: DatabaseFacts) -> None:
+    """Raise CannotStart (`database`) unless this Teamwright can work with the server and the schema."""
+    if problems := find_problems(address, facts):
+        what, do = problems[0]
+        raise CannotStart(
+            "database",
+            what,
+            looked_at=[("database", str(address)), ("schema", facts.schema)],
+            do=[do],
+            note="nothing was started",
+        )
+
+
+def find_problems(address: DatabaseAddress, facts: DatabaseFacts) -> list[tuple[str, str]]:
+    """Return each reason why this Teamwright cannot use the database, with what to type."""
+    found: list[tuple[str, str]] = []
+    if facts.server_number < OLDEST_SERVER:
+        found.append((f"the server is PostgreSQL {facts.server}, and 15 is the oldest one", "use a newer server"))
+    if facts.pooler == "transaction":
+        what = "a connection pooler in transaction mode is in the way: leases and notifications need sessions"
+        found.append((what, "name the server itself, or a pooler with pool_mode=session"))
+    if facts.is_read_only:
+        found.append(("the database is read-only", "name the primary server"))
+    if facts.version is None:
+        found.append(
+            (
+                f"the database has no schema {facts.schema} of Teamwright",
+                f"teamwright --database {address} database init",
+            )
+        )
+    elif facts.version < VERSION:
+        what = f"the schema {facts.schema} has version {facts.version}, and this Teamwright needs {VERSION}"
+        found.append((what, f"end all teams on it, then: teamwright --database {address} database upgrade"))
+    elif facts.version > VERSION:
+        what = f"the schema {facts.schema} has version {facts.version}, and this Teamwright knows {VERSION}"
+        found.append((what, "update Teamwright on this machine"))
+    return found

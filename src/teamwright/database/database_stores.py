@@ -1,0 +1,75 @@
+"""The stores of teams in a database: the module that knows which store of a team is in which table.
+
+Depends on the database and the stores. A process that only reads has no session connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamwright.database.connection import Database
+from teamwright.database.documents import STATE, DatabaseDocument, DatabaseRoster
+from teamwright.database.mailbox import DatabaseMailbox, MailSettings
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.session_files import SessionFiles
+from teamwright.database.task_store import DatabaseTaskStore
+from teamwright.database.team_rows import DatabaseTeams
+from teamwright.teams.stored_teams import StoredTeams
+
+if TYPE_CHECKING:
+    from teamwright.teams.roster import OnRestored
+    from teamwright.teams.team_file import TeamFile
+
+
+class DatabaseStores:
+    """The stores of the teams in one database, for one process; see TeamStores."""
+
+    def __init__(
+        self,
+        database: Database,
+        session: SessionConnection | None = None,
+        files: SessionFiles | None = None,
+        mail: MailSettings | None = None,
+    ) -> None:
+        self._database = database
+        self._session = session
+        self._files = files
+        self._mail = mail or MailSettings()
+        self._states: dict[str, DatabaseDocument[TeamFile]] = {}
+
+    @property
+    def schema(self) -> str:
+        """The schema that contains the stores."""
+        return self._database.schema
+
+    @property
+    def teams(self) -> StoredTeams:
+        """See TeamStores."""
+        return StoredTeams(DatabaseTeams(self._database), self)
+
+    def tasks(self, name: str) -> DatabaseTaskStore:
+        """See TeamStores."""
+        return DatabaseTaskStore(self._database, self._session, name)
+
+    def mailbox(self, directory: str, name: str) -> DatabaseMailbox:
+        """See TeamStores."""
+        return DatabaseMailbox(self._database, self._session, self._files, (directory, name), self._mail)
+
+    def roster(self, directory: str, on_restored: OnRestored | None = None) -> DatabaseRoster:
+        """See TeamStores. No other program writes into a database, so nothing is restored."""
+        return DatabaseRoster(self._database, self._session, directory)
+
+    def state(self, directory: str) -> DatabaseDocument[TeamFile]:
+        """See TeamStores."""
+        if directory not in self._states:
+            self._states[directory] = DatabaseDocument(self._database, self._session, directory, STATE)
+        return self._states[directory]
+
+    async def mailbox_names(self, directory: str) -> list[str]:
+        """See TeamStores."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                'select shown_name from mailboxes where team = $1 order by shown_name collate "C"', directory
+            )
+        )
+        return [str(row["shown_name"]) for row in rows]

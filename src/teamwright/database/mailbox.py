@@ -1,0 +1,185 @@
+"""The mailbox of one member as rows of the database.
+
+The read flags and the transcript's new lines are written in one transaction, so that a member that continues on another
+machine has exactly the conversation that its read flags imply. Depends on the database and the limits of mail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from teamwright.database.connection import Database
+from teamwright.database.driver import Connection
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.session_files import SessionFiles
+from teamwright.mail.inbox import MAX_TEXT_BYTES
+from teamwright.mail.inbox_events import OnArrival, OnLoss
+from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import inbox_stem, message_id
+from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
+from teamwright.storage.file_watcher import Watcher
+
+
+class MailSettings(NamedTuple):
+    """`is_durable`: a send returns once the server's disk has it, so that no crash of the server's machine loses it."""
+
+    is_durable: bool = False
+
+
+class DatabaseMailbox:
+    """A mailbox; see FollowedMailbox. The name of the reader is compared in lower case, as inbox files are."""
+
+    def __init__(
+        self,
+        database: Database,
+        session: SessionConnection | None,
+        files: SessionFiles | None,
+        address: tuple[str, str],
+        settings: MailSettings,
+    ) -> None:
+        self._database = database
+        self._session = session
+        self._files = files
+        self._team, self._name = address[0], inbox_stem(address[1])
+        self._reader = self._name.lower()
+        self._settings = settings
+        self._is_known = False
+        self._on_arrival: OnArrival | None = None
+        self._reported: set[str] = set()
+        self._followed_at: datetime | None = None
+
+    async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
+        """See Mailbox. An entry whose id is stored already is not stored again."""
+        if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
+            raise UsageError(
+                "usage",
+                f"the message is longer than {MAX_TEXT_BYTES // 1000} kB",
+                do=["write it to a file and send the file's path"],
+                note="nothing was sent",
+            )
+        id = entry.msg_id or message_id()
+        whole = entry.copy_with(msg_id=id, timestamp=entry.timestamp or iso_time(), read=False)
+        await self._database.write(
+            lambda connection: self._store(connection, whole, runtime=runtime), durable=self._settings.is_durable
+        )
+        self._is_known = True
+        return id
+
+    async def _store(self, connection: Connection, entry: InboxEntry, *, runtime: bool) -> None:
+        """Store the entry behind the quota; senders to one mailbox wait for each other."""
+        here, body, quiet = (self._team, self._reader), entry.encode(), is_contentless(entry.text)
+        await connection.execute("select pg_advisory_xact_lock(lease_key('mail/' || $1 || '/' || $2))", *here)
+        if not self._is_known:
+            await connection.execute(
+                "insert into mailboxes (team, reader, shown_name) values ($1, $2, $3) on conflict do nothing",
+                *(*here, self._name),
+            )
+        if quiet:  # a newer notice that says only idle replaces the older one of its sender
+            await connection.execute(
+                "delete from mail where team = $1 and reader = $2 and not is_read and is_contentless and sender = $3",
+                *(*here, entry.sender),
+            )
+        row = await connection.fetchrow(
+            "select count(*) as count, coalesce(sum(octet_length(body)), 0)::bigint as size from mail "
+            "where team = $1 and reader = $2 and not is_read",
+            *here,
+        )
+        count, size = (int(row["count"]), int(row["size"])) if row is not None else (0, 0)
+        most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
+        most_bytes = MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0)
+        if count + 1 > most or size + len(body) > most_bytes:
+            raise inbox_full_error(self._name, count, size)
+        done = await connection.execute(
+            "insert into mail (team, reader, msg_id, sender, body, is_contentless, stored_by) "
+            "values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing",
+            *(*here, entry.msg_id, entry.sender, body, quiet, self._database.origin),
+        )
+        if done.endswith(" 1"):
+            await self._database.notify(connection, self._topic)
+
+    async def unread(self) -> list[InboxEntry]:
+        """See Mailbox."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select body, stored_at, stored_by from mail where team = $1 and reader = $2 and not is_read "
+                "order by number",
+                *(self._team, self._reader),
+            )
+        )
+        entries = [_parse(row["body"]) for row in rows]
+        if self._on_arrival is not None:
+            self._report(
+                [
+                    entry
+                    for entry, row in zip(entries, rows, strict=True)
+                    if row["stored_by"] != self._database.origin
+                    and (self._followed_at is None or row["stored_at"] > self._followed_at)
+                ]
+            )
+        return entries
+
+    def _report(self, entries: list[InboxEntry]) -> None:
+        """Report the entries of other processes that were not reported before."""
+        fresh = [entry for entry in entries if entry.msg_id not in self._reported]
+        self._reported = {entry.msg_id for entry in entries if entry.msg_id}
+        if fresh and self._on_arrival is not None:
+            self._on_arrival(fresh)
+
+    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
+        """See Mailbox. The new lines of the transcript are shipped in the same transaction."""
+        if not ids:
+            return False
+
+        async def work(connection: Connection) -> None:
+            if transcript is not None and self._files is not None:
+                await self._files.append(connection, transcript)
+            await connection.execute(
+                "update mail set is_read = true where team = $1 and reader = $2 and msg_id = any($3) and not is_read",
+                *(self._team, self._reader, list(ids)),
+            )
+
+        await self._database.write(work, durable=self._settings.is_durable)
+        return False
+
+    async def contains(self, msg_id: str) -> bool:
+        """See Mailbox."""
+        return await self._database.read(
+            lambda connection: connection.fetchval(
+                "select exists (select 1 from mail where team = $1 and reader = $2 and msg_id = $3)",
+                *(self._team, self._reader, msg_id),
+            )
+        )
+
+    def entries(self) -> list[InboxEntry]:
+        """See FollowedMailbox. For entries that other programs write into files: a database has none of them."""
+        return []
+
+    def mark(self) -> None:
+        """See FollowedMailbox."""
+
+    def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See FollowedMailbox. The watcher, which watches files, is not used."""
+        if self._session is None:
+            return lambda: None
+        return self._session.subscribe(self._topic, lambda _detail: on_change())
+
+    def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
+        """See FollowedMailbox. No other program removes an entry from a database, so nothing is ever lost."""
+        self._on_arrival = on_arrival
+        self._followed_at = self._database.now()
+        self._reported = set()
+
+    @property
+    def _topic(self) -> str:
+        return f"mail:{self._team}/{self._reader}"
+
+
+def _parse(body: bytes) -> InboxEntry:
+    return parse_entry(json.loads(body))

@@ -1,0 +1,102 @@
+"""The schema of a team space: its version, and the migrations that lead to it, forward only.
+
+Depends on nothing. Each migration runs in one transaction with the change of the version.
+"""
+
+from __future__ import annotations
+
+_FIRST = """
+create table leases (
+    name text primary key,
+    token bigint not null,
+    owner text not null,
+    backend_pid integer not null,
+    taken_at timestamptz not null default clock_timestamp(),
+    beat_at timestamptz not null default clock_timestamp()
+);
+create function lease_key(name text) returns bigint language sql stable as
+$$ select hashtextextended(current_schema() || '/' || name, 0) $$;
+create function is_held(name text) returns boolean language sql stable as
+$$ select exists (
+    select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
+    and database = (select oid from pg_database where datname = current_database())
+    and ((classid::bigint << 32) | objid::bigint) = lease_key(name)
+) $$;
+create table documents (
+    team text not null,
+    kind text not null,
+    version bigint not null default 1,
+    body bytea not null,
+    primary key (team, kind)
+);
+create table archived_teams (
+    entry text primary key,
+    team text not null,
+    archived_at timestamptz not null default clock_timestamp()
+);
+create table task_lists (
+    list text primary key,
+    highest bigint not null default 0
+);
+create table tasks (
+    list text not null,
+    id bigint not null,
+    body bytea not null,
+    status text not null,
+    owner text,
+    is_internal boolean not null,
+    draft_by text,
+    blocked_by bigint[] not null,
+    changed_at timestamptz not null default clock_timestamp(),
+    changed_by text not null,
+    primary key (list, id)
+);
+create index tasks_free on tasks (list, id) where status = 'pending' and owner is null and not is_internal;
+create index tasks_drafts on tasks (list, draft_by) where draft_by is not null;
+create table mailboxes (
+    team text not null,
+    reader text not null,
+    shown_name text not null,
+    primary key (team, reader)
+);
+create table mail (
+    team text not null,
+    reader text not null,
+    msg_id text not null,
+    number bigint generated always as identity,
+    sender text not null,
+    body bytea not null,
+    is_contentless boolean not null,
+    is_read boolean not null default false,
+    stored_at timestamptz not null default clock_timestamp(),
+    stored_by text not null,
+    primary key (team, reader, msg_id)
+);
+create index mail_unread on mail (team, reader, number) where not is_read;
+create table session_files (
+    session text not null,
+    name text not null,
+    size bigint not null,
+    digest text not null default '',
+    primary key (session, name)
+);
+create table session_parts (
+    session text not null,
+    name text not null,
+    start bigint not null,
+    content bytea not null,
+    primary key (session, name, start)
+);
+create table sessions (
+    session text primary key,
+    cwd text not null,
+    host text not null,
+    begun_at timestamptz not null default clock_timestamp()
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+"""The statements that lead from each version to the next: the first one makes version 1."""
+
+VERSION = len(MIGRATIONS)
+"""The version of the schema that this Teamwright uses. It uses no other."""

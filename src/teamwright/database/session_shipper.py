@@ -1,0 +1,50 @@
+"""Shipping of a session's files to the database while it runs: soon after each event, and at the end.
+
+Depends on the files of the session and the database. A database that does not answer delays shipping, never an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from teamwright.database.session_files import SessionFiles
+from teamwright.protocol.errors import TeamwrightError
+
+GATHER_S = 0.2
+"""Seconds for which changes are collected before they are sent together."""
+
+_AGAIN_S = 2.0
+
+
+class SessionShipper:
+    """A task that ships the files of one session."""
+
+    def __init__(self, files: SessionFiles) -> None:
+        self._files = files
+        self._changed = asyncio.Event()
+        self._worker = asyncio.create_task(self._work(), name="ship session files")
+
+    def note_change(self) -> None:
+        """Record that a file of the session changed."""
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Ship the rest, and end. What cannot be sent now stays in the local files, which a resume here reads."""
+        self._worker.cancel()
+        await asyncio.gather(self._worker, return_exceptions=True)
+        with suppress(TeamwrightError):
+            await self._files.ship()
+
+    async def _work(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(GATHER_S)
+            self._changed.clear()
+            try:
+                await self._files.ship()
+            except TeamwrightError as problem:
+                if problem.slug == "fenced":
+                    return
+                self._changed.set()
+                await asyncio.sleep(_AGAIN_S)

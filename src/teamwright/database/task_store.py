@@ -1,0 +1,282 @@
+"""The task list of a team in the database. Depends on its rows, the rules of tasks, and notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from teamwright.database.connection import Database
+from teamwright.database.driver import Connection
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.task_rows import TaskRow, TaskRows, parse
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.storage.file_watcher import Watcher
+from teamwright.tasks.drafts import claimable_at
+from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
+from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error
+from teamwright.tasks.task_store import (
+    ChangeTask,
+    ClaimAttempt,
+    DamagedTask,
+    OnExternalChange,
+    TaskChange,
+    TaskSnapshot,
+)
+
+_CANDIDATES = 20
+"""Free tasks that one attempt to claim locks at a time. Those that another process has locked are left to it."""
+
+_FREE = (
+    "select t.id, t.body, t.changed_at from tasks t where t.list = $1 and t.id > $2 and t.status = 'pending' "
+    "and t.owner is null and not t.is_internal and not exists (select 1 from tasks b where b.list = t.list "
+    "and b.id = any(t.blocked_by) and b.status <> 'completed') order by t.id limit $3 for update of t skip locked"
+)
+
+
+class DatabaseTaskStore:
+    """A task list; see FollowedTaskStore."""
+
+    def __init__(self, database: Database, session: SessionConnection | None, list: str) -> None:
+        self._database = database
+        self._session = session
+        self._list = list
+        self._followers: set[DatabaseTaskFollower] = set()
+
+    async def read(self, ids: Collection[str] | None = None, *, drafts_of: str | None = None) -> TaskSnapshot:
+        """See TaskStore."""
+
+        async def work(connection: Connection) -> TaskSnapshot:
+            rows = TaskRows(self._list, connection)
+            if drafts_of is not None:
+                tasks = [task for task in await rows.drafts_of(drafts_of) if ids is None or task.id in ids]
+            elif ids is not None:
+                tasks = [*(await rows.get(ids)).values()]
+            else:
+                query = "select id, body from tasks where list = $1 order by id"
+                tasks = [parse(row) for row in await connection.fetch(query, self._list)]
+            known = {task.id: task.status is not TaskStatus.COMPLETED for task in tasks}
+            missing = {id for task in tasks for id in task.blocked_by if id not in known}
+            still_open = await rows.open_among(missing)
+            return TaskSnapshot(tasks, (), frozenset([*still_open, *(id for id, is_open in known.items() if is_open)]))
+
+        return await self._database.read(work)
+
+    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+        """See TaskStore."""
+
+        async def work(connection: Connection) -> TaskChange:
+            rows = TaskRows(self._list, connection)
+            if edges:
+                await rows.lock_list()
+                await _refuse_edges(rows, edges)
+            before = await rows.require(id)
+            blockers = [blocker for blocker, blocked in edges if blocked == id]
+            still_open = await rows.open_among({*before.blocked_by, *blockers})
+            after = change(before, lambda: still_open)
+            touched = await _add_edges(rows, edges, after)
+            after = touched.pop(id, after)
+            done = after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED
+            changed = [task for task in (after, *touched.values()) if task is not before and task != before]
+            await self._write(rows, changed)
+            return TaskChange(before, after, touched, await rows.find_unblocked(after.blocks) if done else ())
+
+        return self._learn(await self._database.write(work))
+
+    async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
+        """See TaskStore."""
+
+        async def work(connection: Connection) -> ClaimAttempt:
+            rows, at, later = TaskRows(self._list, connection), 0, list[int]()
+            while found := await connection.fetch(_FREE, self._list, at, _CANDIDATES):
+                candidates = [(parse(row), int(row["changed_at"].timestamp() * 1000)) for row in found]
+                creators = {task.draft.by for task, _ in candidates if task.draft is not None}
+                drafts = {creator: await rows.drafts_of(creator) for creator in creators}
+                for task, changed_ms in candidates:
+                    if moment := claimable_at(task, lambda by, known=drafts: known.get(by, ()), changed_ms, settle_ms):
+                        later.append(moment)
+                    elif may_claim(task, actor):
+                        after = apply_claim(task, actor, lambda: ())
+                        await self._write(rows, [after])
+                        return ClaimAttempt(TaskChange(task, after))
+                at = int(found[-1]["id"])
+            return ClaimAttempt(None, min(later, default=0))
+
+        attempt = await self._database.write(work)
+        if attempt.claimed is not None:
+            self._learn(attempt.claimed)
+        return attempt
+
+    async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
+        """See TaskStore."""
+
+        async def work(connection: Connection) -> Task:
+            rows = TaskRows(self._list, connection)
+            await rows.lock_list()
+            there = await rows.get(blockers, lock=True)
+            for id in blockers:
+                if id not in there:
+                    raise not_found_error(id)
+            task = make_task(await rows.next_id())
+            task = task.copy_with(blocked_by=add_ids(task.blocked_by, blockers))
+            await self._write(rows, [task, *(add_dependent(one, task.id) for one in there.values())])
+            return task
+
+        made = await self._database.write(work)
+        self._learn(TaskChange(made, made))
+        return made
+
+    async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
+        """See TaskStore."""
+
+        async def work(connection: Connection) -> TaskChange:
+            rows = TaskRows(self._list, connection)
+            await rows.lock_list()
+            gone = await rows.require(id)
+            require_allowed(gone)
+            near = await rows.get({*gone.blocked_by, *gone.blocks}, lock=True)
+            touched = {
+                one.id: one.copy_with(blocks=remove_id(one.blocks, id), blocked_by=remove_id(one.blocked_by, id))
+                for one in near.values()
+            }
+            await connection.execute("delete from tasks where list = $1 and id = $2", self._list, int(id))
+            await self._write(rows, [*touched.values()], also=[id])
+            was_open = gone.status is not TaskStatus.COMPLETED
+            return TaskChange(gone, gone, touched, await rows.find_unblocked(gone.blocks) if was_open else ())
+
+        done = await self._database.write(work)
+        for follower in self._followers:
+            follower.forget(id)
+        return self._learn(done, but=id)
+
+    @property
+    def directories(self) -> Sequence[Path]:
+        """See FollowedTaskStore."""
+        return ()
+
+    def mark(self, id: str) -> None:
+        """See FollowedTaskStore."""
+
+    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+        """See FollowedTaskStore. The watcher, which watches files, is not used."""
+        if self._session is None:
+            return lambda: None
+        return self._session.subscribe(self._topic, lambda ids: on_change(ids.split() if ids else None))
+
+    def follow(self, on_outside: OnExternalChange) -> DatabaseTaskFollower:
+        """See FollowedTaskStore."""
+        follower = DatabaseTaskFollower(self._database, self._list, on_outside, self._followers.discard)
+        self._followers.add(follower)
+        return follower
+
+    async def _write(self, rows: TaskRows, tasks: Sequence[Task], also: Sequence[str] = ()) -> None:
+        """Store the tasks, and notify those who follow the list of them and of the ids `also`."""
+        if tasks:
+            await rows.write(tasks, self._database.origin)
+        ids = sort_ids([*(task.id for task in tasks), *also])
+        if ids:
+            detail = " ".join(ids) if len(ids) <= 100 else ""
+            await self._database.notify(rows.connection, self._topic, detail)
+
+    @property
+    def _topic(self) -> str:
+        return f"tasks:{self._list}"
+
+    def _learn(self, change: TaskChange, but: str = "") -> TaskChange:
+        """Let no follower of this store report its own change."""
+        for follower in self._followers:
+            for task in (change.after, *change.touched.values()):
+                if task.id != but:
+                    follower.learn(task)
+        return change
+
+
+class DatabaseTaskFollower:
+    """A subscription to the changes of other processes; see TaskFollower.
+
+    The tasks from before it began are known once they are read; later ones of other processes are reported.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        list: str,
+        on_outside: OnExternalChange,
+        on_close: Callable[[DatabaseTaskFollower], None],
+    ) -> None:
+        self._database = database
+        self._list = list
+        self._on_outside = on_outside
+        self._on_close = on_close
+        self._since = database.now()
+        self._known: dict[str, Task] = {}
+        self._has_read_all = False
+        self._is_open = True
+
+    async def check_files(self, names: Collection[str] | None = None) -> Mapping[str, DamagedTask]:
+        """See TaskFollower. A row of the database is never half."""
+        ids = None if names is None or not self._has_read_all else set(names)
+        found = await self._read(ids)
+        if not self._is_open:
+            return {}
+        self._has_read_all = True
+        for row in found:
+            before, after = self._known.get(row.task.id), row.task
+            self._known[after.id] = after
+            is_news = row.changed_by != self._database.origin and row.changed_at > self._since
+            if before != after and (is_news if before is None else row.changed_by != self._database.origin):
+                self._on_outside(before, after)
+        there = {row.task.id for row in found}
+        for id in sort_ids(id for id in self._known if id not in there and (ids is None or id in ids)):
+            self._on_outside(self._known.pop(id), None)
+        return {}
+
+    async def _read(self, ids: set[str] | None) -> list[TaskRow]:
+        where = "" if ids is None else " and id = any($2::bigint[])"
+        given = [self._list] if ids is None else [self._list, [int(id) for id in ids]]
+        query = f"select id, body, changed_at, changed_by from tasks where list = $1{where} order by id"
+        rows = await self._database.read(lambda connection: connection.fetch(query, *given))
+        return [TaskRow(parse(row), row["changed_at"], row["changed_by"]) for row in rows]
+
+    def learn(self, task: Task) -> None:
+        """Take over a change of this process."""
+        self._known[task.id] = task
+
+    def forget(self, id: str) -> None:
+        """Take over a removal by this process."""
+        self._known.pop(id, None)
+
+    def close(self) -> None:
+        """See TaskFollower."""
+        self._is_open = False
+        self._on_close(self)
+
+
+def add_dependent(task: Task, id: str) -> Task:
+    """Return the task with one more that waits for it."""
+    return task.copy_with(blocks=add_ids(task.blocks, [id]))
+
+
+async def _refuse_edges(rows: TaskRows, edges: Sequence[Edge]) -> None:
+    ends = sort_ids(id for edge in edges for id in edge)
+    there = await rows.get(ends, lock=True)
+    for id in ends:
+        if id not in there:
+            raise not_found_error(id)
+    graph = await rows.graph_from(blocked for _, blocked in edges)
+    refuse_cycles(edges, lambda id: graph[id].blocks if id in graph else ())
+
+
+async def _add_edges(rows: TaskRows, edges: Sequence[Edge], changed: Task) -> dict[str, Task]:
+    """Return the tasks whose edges changed, by id; `changed` is the state of one of them in this transaction."""
+    tasks = await rows.get({id for edge in edges for id in edge}) if edges else {}
+    if changed.id in tasks:
+        tasks[changed.id] = changed
+    touched: dict[str, Task] = {}
+    for blocker, blocked in edges:
+        for id, after in (
+            (blocker, add_dependent(tasks[blocker], blocked)),
+            (blocked, tasks[blocked].copy_with(blocked_by=add_ids(tasks[blocked].blocked_by, [blocker]))),
+        ):
+            if after != tasks[id]:
+                tasks[id] = touched[id] = after
+    return touched

@@ -1,0 +1,153 @@
+"""The teams of a database as a whole: each is added, taken over and archived in one transaction.
+
+Depends on the documents and on leases. An archived team keeps its rows under the name of its archive entry.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from teamwright.database.connection import Database
+from teamwright.database.documents import ROSTER, STATE, insert_document
+from teamwright.database.driver import Connection
+from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.stored_teams import StoredTeam
+from teamwright.teams.team_file import LeadLease, TeamFile, parse_team_file
+
+
+def session_lease(session: str) -> str:
+    """Return the name of the lease of a session."""
+    return f"session/{session}"
+
+
+class DatabaseTeams:
+    """The teams of a database; see TeamTable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self) -> list[StoredTeam]:
+        """See TeamTable. A team whose rows cannot be read is left out."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select s.team, r.body as roster, s.body as state from documents s join documents r "
+                "on r.team = s.team and r.kind = 'roster' where s.kind = 'state' order by s.team collate \"C\""
+            )
+        )
+        found: list[tuple[str, TeamConfig, TeamFile]] = []
+        for row in rows:
+            with suppress(TeamwrightError):
+                found.append((row["team"], ROSTER.parse(row["roster"]), STATE.parse(row["state"])))
+        live = await self._held_sessions([file.lead.session for _, _, file in found])
+        return [StoredTeam(team, config, file, file.lead.session in live) for team, config, file in found]
+
+    async def _held_sessions(self, sessions: list[str]) -> set[str]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select wanted.session from unnest($1::text[]) as wanted(session) "
+                "where is_held('session/' || wanted.session)",
+                sessions,
+            )
+        )
+        return {str(row["session"]) for row in rows}
+
+    async def add(self, directory: str, config: TeamConfig, file: TeamFile) -> bool:
+        """See TeamTable."""
+
+        async def work(connection: Connection) -> bool:
+            if not await insert_document(connection, directory, ROSTER.kind, config.encode()):
+                return False
+            await insert_document(connection, directory, STATE.kind, file.encode())
+            return True
+
+        return await self._database.write(work)
+
+    async def take_lead(self, directory: str, lead: LeadLease, log: str) -> TeamFile:
+        """See TeamTable. The former lead's process is fenced out, also when it only seems to be gone."""
+
+        async def work(connection: Connection) -> TeamFile:
+            row = await connection.fetchrow(
+                "select version, body from documents where team = $1 and kind = 'state' for update", directory
+            )
+            if row is None:
+                raise StorageError("damaged-file", f"there is no team {directory} in {self._database.place}")
+            file = parse_team_file(bytes(row["body"]))
+            if file.lead.session != lead.session:
+                former = session_lease(file.lead.session)
+                if await connection.fetchval("select is_held($1)", former):
+                    raise _led_error(directory, file.lead)
+                await connection.execute("update leases set token = token + 1 where name = $1", former)
+            after = replace(file, lead=lead, log=log or file.log)
+            await connection.execute(
+                "update documents set body = $2, version = version + 1 where team = $1 and kind = 'state'",
+                *(directory, after.encode()),
+            )
+            await self._database.notify(connection, f"state:{directory}")
+            return after
+
+        return await self._database.write(work)
+
+    async def adopt_open_tasks(self, list: str, other: str) -> None:
+        """See TeamTable."""
+
+        async def work(connection: Connection) -> None:
+            for name in sorted((list, other)):
+                await connection.execute("insert into task_lists (list) values ($1) on conflict do nothing", name)
+                await connection.execute("select 1 from task_lists where list = $1 for update", name)
+            await connection.execute(
+                "update tasks t set list = $1, changed_at = clock_timestamp() where list = $2 "
+                "and status <> 'completed' and not exists (select 1 from tasks o where o.list = $1 and o.id = t.id)",
+                *(list, other),
+            )
+            await connection.execute(
+                "update task_lists set highest = greatest(highest, (select highest from task_lists where list = $2)) "
+                "where list = $1",
+                *(list, other),
+            )
+
+        await self._database.write(work)
+
+    async def archive(self, directory: str) -> list[InboxEntry]:
+        """See TeamTable."""
+
+        async def work(connection: Connection) -> list[InboxEntry]:
+            body = await connection.fetchval(
+                "select body from documents where team = $1 and kind = 'state' for update", directory
+            )
+            if body is None:
+                raise TeamwrightError("unknown-team", f"there is no team {directory} in {self._database.place}")
+            entry = f"archive/{directory}-{parse_team_file(bytes(body)).uuid[:8]}"
+            rows = await connection.fetch(
+                "select body, is_read from mail where team = $1 and reader = $2 order by number", directory, LEAD
+            )
+            for table, column in (
+                ("documents", "team"),
+                ("mailboxes", "team"),
+                ("mail", "team"),
+                ("tasks", "list"),
+                ("task_lists", "list"),
+            ):
+                await connection.execute(f"update {table} set {column} = $2 where {column} = $1", directory, entry)
+            await connection.execute("update documents set kind = 'archived ' || kind where team = $1", entry)
+            await connection.execute("insert into archived_teams (entry, team) values ($1, $2)", entry, directory)
+            for topic in (f"roster:{directory}", f"state:{directory}", f"tasks:{directory}"):
+                await self._database.notify(connection, topic)
+            return [parse_entry(json.loads(row["body"])).copy_with(read=row["is_read"]) for row in rows]
+
+        return await self._database.write(work)
+
+
+def _led_error(directory: str, lead: LeadLease) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        "the team is led by another process",
+        looked_at=[("team", directory), ("session", lead.session)],
+        do=["continue in the terminal where it runs", "end it there first"],
+        note="nothing was changed",
+    )

@@ -26,6 +26,8 @@ from teamwright.storage.jsonl import Journal, read_backward_with_offsets
 
 REWIND = "rewind"
 """The trigger of a rewind in its line."""
+FORK = "fork"
+"""The trigger in the line that begins the own part of a forked session."""
 
 
 def prompt_position(transcript: Path, prompt: str) -> tuple[int, tuple[str, ...]] | None:
@@ -54,6 +56,21 @@ def append_rewind(transcript: Path, offset: int, note_id: str, note: Sequence[Bl
     journal = Journal.open(transcript)
     try:
         journal.append(boundary.encode_line({"trigger": REWIND, "before": 0}))
+    finally:
+        journal.close()
+
+
+def append_fork(transcript: Path, offset: int, note_id: str, note: Sequence[Block]) -> None:
+    """Append the line that continues a copied conversation at the position `offset`.
+
+    Calls without a result get one, no answer is owed, and of waiting messages only the note remains: the others wait
+    in the first session. Raises StorageError.
+    """
+    now = read_history(transcript)
+    boundary = _rewound(transcript, now, read_history(transcript, offset), {note_id: list(note)})
+    journal = Journal.open(transcript)
+    try:
+        journal.append(boundary.encode_line({"trigger": FORK, "before": 0}))
     finally:
         journal.close()
 

@@ -110,7 +110,7 @@ async def _apply(place: HistoryLocation, plan: UndoPlan) -> UndoResult:
     """Carry out the plan: the intent, the files, the conversation, and last the end of the intent."""
     if plan.scope == "files":
         return await apply_undo(place.history, place.cwd, plan, partial(leave_notice, place))
-    offset, _ = _position(place, plan.prompt)
+    offset, _ = find_position(place, plan.prompt)
 
     def rewind_conversation(id: str, text: str) -> None:
         tags = RuntimeTags(header_tag_key(read_header(place.transcript) or {}))
@@ -127,24 +127,34 @@ def _plan(place: HistoryLocation, edits: EditJournal, number: int, scope: Scope)
             do=[f"complete it: teamwright rewind {place.session[:8]}"],
             note="nothing was changed",
         )
-    known = {prompt.number: prompt for prompt in edits.current_prompts}
-    if number not in known:
-        ends = f"the prompts have the numbers {min(known)} to {max(known)}" if known else "it has no prompts"
-        raise UsageError(
-            "usage",
-            f"the conversation has no prompt {number}",
-            looked_at=[("session", place.session), ("prompts", ends)],
-            do=[f"list them: teamwright rewind {place.session[:8]}"],
-            note="nothing was changed",
-        )
+    prompt = find_prompt(place, edits, number)
     if scope != "files":
-        _, together = _position(place, known[number])
+        _, together = find_position(place, prompt)
         # Prompts that one line delivered leave the conversation together.
-        number = min(one.number for one in known.values() if one.id in together)
+        number = min(one.number for one in edits.current_prompts if one.id in together)
     return plan_rewind(edits, place.history, number, scope)
 
 
-def _position(place: HistoryLocation, prompt: PromptEntry) -> tuple[int, tuple[str, ...]]:
+def find_prompt(place: HistoryLocation, edits: EditJournal, number: int) -> PromptEntry:
+    """Return the prompt of the current conversation with this number. Raises UsageError."""
+    known = {prompt.number: prompt for prompt in edits.current_prompts}
+    if number in known:
+        return known[number]
+    ends = f"the prompts have the numbers {min(known)} to {max(known)}" if known else "it has no prompts"
+    raise UsageError(
+        "usage",
+        f"the conversation has no prompt {number}",
+        looked_at=[("session", place.session), ("prompts", ends)],
+        do=[f"list them: teamwright rewind {place.session[:8]}"],
+        note="nothing was changed",
+    )
+
+
+def find_position(place: HistoryLocation, prompt: PromptEntry) -> tuple[int, tuple[str, ...]]:
+    """Return the offset of the transcript's line that delivered this prompt, and all ids that the line delivered.
+
+    Raises TeamwrightError (`undo-refused`) when the lead never received it.
+    """
     found = prompt_position(place.transcript, prompt.id)
     if found is None:
         raise TeamwrightError(

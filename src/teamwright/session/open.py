@@ -111,7 +111,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     context = load_context(options)
     lease = _take_lease(context, stack)
     undo = stack.enter_context(ExitStack())
-    if not context.resumed:
+    if not context.resumed or options.fork:
         undo.callback(_remove, context)
     context, subscriber = await _open_stores(context, stack, end)
     log, team_status = _log(context, stack, subscriber)

@@ -27,7 +27,8 @@ class Options(Struct, frozen=True):
     """The options of a run; None means that the settings decide.
 
     - `mode_unless_kept`: the mode of a session without a saved mode, with precedence over the settings' mode.
-    - `resume`: a session id or its beginning, or `latest`. `adopt`: a team without a lead.
+    - `resume`: a session id or its beginning, or `latest`. `fork`: continue in a copy of that session.
+    - `adopt`: a team without a lead.
     - `interactive`: a person is at a terminal. `headless`: a run of `-p`.
     - `task_list`: the name of a list that several sessions share.
     - `plan_approval`: the approver of members' plans: lead, human or auto.
@@ -70,6 +71,7 @@ class Options(Struct, frozen=True):
     """The cap on model calls of each agent but the lead in a headless run, where no setting has one."""
     session_id: str | None = None
     resume: str | None = None
+    fork: bool = False
     adopt: str | None = None
     append_system_prompt: str = ""
     system_prompt: str = ""

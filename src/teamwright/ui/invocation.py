@@ -202,6 +202,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         output=_output_format(where, flags.get("json_schema")),
         session_id=session_id(wanted) if wanted else None,
         resume=flags.get("resume") or None,
+        fork=bool(flags.get("fork_session")),
         adopt=flags.get("adopt"),
         agents=parse_agents(where, flags),
         plugin_dirs=parse_plugin_dirs(where, flags),

@@ -16,36 +16,13 @@ from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import Home
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
-from tests.ui.edit_history.test_diff_and_undo import edit
 from tests.ui.member_processes.house import BYPASS
 from tests.ui.program import COMMAND, Program, error_of, words_of
-from tests.ui.subagents.play import Play, call
+from tests.ui.subagents.play import Play
 
 pytestmark = pytest.mark.finding("L1")
 
 FILES = 40
-
-
-@pytest.fixture
-def edited(repo: Path, own_home: Path):
-    """A session with three prompts: the first two edit a file, the third makes another."""
-    play = Play(
-        [
-            call("Read", file_path="main.py"),
-            edit("main.py", "hello", "first"),
-            "First.",
-            call("Read", file_path="main.py"),
-            edit("main.py", "first", "second"),
-            "Second.",
-            call("Write", file_path="deep/new.txt", content="new\n"),
-            "Third.",
-        ]
-    )
-    with play.on(repo, own_home / ".teamwright") as program:
-        assert program.run("-p", "make it first", BYPASS).returncode == 0
-        assert program.run("-c", "-p", "make it second", BYPASS).returncode == 0
-        assert program.run("-c", "-p", "make a file", BYPASS).returncode == 0
-        yield program, play
 
 
 def rewind(program: Program, *args: str) -> dict:

@@ -178,6 +178,7 @@ START_FLAGS: tuple[click.Option, ...] = (
         metavar="[ID]",
         help="Continue this session; without ID choose from a list.",
     ),
+    click.Option(["--fork-session"], is_flag=True, help="With -c or -r: continue in a copy of that session."),
     click.Option(["--no-markdown"], is_flag=True, help="Show text of agents as it was written."),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
 )

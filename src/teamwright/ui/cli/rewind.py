@@ -11,6 +11,7 @@ from teamwright.config.person_check import require_person
 from teamwright.edit_history.edit_journal import Scope
 from teamwright.edit_history.history_location import HistoryLocation, find_history
 from teamwright.edit_history.rewind import complete_rewind, preview_rewind, rewind_list, rewind_on_disk
+from teamwright.edit_history.session_fork import fork_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
@@ -32,11 +33,13 @@ _TAKEN_BACK: dict[Scope, str] = {
 @click.option("--to", "number", metavar="N", type=int, help="Go back to the time before prompt N; else list them.")
 @click.option("--conversation-only", is_flag=True, help="Leave the files as they are.")
 @click.option("--files-only", is_flag=True, help="Leave the conversation as it is.")
+@click.option("--fork", "is_fork", is_flag=True, help="Change nothing; copy that conversation into a new session.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_flag
 @click.pass_context
 def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: bool) -> int:
     """Take a session's conversation and files back to the time before a prompt. Without --to its prompts are listed.
+    With --fork a new session gets the conversation before that prompt, or without --to all of it.
 
     Shell commands are not covered.
     """
@@ -46,6 +49,8 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
     home = resolve_home(place.home)
     require_person(home, "takes a session back")
     where = find_history(home, place.cwd, name)
+    if how["is_fork"]:
+        return _fork(where, number, as_json=how["as_json"])
     if (done := asyncio.run(complete_rewind(where))) is None:
         if number is None:
             return _list(where, as_json=how["as_json"])
@@ -61,6 +66,17 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
     for line in rewound_lines(done):
         say(clean(line))
     say(f"continue: teamwright --resume {where.session[:8]}")
+    return 0
+
+
+def _fork(where: HistoryLocation, number: int | None, *, as_json: bool) -> int:
+    made = fork_session(where, number)
+    if as_json:
+        say_json(made)
+        return 0
+    before = f' before "{clean(made.before.text)}"' if made.before is not None else ""
+    say(f"Session {made.session[:8]} has the conversation of session {made.source[:8]}{before}. No file was changed.")
+    say(f"continue: teamwright --resume {made.session[:8]}")
     return 0
 
 

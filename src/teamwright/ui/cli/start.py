@@ -88,10 +88,18 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
     if flags.get("no_session_persistence") and is_resume:
         what = "--no-session-persistence is for a new session: a session that continues was stored before"
         raise UsageError("usage", what, note="nothing was started")
+    is_fork = bool(flags.get("fork_session"))
+    if is_fork and not is_resume:
+        raise UsageError(
+            "usage",
+            "--fork-session needs a session to copy",
+            do=["teamwright -c --fork-session", "teamwright -r ID --fork-session"],
+            note="nothing was started",
+        )
     said = {
         "--continue": bool(flags.get("latest")),
         "--resume": flags.get("resume") is not None,
-        "--session-id": bool(flags.get("session_id")),
+        "--session-id": bool(flags.get("session_id")) and not is_fork,
     }
     given = [name for name, present in said.items() if present]
     if len(given) > 1:

@@ -101,9 +101,9 @@ async def _open_and_run_session(
         approver = McpApprover(invocation.permission_prompt_tool)
         options = replace(options, on_request=approver.ask)
     if options.resume is not None:
-        from teamwright.edit_history.rewind import complete_rewind_of
+        from teamwright.edit_history.session_fork import prepare_resume
 
-        await complete_rewind_of(options)
+        options = await prepare_resume(options)
     async with open_session(options, end) as session:
         freeze_loaded()
         streams = outlet.format == "stream-json"

@@ -342,8 +342,8 @@ HANDLERS: dict[str, CommandHandler] = {
     "/skills": _skills,
     **{name: _program(name) for name in PROGRAM_COMMANDS},
 }
-"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`, `/diff` and `/undo`,
-which need the screen.
+"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`, `/diff`, `/fork` and
+`/undo`, which need the screen.
 """
 
 

@@ -1,4 +1,4 @@
-"""`/diff` and `/undo`: the changes of the session by member, and taking back the edits of the last prompt.
+"""`/diff`, `/undo` and `/fork`: the changes by member, taking back the last prompt's edits, a second session.
 
 Depends on the package `edit_history`.
 """
@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from teamwright.edit_history.history_location import history_of_session
 from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
+from teamwright.edit_history.rewind import rewind_list
+from teamwright.edit_history.session_fork import fork_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
@@ -34,6 +36,7 @@ MAX_LINES = 1_000
 """The number of lines that /diff shows; `teamwright diff` shows all of them."""
 
 PLAIN = Paint()
+FORK_USAGE = "/fork, /fork N or /fork list"
 DIFF_USAGE, UNDO_USAGE = "/diff [@NAME] [--stat] or /diff c7", "/undo [@NAME] [--except PATH] [--force]"
 _CALL = re.compile(r"c\d+")
 
@@ -85,6 +88,23 @@ async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], No
         return ["  nothing was changed"]
     undone = await undo_in_session(session, said.member, said.left, force=force, agreed=plan)
     return [f"  {clean(line)}" for line in undone_lines(undone)]
+
+
+async def fork_lines(session: Session, rest: str) -> list[str]:
+    """Copy the conversation into a new session, all of it or the part before a prompt, or list the prompts."""
+    word, place = rest.strip(), history_of_session(session)
+    if word == "list":
+        prompts = rewind_list(place).prompts
+        return [*(f"  {one.number:>3}  {clean(one.text)}" for one in prompts), "  /fork N begins before prompt N"]
+    if word and not (word.isascii() and word.isdigit()):
+        raise _usage_error(FORK_USAGE)
+    made = fork_session(place, int(word) if word else None)
+    before = f' before "{clean(made.before.text)}"' if made.before is not None else ""
+    return [
+        f"  session {made.session[:8]} has this conversation{before}; files, tasks and members stay here",
+        f"  go there: /resume {made.session[:8]}",
+        f"  or in another terminal: teamwright --resume {made.session[:8]}",
+    ]
 
 
 def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:

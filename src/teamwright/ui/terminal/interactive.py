@@ -98,9 +98,9 @@ async def _open_session(
 ) -> tuple[Result, LeftSession]:
     terminated, terminate = signals
     if options.resume is not None:
-        from teamwright.edit_history.rewind import complete_rewind_of
+        from teamwright.edit_history.session_fork import prepare_resume
 
-        await complete_rewind_of(options)
+        options = await prepare_resume(options)
     async with open_session(options, terminate) as session:
         freeze_loaded()
         if opened_sessions is not None:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "/diff @NAME": "what changed since the session began, and who did it; --stat, or c7 for one call",
     "/log cN": "all that a call printed, and how it was called; N is its number",
     "/undo @NAME": "take back the last prompt's edits, after a question; --except PATH leaves a file",
+    "/fork N": "a second session with this conversation, or with the part before prompt N; list shows the prompts",
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list. Or a sub-agent or a command, by its id",
@@ -46,6 +47,7 @@ COMMANDS: dict[str, str] = {
 """The commands of the terminal, as /help lists them."""
 
 ALIASES = {
+    "/branch": "/fork",
     "/bashes": "/members",
     "/exit": "/quit",
     "/plan": "/mode plan",

@@ -70,6 +70,7 @@ def options_for(session: Session, to: NextSession) -> Options:
         given,
         cwd=to.cwd,
         resume=to.id,
+        fork=False,
         session_id=None,
         adopt=None,
         model=None if isinstance(given.model, str) else given.model,

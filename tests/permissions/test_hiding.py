@@ -216,6 +216,36 @@ read y <<'E'; ((y))⏎a[$(%c)]⏎E
 for y in 'a[$(%c)]'; do ((y)); done
 y=$(echo 'a[$(%c)]'); ((y))
 printf -v y '%s' 'a[$(%c)]'; ((y))
+x='a[$(%c)]'; let x
+x='a[$(%c)]'; let "y=x+1"
+x='a[$(%c)]'; builtin let x
+for x in 'a[$(%c)]'; do let x; done
+x='a[$(%c)]' bash -c 'let x'
+y=(1); x='a[$(%c)]'; printf -v 'y[x]' 1
+y=(1); x='a[$(%c)]'; printf -v'y[x]' 1
+y=(1); x='a[$(%c)]'; read 'y[x]' <<< 1
+y=(1); x='a[$(%c)]'; read -r z y[x] <<< '1 2'
+y=(1); x='a[$(%c)]'; sleep 0 & wait -np 'y[x]'
+printf -v'a[$(%c)]' x
+sleep 0 & wait -np 'a[$(%c)]'
+OPTIND='a[$(%c)]'
+x='a[$(%c)]'; RANDOM=x
+x='a[$(%c)]'; HISTCMD+=x
+x='a[$(%c)]'; OPTIND=(x)
+x='a[$(%c)]'; export OPTIND=x
+x='a[$(%c)]'; for OPTIND in x; do :; done
+x='a[$(%c)]'; read RANDOM <<< x
+x='a[$(%c)]'; read -a OPTIND <<< x
+x='a[$(%c)]'; mapfile -t OPTIND <<< x
+x='a[$(%c)]'; printf -vRANDOM x
+set -- 'a[$(%c)]'; OPTIND=$1
+x='a[$'; x+='(%c)]'; ((x))
+x='a['; y=\$; x=$x$y'(%c)]'; ((x))
+set -- 'a[$' '(%c)]'; x="$1$2"; ((x))
+for x in 'a[$'; do y="$x(%c)]"; ((y)); done
+x=('a[$'); x+=('(%c)]'); IFS=; y="${x[*]}"; ((y))
+x='a[X(%c)]'; y=${x/X/$}; ((y))
+x=$'a[\x24(%c)]'; let x
 f() { ((n=$1)); }; f 'a[$(%c)]'
 set -- 'a[$(%c)]'; (($1))
 bash -c '(($1))' x 'a[$(%c)]'

@@ -220,6 +220,12 @@ bash -c 'y=$(cat a.py); ((y))'
 timeout 5 bash -c 'mapfile y < a.py; for ((y; y < 3; y++)); do ls; done'
 cat a.py | xargs bash -c '(($1))' x
 select y in 1 2; do ((y)); done < a.py
+read OPTIND < a.py
+OPTIND=$(cat a.py)
+read y < a.py; export OPTIND=y
+read x < a.py; y=(1); read 'y[x]' <<< 1
+read x < a.py; y=(1); printf -v 'y[x]' 1
+read x < a.py; y=(1); unset 'y[x]'
 """.strip().splitlines()
 TAKES_INPUT_ONLY = """
 mapfile -t files < a.py; for f in "${files[@]}"; do echo "${f%.py} ${f/a/b} ${f:0:3}"; done
@@ -227,6 +233,10 @@ for ((i=0; i<3; i++)); do echo $i; done
 n=$(wc -l < a.py); [ "$n" -gt 3 ] && echo many
 [[ $(cat a.py) == text ]]
 while read -r f; do echo "$f"; done < a.py
+read -r -p 'Continue [y/N] ' f < a.py; echo "$f"
+OPTIND=1; n=$(wc -l < a.py)
+i=1; let i=i+1; awk '{print $1}' a.py
+mapfile -t lines < a.py; read 'lines[0]' < a.py
 """.strip().splitlines()
 
 

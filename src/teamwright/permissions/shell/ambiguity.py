@@ -46,6 +46,11 @@ def is_code(text: str | None) -> bool:
     return text is None or _CODE.search(text) is not None
 
 
+def may_become_code(text: str | None) -> bool:
+    """Return True when a text, joined with another one, may run something if it were parsed again."""
+    return text is None or "$" in text or is_code(text)
+
+
 def is_read_by_zsh_alone(text: str) -> bool:
     """Return True for syntax that zsh reads differently from the grammar."""
     return _ZSH_ONLY.search(text) is not None

@@ -11,8 +11,14 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.permissions.shell.ambiguity import RESERVED, is_code
-from teamwright.permissions.shell.evaluated_text import READ_BY_SHELLS, RUN_BY_PROGRAMS, evaluated_names
+from teamwright.permissions.command_words import Words
+from teamwright.permissions.shell.ambiguity import RESERVED, is_code, may_become_code
+from teamwright.permissions.shell.evaluated_text import (
+    READ_BY_SHELLS,
+    RUN_BY_PROGRAMS,
+    evaluated_names,
+    evaluates_values,
+)
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, ShellCommand
 from teamwright.permissions.shell.run_options import run_by_options
 from teamwright.permissions.shell.shell_variables import ShellVariables
@@ -25,6 +31,9 @@ MAX_DEPTH = 8
 
 MAX_LISTED = 2_000
 """The most commands of a line that are judged."""
+
+_KEEP_WORDS = {("set",), ("printf",)}
+"""Builtins that may store their words in variables."""
 
 _TAKE_INPUT = {("read",), ("mapfile",), ("readarray",), ("xargs",)}
 """Commands that read a text for variables or for words."""
@@ -87,9 +96,7 @@ class CommandListing:
         if command.words and command.words[0] in RESERVED:
             self.state.mark_unreadable("it has a part that is not looked into")
         self.state.parsed.takes_input |= command.words[:1] in _TAKE_INPUT
-        self.state.parsed.calculates |= command.words[:1] == ("let",)
-        if any(map(is_code, evaluated_names(command.words))):
-            self.state.mark_unreadable("it has a text that is evaluated")
+        self._note_evaluation(command.words)
         for text in run_by_options(command.words):
             self.list_possible(text, command.directories)
         wrapped = unwrap(command.words)
@@ -112,6 +119,17 @@ class CommandListing:
             self.check_value(name, value, command.directories)
         self._add_inside(command, wrapped, variables)
         return None
+
+    def _note_evaluation(self, words: Words) -> None:
+        """Note what a builtin evaluates: the names of variables that it gets, and their values."""
+        named = evaluated_names(words)
+        if evaluates_values(words):
+            self.state.parsed.evaluates = self.state.parsed.calculates = True
+            self.state.add_doubt("it calculates with variables")
+        if words[:1] in _KEEP_WORDS and (words[0] == "set" or named):
+            self.state.parsed.holds_code |= any(may_become_code(word) for word in words if word is not None)
+        if any(map(is_code, named)):
+            self.state.mark_unreadable("it has a text that is evaluated")
 
     def _add_inside(self, command: ShellCommand, wrapped: WrappedCommands, variables: tuple[str, ...]) -> None:
         state = self.state.nested(self.state.parsed, same_home=wrapped.clear and "HOME" not in variables)

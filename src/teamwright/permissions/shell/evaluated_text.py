@@ -21,6 +21,14 @@ _SU_TEXT = word_set("-c -lc --command")
 _SU_PLAIN = re.compile(r"-|-l|--login|[\w.][\w.-]*")
 _EVALUATING = word_set("read unset let getopts mapfile readarray compgen complete")
 _EVALUATING_AFTER = {"printf": "-v", "test": "-v", "[": "-v", "wait": "-p"}
+_NAMED_BY_OPTION = re.compile(r"-(?:v|[fn]*p)(.*)", re.DOTALL)
+"""An option of `printf` or `wait` whose value is a variable. The value may be joined to it."""
+
+INTEGER_VARIABLES = word_set("RANDOM SRANDOM HISTCMD OPTIND BASHPID")
+"""Variables of bash that evaluate each value they get (`declare -i -p` lists them)."""
+
+_SUBSCRIPT = re.compile(r"(?:-[A-Za-z]+)?[A-Za-z_]\w*\[(?!(?:\d+|[@*])\]$)")
+_INTEGER_NAME = re.compile(rf"(?:-[A-Za-z]*?)?(?:{'|'.join(sorted(INTEGER_VARIABLES))})(?![A-Za-z0-9_])")
 
 RUN_BY_PROGRAMS = re.compile(
     r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4])$"
@@ -39,7 +47,31 @@ def evaluated_names(words: Words) -> Words:
     if name in _EVALUATING:
         return words[1:]
     sign = _EVALUATING_AFTER.get(name or "")
-    return tuple(word for before, word in pairwise(words) if sign and before == sign)
+    named = tuple(word for before, word in pairwise(words) if sign and before == sign)
+    return named + _named_by_option(words) if name in {"printf", "wait"} else named
+
+
+def _named_by_option(words: Words) -> Words:
+    """Return the variable of `printf -vNAME` and of `wait -np NAME`. The first operand ends the options."""
+    for at, word in enumerate(words[1:], 1):
+        found = _NAMED_BY_OPTION.fullmatch(word or "")
+        if found is not None:
+            return (found[1],) if found[1] else words[at + 1 : at + 2]
+        if word is not None and not word.startswith("-"):
+            break
+    return ()
+
+
+def evaluates_values(words: Words) -> bool:
+    """Return True for a builtin that evaluates the values of variables: `let x`, `read 'list[x]'`, `read RANDOM`."""
+    return words[:1] == ("let",) or any(
+        _SUBSCRIPT.match(word) or _INTEGER_NAME.match(word) for word in evaluated_names(words) if word is not None
+    )
+
+
+def has_subscript(word: str | None) -> bool:
+    """Return True for the element of a list whose subscript bash evaluates."""
+    return word is not None and _SUBSCRIPT.match(word) is not None
 
 
 def unwrap_shell(words: Words) -> WrappedCommands | None:

@@ -252,6 +252,7 @@ class SyntaxWalk:
             self.words.list_word(word, places)
         self.words.list_names(node.words or (), places)
         self.state.parsed.variables_set.add(node.name)
+        self.words.loop_values(node)
         self.state.parsed.takes_input |= node.is_select
         values = self._loop_values(node) if node.words is not None and not node.is_select else None
         if values and self.state.steps.left > 0 and self._list_each_value(node, values, places):

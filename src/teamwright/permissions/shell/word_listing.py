@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from teamwright.permissions.command_words import Words
-from teamwright.permissions.shell.ambiguity import is_code
+from teamwright.permissions.shell.ambiguity import is_code, may_become_code
 from teamwright.permissions.shell.command_listing import CommandListing, ListingState
+from teamwright.permissions.shell.evaluated_text import INTEGER_VARIABLES, has_subscript
 from teamwright.permissions.shell.parsed_line import Directories, FileRedirect, ShellCommand
 from teamwright.permissions.shell.shell_variables import NAME, PLAIN_TESTS, is_arithmetic
 from teamwright.permissions.shell.syntax_tree import (
@@ -19,6 +20,7 @@ from teamwright.permissions.shell.syntax_tree import (
     EncodedText,
     Expansion,
     FixedText,
+    ForLoop,
     Redirection,
     SimpleCommand,
     StatementSequence,
@@ -59,6 +61,20 @@ def _is_text_expansion(part: Expansion) -> bool:
     return len(texts) == len(part.parts) and _TEXT_OPERATOR.fullmatch("".join(texts)) is not None
 
 
+def _is_piece_of_code(part: WordPart) -> bool:
+    """Return True for a part with a literal `$`, and for one whose text is not known."""
+    match part:
+        case FixedText():
+            return may_become_code(part.text)
+        case Expansion():
+            return any(map(_is_piece_of_code, part.parts))
+        case _:
+            return isinstance(part, EncodedText)
+
+
+_INTEGER_SET = "it sets a variable whose values are evaluated"
+
+
 class WordListing:
     """The list for one text, as far as words are concerned. `list_statements` lists those of a substitution."""
 
@@ -89,6 +105,12 @@ class WordListing:
         fields = [ExpandedWord(":"), *self.fields(words)]
         if any(field.glob or field.splits for field in fields):
             self.list_fields(fields, places)
+
+    def loop_values(self, node: ForLoop) -> None:
+        """Note what the values of a loop may become when the line evaluates the variable of the loop."""
+        self.state.parsed.holds_code |= any(map(self._may_become_code, node.words or ()))
+        if node.name in INTEGER_VARIABLES:
+            self._note_calculation(_INTEGER_SET)
 
     def list_fields(self, fields: list[ExpandedWord], places: Directories, variables: tuple[str, ...] = ()) -> None:
         """List a command with these words."""
@@ -139,23 +161,32 @@ class WordListing:
         self.list_names(assignment.items or (), places)
         for item in assignment.items or ():
             self.list_word(item, places)
-            self.state.parsed.holds_code |= self._holds_code(item)
+            self.state.parsed.holds_code |= self._may_become_code(item)
         if assignment.value is not None:
             self._check_value(assignment.name, assignment.value, places)
         if assignment.name in _SHELL_TABLES and (assignment.element is not None or assignment.items is not None):
             self.state.mark_unreadable("it changes what the name of a command means")
+        if (
+            assignment.name in INTEGER_VARIABLES
+            and not ((assignment.value and assignment.value.literal) or "x").isdigit()
+        ):
+            self._note_calculation(_INTEGER_SET)
         if assignment.element is not None:
             self.state.add_doubt("it sets a part of a variable")
             if not (assignment.element.literal or "x").isdigit():
                 self._note_calculation("it sets a part of a variable")
 
     def _check_value(self, name: str, value: Word, places: Directories) -> None:
-        self.state.parsed.holds_code |= self._holds_code(value)
+        self.state.parsed.holds_code |= self._may_become_code(value)
         self.commands.check_value(name, assigned_value(value, self.state.values), places)
 
     def _holds_code(self, word: Word) -> bool:
         text = assigned_value(word, self.state.values)
         return text is not None and is_code(text)
+
+    def _may_become_code(self, word: Word) -> bool:
+        """Return True when a stored value is code, or a piece of which the line may make code."""
+        return self._holds_code(word) or any(map(_is_piece_of_code, word.parts))
 
     def assign_alone(self, node: SimpleCommand, places: Directories) -> None:
         """List assignments without a command. They set variables of this shell from here on."""
@@ -188,7 +219,9 @@ class WordListing:
         if not plain or len(fields) != len(node.words):
             self.state.add_doubt("it declares variables in a rare way")
             self.state.parsed.evaluates = True
-            self.state.parsed.calculates |= any(word is None or _INTEGER.match(word) for word in written[1:])
+            self.state.parsed.calculates |= any(
+                word is None or _INTEGER.match(word) or has_subscript(word) for word in written[1:]
+            )
             self.state.parsed.holds_code |= any(field.text is not None and is_code(field.text) for field in fields)
         if name == "unset" and any(is_code(word) for word in written[1:]):
             self.state.mark_unreadable("it has a text that is evaluated")
@@ -205,7 +238,9 @@ class WordListing:
 
     def _check_declared(self, name: str, word: Word, field: ExpandedWord, places: Directories) -> None:
         value = (field.text or "").partition("=")[2]
-        self.state.parsed.holds_code |= is_code(value)
+        self.state.parsed.holds_code |= may_become_code(value)
+        if name in INTEGER_VARIABLES and not value.isdigit():
+            self._note_calculation(_INTEGER_SET)
         self.commands.check_value(name, value, places)
 
     def test(self, node: TestCommand, places: Directories) -> tuple[Directories, Directories]:

@@ -23,6 +23,9 @@ RESERVED = word_set("{ } ! if then else elif fi while until for do done case esa
 _STRANGE = re.compile(r"[^\S \t\n]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CODE = re.compile(r"\$\(|`|<\(|>\(")
+_PIECE = re.compile(r"\$|\\[0-7xuU]")
+"""A `$`, also as an escape that `printf -v` and `${x@E}` decode."""
+
 _ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
 _QUERY = (
     "(command_name) @commands (test_command) @commands (declaration_command) @commands (unset_command) @commands"
@@ -48,7 +51,7 @@ def is_code(text: str | None) -> bool:
 
 def may_become_code(text: str | None) -> bool:
     """Return True when a text, joined with another one, may run something if it were parsed again."""
-    return text is None or "$" in text or is_code(text)
+    return text is None or _PIECE.search(text) is not None or is_code(text)
 
 
 def is_read_by_zsh_alone(text: str) -> bool:

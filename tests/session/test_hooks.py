@@ -31,7 +31,11 @@ def hooks(tmp_path) -> HookLog:
 
 
 def a_team(hooks: HookLog, model, **more) -> Team:
-    kept = {"permission_mode": "bypassPermissions", "settings_file": hooks.settings} | more
+    kept = {
+        "permission_mode": "bypassPermissions",
+        "settings_file": hooks.settings,
+        "add_dirs": [hooks.directory],
+    } | more
     return Team("crew", model=model, cwd=hooks.directory / "work", **kept)
 
 

@@ -13,7 +13,7 @@ from tests.structure.assignments import assignments
 from tests.structure.source import by_name, modules
 
 LAYERS = (
-    *("protocol", "storage", "processes"),
+    *("protocol", "storage", "processes", "sandbox"),
     "models permissions hooks tasks skills mail mcp",
     *("requests", "agent", "teams", "database", "tools", "config", "budgets", "approvals"),
     *("session", "views", "edit_history", "api"),

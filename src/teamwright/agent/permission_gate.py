@@ -103,6 +103,7 @@ class PermissionGate(Struct):
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
         if call.hook_answer == "ask":
             decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook requires an answer to this request.")
+        call.ctx.confinement = decision.confinement
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
         asked_about = _real_paths(call.access)

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.messages import Block
+from teamwright.sandbox.policy import PolicyName
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
@@ -144,6 +145,8 @@ class ToolContext(Struct):
     tool_use_id: str = ""
     is_rerun: bool = False
     make_key: Callable[[str], str] = str
+    confinement: PolicyName = PolicyName.WORK
+    """The sandbox policy that the permission decision gives a command."""
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
     excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED

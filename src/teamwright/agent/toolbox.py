@@ -283,7 +283,16 @@ class Toolbox(Struct, eq=False, dict=True):
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")
         gate, key = self.gate, self.record.step_key
-        ctx = ToolContext(self.member, self.workplace, number, call.id, again, key, self._may_call, gate.excluded_paths)
+        ctx = ToolContext(
+            self.member,
+            self.workplace,
+            number,
+            call.id,
+            again,
+            key,
+            may_call=self._may_call,
+            excluded_paths=gate.excluded_paths,
+        )
         return _with_access(call, tool, checked, ctx)
 
     def _prepare_again(self, call: ToolCall, checked: PreparedCall | ToolResult) -> PreparedCall | ToolResult:

@@ -76,7 +76,7 @@ def _is_json(value: object) -> bool:
 
 
 _OR_NONE = frozenset(
-    {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"}
+    {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list", "sandbox"}
 ) | {
     "settings_file",
     "env",
@@ -111,6 +111,7 @@ _OPTION_TYPES = {
     "command": OptionType("the name of a command of members.commands", _is_text),
     "plan_approval": OptionType("lead, human or auto", _is_text),
     "backend": OptionType("the name of a backend", _is_text),
+    "sandbox": OptionType("off, auto or required", _is_text),
     "task_list": OptionType("a name", _is_text),
     "append_system_prompt": OptionType("a text", _is_text),
     "metadata": OptionType("a mapping that JSON can hold", _is_json),

@@ -94,6 +94,9 @@ class TeamOptions(TypedDict, total=False):
     the settings.
     """
 
+    sandbox: Literal["off", "auto", "required"] | None
+    """Whether commands run in a sandbox. It wins over the environment and the settings."""
+
     task_list: str | None
     """The name of a task list that several teams share and that outlives the team. None: the team's private list."""
 
@@ -176,6 +179,7 @@ def to_session_options(given: TeamOptions) -> Options:
         task_list=given.get("task_list"),
         plan_approval=given.get("plan_approval"),
         backend=given.get("backend"),
+        sandbox=given.get("sandbox"),
         tools=tuple(given.get("tools", ())),
         on_request=given.get("on_request"),
         own_hooks=to_hooks(given.get("hooks", ())),

@@ -300,6 +300,8 @@ class SettingsMerge:
                 self.origins[name] = f"--{name.replace('_', '-')}"
         if flags.markdown is not None:
             self.values["markdown"], self.origins["markdown"] = flags.markdown, "--no-markdown"
+        if flags.sandbox is not None:
+            self.values["sandbox.mode"], self.origins["sandbox.mode"] = flags.sandbox, "--sandbox"
         if flags.backend is not None:
             self.values[BACKEND], self.origins[BACKEND] = flags.backend, "--backend"
         base = Path(os.path.realpath(cwd))

@@ -29,6 +29,7 @@ from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.sandbox.policy import narrower_policy
 
 _MAX_CACHED = 1_000
 """The number of cached verdicts. A subject may be any text."""
@@ -302,6 +303,8 @@ class Policy:
             theirs = policy._decide_with_parents(tool, access, own)
             if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
                 decision = theirs
+            elif narrower_policy(decision.confinement, theirs.confinement) is not decision.confinement:
+                decision = replace(decision, confinement=theirs.confinement)
         return decision
 
     def _decide_own(self, tool: str, access: Access, own: str) -> Decision:

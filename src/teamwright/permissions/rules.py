@@ -41,6 +41,7 @@ _TOOLS_BY_NAME = {
     "MultiEdit": frozenset({"Edit", "MultiEdit"}),
     "Agent": frozenset({"Agent", "Task"}),
     "Task": frozenset({"Agent", "Task"}),
+    "Unconfined": frozenset({"Bash"}),
 }
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
 PATH_TOOLS = READ_TOOLS | WRITE_TOOLS | {"MultiEdit"}
@@ -68,6 +69,11 @@ class Rule(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.text} [{self.source}]"
+
+    @property
+    def is_unconfined(self) -> bool:
+        """True when a person allowed the command outside the sandbox."""
+        return self.tool == "Unconfined" and self.by_user
 
     @property
     def is_whole_tool(self) -> bool:
@@ -341,6 +347,8 @@ def parse_rule(
         raise _bad(text, source, "a star in a tool's name only after mcp__ or python__")
     if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
         pattern = None
+    if tool == "Unconfined" and (pattern is None or verdict is not Verdict.ALLOW):
+        raise _bad(text, source, "Unconfined(COMMAND), in rules that allow; Bash(COMMAND) asks or denies")
     if pattern is None:
         return Rule(verdict, tool, None, source, by_user, trusted)
     try:
@@ -352,7 +360,7 @@ def parse_rule(
 def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPattern | WordPattern | HostPattern | None:
     if "\0" in pattern or "\n" in pattern:
         raise ValueError("one line")
-    if tool == "Bash":
+    if tool in {"Bash", "Unconfined"}:
         return WordPattern.parse(pattern.strip(), verdict is not Verdict.ALLOW)
     if tool in PATH_TOOLS:
         if ".." in pattern.split("/"):

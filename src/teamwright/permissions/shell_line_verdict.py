@@ -17,6 +17,7 @@ from teamwright.permissions.command_words import join_words
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
+from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.made_links import with_made_links
 from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
 from teamwright.permissions.possible_files import glob_shape
@@ -39,7 +40,6 @@ from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
 from teamwright.permissions.variable_assignments import changing_variable, prints_secret
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
 
-_HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120
 
@@ -54,12 +54,13 @@ def judge_command(context: DecisionContext, access: Access) -> Decision:
     facts = [collect_facts(context, command) for command in parsed.commands]
     if context.bypasses:
         allowed = decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-        return strictest(_denials(context, rules, parsed, facts), allowed)
+        return with_confinement(context, parsed, facts, strictest(_denials(context, rules, parsed, facts), allowed))
     if context.is_planning and not _changes_nothing(parsed, facts):
         denied = (decision for decision in _denials(context, rules, parsed, facts) if decision.verdict is Verdict.DENY)
         return strictest(denied, decide_by_plan(context))
     allowed = decide_by_mode(context.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    return strictest(_judge_all(context, rules, parsed, facts, _last_command(facts, access)), allowed)
+    decision = strictest(_judge_all(context, rules, parsed, facts, _last_command(facts, access)), allowed)
+    return with_confinement(context, parsed, facts, decision)
 
 
 def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
@@ -74,7 +75,7 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
     if meant.verdict is Verdict.ASK and meant.rule.startswith(_WEAK_RULES) and not written.rule.startswith(_WEAK_RULES):
         return written
     if stricter(written.verdict, meant.verdict) is written.verdict:
-        return written
+        return replace(written, confinement=meant.confinement)
     shown = (
         access.expanded_command
         if len(access.expanded_command) <= _MAX_MEANING
@@ -97,7 +98,7 @@ def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decisio
         if fact.command.role != "guess":
             found.append((join_words(fact.command.words), _explain_command(context, rules, parsed, fact, fact is last)))
     for one in parsed.redirects:
-        if one.target not in _HARMLESS_TARGETS:
+        if one.target not in HARMLESS_TARGETS:
             sign = ">" if one.writes else "<"
             found.append((f"{sign} {one.target or '…'}", _explain_redirect(context, one)))
     whole = judge_command(context, access)
@@ -185,7 +186,7 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
 
 
 def _writes(redirect: FileRedirect) -> bool:
-    return redirect.writes and redirect.target not in _HARMLESS_TARGETS
+    return redirect.writes and redirect.target not in HARMLESS_TARGETS
 
 
 def _denials(
@@ -324,7 +325,7 @@ def _git_may_run(context: DecisionContext, command: ShellCommand, reads: Command
 
 def _judge_redirects(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
     for redirect in parsed.redirects:
-        if redirect.target not in _HARMLESS_TARGETS:
+        if redirect.target not in HARMLESS_TARGETS:
             yield _judge_redirect(context, redirect)
 
 

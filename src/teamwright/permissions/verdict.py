@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from teamwright.sandbox.policy import PolicyName
+
 
 class Verdict(StrEnum):
     """The verdicts, the strictest last."""
@@ -80,13 +82,15 @@ HARMLESS = Access(harmless=True)
 class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
-    `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered.
+    `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
+    the sandbox policy of an allowed command.
     """
 
     verdict: Verdict
     rule: str
     reason: str
     always: str = ""
+    confinement: PolicyName = PolicyName.WORK
 
 
 class PermissionUpdate(Struct, frozen=True):

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.agent_command import AGENT_VARIABLE, with_mark
+from teamwright.processes.confinement import Child, Confinement, ProcessStart, start_unconfined
 from teamwright.processes.pipes import OutputPipe, Sink, StdinWriter
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
@@ -43,6 +44,7 @@ class ProcessCommand(Struct, frozen=True):
     input: bytes = b""
     keeps_stdin_open: bool = False
     is_for_agent: bool = True
+    confinement: Confinement | None = None
 
     def start_argv(self) -> list[str]:
         """Return the arguments to start. Raises OSError when there is no such program."""
@@ -71,7 +73,7 @@ class Process:
 
     def __init__(
         self,
-        child: subprocess.Popen[bytes],
+        child: Child,
         tree: ProcessTree,
         pipes: Sequence[OutputPipe],
         record: ProcessRecord | None = None,
@@ -104,15 +106,15 @@ class Process:
         )
         ends = [*pipes, *([feed] if feed is not None else [])]
         try:
-            child = subprocess.Popen(
+            start = ProcessStart(
                 command.start_argv(),
-                cwd=command.cwd,
-                env=command.start_env(mark),
-                stdin=subprocess.DEVNULL if feed is None else feed.child_end,
-                stdout=pipes[0].child_end,
-                stderr=pipes[-1].child_end,
-                start_new_session=True,
+                command.cwd,
+                command.start_env(mark),
+                subprocess.DEVNULL if feed is None else feed.child_end,
+                pipes[0].child_end,
+                pipes[-1].child_end,
             )
+            child = (command.confinement.start if command.confinement is not None else start_unconfined)(start)
         except BaseException:
             for end in ends:
                 end.close()

@@ -293,7 +293,8 @@ def _read_process(pid: str) -> ProcessInfo | None:
             fields = file.read().rpartition(b") ")[2].split()
     except OSError:
         return None
-    if not fields or fields[0] in {b"Z", b"X"}:
+    # field 23 is the size of its memory, which a process that is about to exit has given back before its files
+    if not fields or fields[0] in {b"Z", b"X"} or fields[20] == b"0":
         return None
     return ProcessInfo(int(pid), int(fields[1]), int(fields[2]), int(fields[3]), fields[19].decode())
 

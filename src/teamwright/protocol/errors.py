@@ -43,6 +43,7 @@ SLUGS: dict[str, Slug] = {
     "unknown-task": Slug(2, 404, "No task of that number is on the list."),
     "not-for-agents": Slug(2, 403, "Only a person may do this, and a command of an agent tried it."),
     "unknown-request": Slug(2, 404, "No request of that id waits for an answer."),
+    "no-sandbox": Slug(3, 503, "A sandbox is required, and none works on this system."),
     "no-model": Slug(3, 401, "No model was named and no key was found."),
     "wrong-key": Slug(3, 401, "The model's service does not accept the key."),
     "no-access": Slug(3, 403, "The model's service refused access, for another reason than a wrong key."),

@@ -30,6 +30,7 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
+from teamwright.sandbox.policy import SandboxMode
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
@@ -39,6 +40,9 @@ from teamwright.storage.paths import Home, find_home
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
 """Enables or disables teams for a process, with precedence over the setting `teams`."""
+
+SANDBOX_VARIABLE = "TEAMWRIGHT_SANDBOX"
+"""The mode of the sandbox for a process, with precedence over the setting `sandbox.mode`."""
 
 _SWITCH = {
     "": True,
@@ -216,6 +220,7 @@ def settings_flags(options: Options) -> SettingFlags:
         plan_approval=options.plan_approval,
         backend=options.backend,
         markdown=options.markdown,
+        sandbox=options.sandbox or sandbox_variable(options),
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,
@@ -223,6 +228,16 @@ def settings_flags(options: Options) -> SettingFlags:
         settings_file=options.settings_file,
         setting_sources=options.setting_sources,
     )
+
+
+def sandbox_variable(options: Options) -> str | None:
+    """Return the mode of the sandbox in the environment. Raises CannotStart (`bad-settings`) for an unknown one."""
+    said = (os.environ if options.env is None else options.env).get(SANDBOX_VARIABLE, "").strip()
+    if not said or said in list(SandboxMode):
+        return said or None
+    where = [("variable", f"{SANDBOX_VARIABLE}={said[:60]}")]
+    what = f"{SANDBOX_VARIABLE} must be {', '.join(SandboxMode)}"
+    raise CannotStart("bad-settings", what, looked_at=where, note="nothing was started")
 
 
 def are_teams_enabled(context: SessionContext) -> bool:

@@ -101,6 +101,8 @@ class Options(Struct, frozen=True):
     database: str | None = None
     backend: str | None = None
     markdown: bool | None = None
+    sandbox: str | None = None
+    """The mode of the sandbox; None: that of the environment, else of the settings."""
     stores: TeamStores | None = None
     """The stores of the team; None: files in the home."""
 

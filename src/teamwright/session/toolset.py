@@ -33,6 +33,7 @@ from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import Sandbox
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
@@ -116,6 +117,8 @@ class Toolset(Struct):
     """Skills and commands."""
     startup: ShellStartup | None = None
     """The startup of commands; None without one."""
+    sandbox: Callable[[], Sandbox] | None = None
+    """Returns the sandbox of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
     """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
     _agents: Subagents | None = None
@@ -173,7 +176,9 @@ class Toolset(Struct):
             self._shared = (
                 BuiltInTool(
                     "Bash",
-                    lambda: tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env),
+                    lambda: tool_classes.Bash(
+                        self.jobs, self.bash, self.proves_read_only, self.startup, self.env, self._make_sandbox()
+                    ),
                 ),
                 BuiltInTool("Read", lambda: tool_classes.Read()),
                 BuiltInTool("Edit", lambda: tool_classes.Edit()),
@@ -184,6 +189,9 @@ class Toolset(Struct):
             )
         fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private))
         return [*self._shared, fetch, *self.extra]
+
+    def _make_sandbox(self) -> Sandbox | None:
+        return self.sandbox() if self.sandbox is not None else None
 
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()

@@ -214,6 +214,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         plan_approval=flags.get("plan_approval"),
         database=where.database,
         backend=flags.get("backend"),
+        sandbox=flags.get("sandbox"),
         markdown=False if flags.get("no_markdown") else None,
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,

@@ -22,6 +22,10 @@ from teamwright.models.model_facts import source
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.sandbox.guarantees import describe_guarantees
+from teamwright.sandbox.policy import SandboxMode
+from teamwright.sandbox.sandbox import find_implementation
+from teamwright.sandbox.settings import SandboxSettings
 from teamwright.session.factory.shell_startup import describe_shell
 from teamwright.session.platform_check import platform_name, require_platform
 from teamwright.storage.paths import Home
@@ -53,7 +57,8 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
     findings += _model(subject, for_models, settings.origins)
     findings += places_findings(subject, settings.places)
     findings += _repository(trust)
-    return [*findings, *_settings(settings), _shell(subject, settings), *server_findings(subject, settings)]
+    findings += [*_settings(settings), _shell(subject, settings), _sandbox(settings.sandbox)]
+    return [*findings, *server_findings(subject, settings)]
 
 
 def models_settings(subject: DoctorSubject) -> ModelSettings:
@@ -183,6 +188,18 @@ def _shell(subject: DoctorSubject, settings: Settings) -> Finding:
         return Finding("settings", "shell", describe_shell(settings.bash, subject.env))
     except TeamwrightError as problem:
         return _trouble("settings", "shell", problem)
+
+
+def _sandbox(settings: SandboxSettings) -> Finding:
+    """Return the finding about the sandbox of commands, which runs a command to see if it works."""
+    if settings.mode is SandboxMode.OFF:
+        return Finding("settings", "sandbox", "off: commands run without a sandbox", "note", "set sandbox.mode to auto")
+    found = find_implementation()
+    what = f"{found.name}: {describe_guarantees(found.name)}"
+    if found.name != "none":
+        return Finding("settings", "sandbox", what)
+    verdict = "problem" if settings.mode is SandboxMode.REQUIRED else "note"
+    return Finding("settings", "sandbox", f"{what}: {found.reason}", verdict, "install bubblewrap")
 
 
 def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:

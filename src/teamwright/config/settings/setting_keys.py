@@ -135,6 +135,20 @@ KEYS: dict[str, SettingKey] = {
         "bool", "Whether commands have your shell's functions, aliases and PATH.", user_only=True
     ),
     "bash.startup_s": SettingKey("seconds", "How long the startup of your shell may take.", user_only=True),
+    "sandbox.mode": SettingKey(
+        "word",
+        "Whether commands run in a sandbox: off; auto, if one works on this system; required, or nothing starts.",
+        user_only=True,
+        words=("off", "auto", "required"),
+    ),
+    "sandbox.network": SettingKey(
+        "word",
+        "The network of commands in the sandbox that do not name it: deny; ask, for each host; allow.",
+        user_only=True,
+        words=("deny", "ask", "allow"),
+    ),
+    "sandbox.read": SettingKey("texts", "More paths that commands in the sandbox may read.", user_only=True),
+    "sandbox.write": SettingKey("texts", "More paths that commands in the sandbox may change.", user_only=True),
     "retries": SettingKey("count", "How often a failed model request is tried again."),
     "cache_warmup_s": SettingKey(
         "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."
@@ -239,7 +253,7 @@ RENAMED_VALUES: dict[str, dict[bool, Any]] = {"assistant": {True: "always", Fals
 NOT_USED_YET = frozenset(
     {
         *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
-        *("permissions.disableBypassPermissionsMode", "sandbox", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
+        *("permissions.disableBypassPermissionsMode", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
     }
 )
 NEVER_USED = frozenset(

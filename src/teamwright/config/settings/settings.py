@@ -18,6 +18,7 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.sandbox.settings import SandboxSettings
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
@@ -47,6 +48,7 @@ class SettingFlags(Struct, frozen=True):
     plan_approval: str | None = None
     backend: str | None = None
     markdown: bool | None = None
+    sandbox: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
@@ -80,6 +82,7 @@ class Settings(Struct, frozen=True):
     run_defaults: Budget = NO_CAPS
     team: TeamSettings = field(default_factory=TeamSettings)
     bash: BashSettings = field(default_factory=BashSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     check: CheckSettings = field(default_factory=CheckSettings)
     agents: SubagentSettings = field(default_factory=SubagentSettings)
     places: BackendSettings = field(default_factory=BackendSettings)

@@ -16,6 +16,8 @@ from teamwright.config.settings.setting_fields import fill_settings, plain_field
 from teamwright.config.settings.settings import Settings
 from teamwright.protocol.budget import CAP_NAMES as CAPS
 from teamwright.protocol.budget import Budget
+from teamwright.sandbox.policy import NetworkAccess, SandboxMode
+from teamwright.sandbox.settings import SandboxSettings
 
 _FOR_MODELS = frozenset(
     {
@@ -54,7 +56,19 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
         "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
         "run_defaults": Budget.from_json({name: values.get(f"budget.run.{name}") for name in RUN_CAPS}),
         "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
+        "sandbox": _sandbox(fill_settings(usual.sandbox, "sandbox", values)),
         "places": parse_backend_settings(values, origins),
         "commands": commands_settings(values, origins),
         "check": replace(check, command=check.command.strip()),
     }
+
+
+def _sandbox(said: SandboxSettings) -> SandboxSettings:
+    """Return the settings with the words of files as values."""
+    return replace(
+        said,
+        mode=SandboxMode(said.mode),
+        network=NetworkAccess(said.network),
+        read=tuple(said.read),
+        write=tuple(said.write),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from teamwright.permissions.verdict import Approver
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.secret_texts import find_secrets
+from teamwright.sandbox.policy import SandboxMode
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,
@@ -66,6 +67,7 @@ from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import Sandbox
     from teamwright.tools.team.permission_answer import PermissionAnswers
     from teamwright.tools.team.shutdown_messages import StopRequests
 
@@ -229,9 +231,24 @@ def start_services(
         context.home, context.id, toolset.bash, context.env, log.emit, toolset.jobs.records
     )
     stack.push_async_callback(toolset.startup.close)
+    toolset.sandbox = _sandbox_maker(context, log)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, toolset, stack)
+
+
+def _sandbox_maker(context: SessionContext, log: EventLog) -> Callable[[], Sandbox]:
+    """Return a function that makes the sandbox at the first command. A required one is made now: it may not work."""
+
+    @cache
+    def make() -> Sandbox:
+        from teamwright.session.factory.sandbox_factory import make_sandbox  # a session without commands needs none
+
+        return make_sandbox(context, log.emit)
+
+    if context.settings.sandbox.mode is SandboxMode.REQUIRED:
+        make()
+    return make
 
 
 ALLOWED_CHECKS = "checks.json"

@@ -23,6 +23,8 @@ from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose
+from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.bash_settings import (
     COMMAND_ENVIRONMENT,
@@ -109,12 +111,14 @@ class Bash(Tool[BashInput]):
         proves_read_only: Callable[[str, Path], bool] = proves_nothing,
         startup: ShellStartup | None = None,
         env: Mapping[str, str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._jobs = jobs
         self._settings = settings or BashSettings()
         self._proves_read_only = proves_read_only
         self._startup = startup
         self._env = env
+        self._sandbox = sandbox
 
     def is_read_only(self, call: BashInput) -> bool:
         """Return True for a command that the parser proves to be read-only in the directory that `access` checked."""
@@ -197,11 +201,24 @@ class Bash(Tool[BashInput]):
         line = shell_line(call.command, self._startup, env, proven=proven)
         return line if ended_in is None else track_directory(line, ended_in)
 
+    def _confinement(self, call: BashInput, ctx: ToolContext, *own_files: Path) -> CommandConfinement | None:
+        """Return the confinement of a command. The runtime's own files exist before the command starts."""
+        if self._sandbox is None or call.is_typed_by_person:
+            return None
+        from teamwright.tools.shell.command_confinement import confine_command  # loading the grammar is expensive
+
+        jobs = [job.pid for job in self._jobs.list(ctx.member) if job.state == "running"]
+        made = confine_command(self._sandbox, call.command, ctx, own_files, jobs)
+        for file in own_files if made is not None else ():
+            file.touch(mode=0o600)
+        return made
+
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace
         purpose = ProcessPurpose(ctx.member, ctx.call)
         line = self._line(call, place)
-        command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose)
+        confinement = self._confinement(call, ctx)
+        command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose, confinement=confinement)
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
@@ -222,9 +239,11 @@ class Bash(Tool[BashInput]):
         line = self._line(call, place, ended_in)
         purpose = ProcessPurpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
         records, by_agent = self._jobs.records, not call.is_typed_by_person
-        process = Process.start(
-            ProcessCommand(line.argv, before, line.env, records, purpose, is_for_agent=by_agent), output
+        confinement = self._confinement(call, ctx, ended_in)
+        command = ProcessCommand(
+            line.argv, before, line.env, records, purpose, is_for_agent=by_agent, confinement=confinement
         )
+        process = Process.start(command, output)
         goes_on = False
         try:
             with self._jobs.foreground(process, output, owner=ctx.member, call=ctx.call, text=call.command):
@@ -244,17 +263,20 @@ class Bash(Tool[BashInput]):
         code = process.exit_code
         status = f"exit code {_exit_code(code)}" if code and in_time else ""
         body = output.text().rstrip("\n")
-        parts = [body, status, late, left, moved, note]
+        refused = _refusals(confinement, body, before, failed=bool(code))
+        parts = [body, status, refused, late, left, moved, note]
         return ToolResult(
             "\n".join(part for part in parts if part),
             is_error=bool(status or late),
-            brief=status or ("timed out" if late else _lines(body)),
+            brief=(f"{status}, the sandbox refused something" if refused else status)
+            or ("timed out" if late else _lines(body)),
             facts={
                 "exit_code": code,
                 "cwd": str(place.cwd),
                 "lines": output.line_count,
                 "end": output.end(_END_IN_FACTS),
                 **({"output_file": str(output.file)} if output.file else {}),
+                **({"sandbox": refused} if refused else {}),
             },
         )
 
@@ -322,6 +344,15 @@ def _timeout_note(timeout_s: float) -> str:
         f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
         "Give a longer timeout, or use run_in_background."
     )
+
+
+def _refusals(confinement: CommandConfinement | None, output: str, cwd: Path, *, failed: bool) -> str:
+    """Return the lines about what the sandbox refused, as far as the output shows it."""
+    if confinement is None or (confinement.policy.name is PolicyName.READ and not failed):
+        return ""
+    from teamwright.sandbox.violations import find_violations, violations_note
+
+    return violations_note(confinement.policy, find_violations(confinement.policy, output, str(cwd)))
 
 
 def _exit_code(code: int) -> str:

@@ -109,6 +109,11 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--effort"], metavar="LEVEL", help="Thinking effort of the lead: low to max, or a number of tokens."),
     click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(PERMISSION_MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
+    click.Option(
+        ["--sandbox"],
+        type=click.Choice(["off", "auto", "required"]),
+        help="Whether commands run in a sandbox; required: or nothing starts.",
+    ),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
     click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),
     click.Option(

@@ -1,0 +1,1 @@
+"""The sandbox: commands run under restrictions that the kernel enforces."""

@@ -1,0 +1,211 @@
+"""Confinement by bubblewrap: namespaces for files, processes and the network, and a filter of system calls.
+
+Each command gets a view of the file system that is made from its policy. Depends on the port in `processes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.sandbox.command_policy import REPLACED
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
+from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
+from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
+
+_DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri", "/dev/kfd", "/dev/fuse")
+"""Devices for computation that a working command may use."""
+
+_RUN_PATHS = ("/run/current-system", "/run/wrappers", "/run/opengl-driver", "/run/host")
+"""Programs and libraries that some systems keep in /run."""
+
+_OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
+"""Capabilities of a superuser who works in files of another user."""
+
+
+class BubblewrapAbilities(Struct, frozen=True):
+    """The program, and what it can do here. `user_namespace`: a new user namespace can be made."""
+
+    program: str
+    user_namespace: bool = True
+    can_disable_user_namespaces: bool = True
+
+
+class Bubblewrap(Struct, frozen=True):
+    """The confinement of one command by bubblewrap."""
+
+    abilities: BubblewrapAbilities
+    policy: SandboxPolicy
+
+    def start(self, start: ProcessStart) -> Child:
+        """Implement `Confinement.start`."""
+        options = "\0".join(self.options(start)).encode("utf-8", "surrogateescape") + b"\0"
+        descriptors = [_memory_file(options)]
+        try:
+            seccomp: list[str] = []
+            if is_filter_known():
+                descriptors.append(_memory_file(filter_program(self.filter_choice())))
+                seccomp = ["--seccomp", str(descriptors[1])]
+            return subprocess.Popen(
+                [self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *start.argv],
+                cwd=start.cwd,
+                env=self.environment(start),
+                stdin=start.stdin,
+                stdout=start.stdout,
+                stderr=start.stderr,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def filter_choice(self) -> FilterChoice:
+        """Return the filter of this policy. Commands that only read talk to no other program."""
+        reads = self.policy.name is PolicyName.READ
+        return FilterChoice(unix_sockets=not reads, only_reads=reads)
+
+    def environment(self, start: ProcessStart) -> dict[str, str]:
+        """Return the environment without the names of sockets that cannot be reached."""
+        env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
+        env["TMPDIR"] = "/tmp"
+        return env
+
+    def options(self, start: ProcessStart) -> list[str]:
+        """Return the options before the command."""
+        policy = self.policy
+        options = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
+        options += self._user_options()
+        if policy.network is not NetworkAccess.ALLOW:
+            options.append("--unshare-net")
+        options += _reading_view(policy) if policy.name is PolicyName.READ else _working_view(policy)
+        options += _restrictions(policy)
+        return [*options, "--chdir", str(start.cwd)]
+
+    def _user_options(self) -> list[str]:
+        if os.geteuid() == 0 and _has_foreign_owner(self.policy.writable | self.policy.readable):
+            # Root of a container works in a project of another user: without these it could not change a file there.
+            return [part for name in _OWNER_CAPABILITIES for part in ("--cap-add", name)]
+        if not self.abilities.user_namespace:
+            return []
+        options = ["--unshare-user"]
+        return [*options, "--disable-userns"] if self.abilities.can_disable_user_namespaces else options
+
+
+def _memory_file(content: bytes) -> int:
+    """Return a descriptor of a file in memory from which a child reads this content."""
+    descriptor = os.memfd_create("teamwright", os.MFD_CLOEXEC)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _has_foreign_owner(paths: Iterable[str]) -> bool:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_uid != os.geteuid():
+                return True
+    return False
+
+
+def _reading_view(policy: SandboxPolicy) -> list[str]:
+    """Return a file system with the system's directories, an empty /tmp and what the policy lets be read."""
+    options: list[str] = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            options += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            options += ["--ro-bind", path, path]
+    options += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--dir", "/run", "--dir", "/var/tmp"]
+    options += _run_directory()
+    options += _binds("--ro-bind", sorted(policy.readable, key=len))
+    return options
+
+
+def _working_view(policy: SandboxPolicy) -> list[str]:
+    """Return the whole file system, read-only but for what the policy lets be changed."""
+    options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    options += _binds("--dev-bind", [path for path in _DEVICES if os.path.exists(path)])
+    options += ["--tmpfs", "/run", *_run_directory()]
+    options += ["--bind", policy.temporary, "/tmp"] if policy.temporary else ["--tmpfs", "/tmp"]
+    options += ["--tmpfs", "/var/tmp"] if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp") else []
+    # A readable directory below /tmp or /run is visible again.
+    options += _binds("--ro-bind", sorted(_in_replaced_directories(policy.readable), key=len))
+    options += _binds("--bind", sorted(policy.writable, key=len))
+    # Each directory above a protected path is a mount, so that it cannot be renamed and another one put in its place.
+    above = {parent for path in policy.protected for parent in _parents_below(path, policy.writable)}
+    options += _binds("--bind", sorted(above, key=len))
+    options += _binds("--ro-bind", sorted(policy.protected, key=len))
+    return options
+
+
+def _in_replaced_directories(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if path.startswith(REPLACED)]
+
+
+def _parents_below(path: str, writable: Iterable[str]) -> list[str]:
+    """Return the directories above the path that are inside a writable one."""
+    found: list[str] = []
+    parent = os.path.dirname(path)
+    while any(parent.startswith(f"{one.rstrip('/')}/") for one in writable):
+        found.append(parent)
+        parent = os.path.dirname(parent)
+    return found
+
+
+def _run_directory() -> list[str]:
+    """Return what stays visible in /run: programs of some systems, and the names of the resolvers."""
+    resolver = os.path.realpath("/etc/resolv.conf")
+    kept = [path for path in (*_RUN_PATHS, resolver) if path.startswith("/run/") and os.path.exists(path)]
+    return _binds("--ro-bind", kept)
+
+
+def _restrictions(policy: SandboxPolicy) -> list[str]:
+    """Return the options that hide paths, and show the runtime's own files inside of them."""
+    directories = [path for path in sorted(policy.hidden, key=len) if os.path.isdir(path)]
+    options = [part for path in directories for part in ("--tmpfs", path)]
+    options += [part for path in sorted(policy.hidden - set(directories)) for part in ("--ro-bind", "/dev/null", path)]
+    options += _binds("--ro-bind", sorted(policy.visible, key=len))
+    options += [part for path in reversed(directories) for part in ("--remount-ro", path)]
+    return [*options, *_binds("--bind", policy.own_files)]
+
+
+def _binds(kind: str, paths: Sequence[str]) -> list[str]:
+    return [part for path in paths for part in (kind, path, path)]
+
+
+def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
+    """Return what bubblewrap can do here, by running a command; None when it can confine nothing."""
+    if not sys.platform.startswith("linux"):
+        return None
+    choices = (
+        BubblewrapAbilities(program),
+        BubblewrapAbilities(program, can_disable_user_namespaces=False),
+        BubblewrapAbilities(program, user_namespace=False, can_disable_user_namespaces=False),
+    )
+    return next((abilities for abilities in choices if _runs(abilities)), None)
+
+
+def _runs(abilities: BubblewrapAbilities) -> bool:
+    """Return True when a command runs in the policies *read* and *work*."""
+    policy = SandboxPolicy(PolicyName.WORK, hidden=frozenset({"/var"}) if os.path.isdir("/var") else frozenset())
+    try:
+        start = ProcessStart(
+            ("/bin/sh", "-c", ":"),
+            Path("/"),
+            dict(os.environ),
+            subprocess.DEVNULL,
+            subprocess.DEVNULL,
+            subprocess.DEVNULL,
+        )
+        child = Bubblewrap(abilities, policy).start(start)
+    except OSError:
+        return False
+    return child.wait() == 0

@@ -1,0 +1,234 @@
+"""The policy of one command: the tables of paths applied to this system, this session and what the command names.
+
+Reads which paths exist and where links lead; changes nothing but missing caches and the session's own `/tmp`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from teamwright.processes.repository_discovery import discover
+from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.secret_paths import (
+    CACHE_VARIABLES,
+    CACHES,
+    CREDENTIALS,
+    GIT_FILES,
+    PROJECT_FILES,
+    READABLE_AT_HOME,
+    SECRET_VARIABLES,
+    STARTUP_FILES,
+    SYSTEM,
+    SYSTEM_SECRETS,
+)
+
+REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
+"""Directories that a command has for itself, or without other programs' files."""
+
+_MAX_SOCKETS = 1_000
+_SOCKET_FIELDS = 8
+"""Fields of a row of /proc/net/unix that has a path (proc(5))."""
+
+
+class SandboxPlace(Struct, frozen=True):
+    """The paths of a session. `private` is the state that no command sees, but for `visible`.
+
+    `temporary` is the directory that working commands have as `/tmp`. `env` is the environment of commands.
+    """
+
+    home: str
+    private: tuple[str, ...]
+    visible: tuple[str, ...]
+    temporary: str
+    env: Mapping[str, str]
+
+
+class ConfinementRequest(Struct, frozen=True):
+    """A command to confine: its policy, the agent's directories, and what it names.
+
+    `readable` and `writable` are further paths of rules and settings; `denied` are paths that no command may read.
+    `own_files` are files of the runtime that it writes.
+    """
+
+    policy: PolicyName
+    directories: Sequence[Path]
+    needs: CommandNeeds = NO_NEEDS
+    readable: Sequence[str] = ()
+    writable: Sequence[str] = ()
+    denied: Sequence[str] = ()
+    own_files: tuple[str, ...] = ()
+    network: NetworkAccess = NetworkAccess.DENY
+
+
+def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPolicy:
+    """Return the policy of a command. Unconfined commands have one without restrictions."""
+    if request.policy is PolicyName.UNCONFINED:
+        return SandboxPolicy(PolicyName.UNCONFINED, network=NetworkAccess.ALLOW)
+    directories = [os.path.realpath(path) for path in request.directories]
+    extra = [os.path.realpath(os.path.expanduser(path)) for path in request.readable]
+    hidden = _hidden_paths(request, place)
+    shown = [*place.visible, *request.needs.sockets]
+    if request.needs.agent and _is_path(agent := place.env.get("SSH_AUTH_SOCK")):
+        shown.append(str(agent))
+    visible = frozenset(path for path in map(os.path.realpath, shown) if os.path.exists(path))
+    if request.policy is PolicyName.READ:
+        own = [os.path.join(place.home, name) for name in READABLE_AT_HOME]
+        readable = [*directories, *extra, *_git_directories(directories), *_program_directories(place), *own]
+        return SandboxPolicy(
+            PolicyName.READ,
+            readable=frozenset(path for path in readable if os.path.exists(path) and not _is_system(path)),
+            hidden=hidden,
+            visible=visible,
+            own_files=request.own_files,
+        )
+    writable = [os.path.realpath(os.path.expanduser(path)) for path in request.writable]
+    writable += [*directories, *_git_directories(directories), *_caches(place, request.needs)]
+    kept = frozenset(path for path in writable if os.path.isdir(path) or (os.path.exists(path) and path in writable))
+    return SandboxPolicy(
+        PolicyName.WORK,
+        readable=frozenset(path for path in [place.home, *extra, *_program_directories(place)] if os.path.exists(path)),
+        writable=kept,
+        protected=frozenset(
+            path for path in protected_paths(directories, place, request.needs) if os.path.exists(path)
+        ),
+        hidden=hidden,
+        visible=visible,
+        network=NetworkAccess.ALLOW if request.needs.network else request.network,
+        temporary=_temporary(place),
+        own_files=request.own_files,
+    )
+
+
+def protected_paths(directories: Iterable[str], place: SandboxPlace, needs: CommandNeeds) -> list[str]:
+    """Return the paths that a working command may not change, also those that do not exist."""
+    found: list[str] = []
+    for directory in directories:
+        found += [os.path.join(directory, name) for name in PROJECT_FILES]
+        if is_inside(place.home, directory):
+            found += [os.path.join(place.home, name) for name in STARTUP_FILES]
+        pointer = os.path.join(directory, ".git")
+        found += [pointer] if os.path.isfile(pointer) else []
+    allowed = {"config"} if needs.git_config else set[str]()
+    for git_dir in _git_directories(directories):
+        found += [os.path.join(git_dir, name) for name in GIT_FILES if name not in allowed]
+        found += _submodule_files(git_dir)
+    return [os.path.realpath(path) for path in found]
+
+
+def _submodule_files(git_dir: str) -> list[str]:
+    """Return the configuration and hooks of the submodules of a git directory, one level deep."""
+    modules = os.path.join(git_dir, "modules")
+    try:
+        names = [entry.path for entry in os.scandir(modules) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [os.path.join(path, name) for path in names for name in ("config", "hooks")]
+
+
+def _git_directories(directories: Iterable[str]) -> list[str]:
+    """Return the git directories of these directories, with those that linked worktrees share."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        repository = discover(Path(directory)).repository
+        if repository is not None and repository.belongs_to_tree:
+            found |= {str(repository.git_dir): None, str(repository.common): None}
+    return list(found)
+
+
+def _hidden_paths(request: ConfinementRequest, place: SandboxPlace) -> frozenset[str]:
+    """Return the existing paths that the command cannot read, without those that it names."""
+    needs = request.needs
+    secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
+    secrets += [place.env[name] for name in SECRET_VARIABLES if _is_path(place.env.get(name)) and not needs.agent]
+    secrets += [*SYSTEM_SECRETS, *_host_keys(), *place.private, *request.denied]
+    if place.home != "/root":
+        secrets.append("/root")
+    if request.policy is PolicyName.WORK:
+        secrets += _sockets_of_others(request, place)
+    shown = [os.path.realpath(path) for path in needs.sockets]
+    real = {os.path.realpath(path) for path in secrets}
+    return frozenset(
+        path for path in real if os.path.exists(path) and path != "/" and not any(is_inside(path, one) for one in shown)
+    )
+
+
+def _sockets_of_others(request: ConfinementRequest, place: SandboxPlace) -> list[str]:
+    """Return the sockets on which programs listen (Linux), outside of the agent's directories."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            rows = [line.rstrip("\n").split(None, _SOCKET_FIELDS - 1) for line in file]
+    except OSError:
+        return []
+    paths = sorted({row[-1].rstrip() for row in rows if len(row) == _SOCKET_FIELDS and row[-1].startswith("/")})
+    shown = [place.home, *map(os.path.realpath, request.writable)]
+    own = [os.path.realpath(directory) for directory in request.directories]
+    return [
+        path
+        for path in paths[:_MAX_SOCKETS]
+        if not any(is_inside(path, directory) for directory in own)
+        and (not path.startswith(REPLACED) or any(is_inside(path, directory) for directory in shown))
+    ]
+
+
+def _host_keys() -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir("/etc/ssh") if entry.name.endswith("_key")]
+    except OSError:
+        return []
+
+
+def _is_path(value: str | None) -> bool:
+    return value is not None and value.startswith("/")
+
+
+def _is_system(path: str) -> bool:
+    return any(is_inside(path, top) for top in SYSTEM if os.path.isdir(top) and not os.path.islink(top))
+
+
+def _program_directories(place: SandboxPlace) -> list[str]:
+    """Return the directories of the programs on the PATH that are outside the system's, with their libraries."""
+    found: dict[str, None] = {}
+    for entry in place.env.get("PATH", os.defpath).split(os.pathsep):
+        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
+        if not real or _is_system(real) or not os.path.isdir(real):
+            continue
+        top = os.path.dirname(real)
+        whole = os.path.basename(real) in {"bin", "shims", "sbin"} and top not in {"/", place.home, "/root", "/home"}
+        found[top if whole and not is_inside(place.home, top) else real] = None
+    return list(found)
+
+
+def _caches(place: SandboxPlace, needs: CommandNeeds) -> list[str]:
+    """Return the caches that exist. A missing one is created for a command that names its program."""
+    found: list[str] = []
+    for name, program in CACHES.items():
+        path = os.path.join(place.home, name)
+        if program in needs.programs and not os.path.isdir(path) and _has_program(program):
+            os.makedirs(path, mode=0o755, exist_ok=True)
+        found.append(path)
+    named = (place.env.get(variable) for variable in CACHE_VARIABLES)
+    found += [path for path in named if path is not None and os.path.isabs(path)]
+    return [os.path.realpath(path) for path in found]
+
+
+@cache
+def _has_program(program: str) -> bool:
+    return shutil.which(program) is not None
+
+
+def _temporary(place: SandboxPlace) -> str:
+    """Return the session's `/tmp`, created if it is missing; empty without a place for it."""
+    if not place.temporary:
+        return ""
+    try:
+        os.makedirs(place.temporary, mode=0o700, exist_ok=True)
+    except OSError:
+        return ""
+    return os.path.realpath(place.temporary)

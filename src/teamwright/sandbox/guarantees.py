@@ -1,0 +1,44 @@
+"""What each implementation enforces, as a table: `doctor`, `status` and the documentation show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
+"""What a command may do: read outside its paths, write, connect, use sockets of programs, act on other processes."""
+
+
+class Guarantee(Struct, frozen=True):
+    """One cell of the table. `limit` says what is not enforced; empty: all of it is."""
+
+    holds: bool
+    limit: str = ""
+
+
+_NOTHING = Guarantee(holds=False, limit="not enforced")
+
+GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
+    "bubblewrap": {
+        "reads": Guarantee(holds=True),
+        "writes": Guarantee(holds=True),
+        "network": Guarantee(holds=True),
+        "sockets": Guarantee(
+            holds=True, limit="a command that names the network also reaches abstract sockets of this machine"
+        ),
+        "processes": Guarantee(holds=True),
+    },
+    "none": dict.fromkeys(SUBJECTS, _NOTHING),
+}
+"""The guarantees by implementation and subject."""
+
+
+def describe_guarantees(implementation: str) -> str:
+    """Return one line about what an implementation enforces."""
+    row = GUARANTEES[implementation]
+    held = [subject for subject in SUBJECTS if row[subject].holds]
+    if not held:
+        return "nothing is enforced"
+    missing = [subject for subject in SUBJECTS if not row[subject].holds]
+    return f"enforces {', '.join(held)}" + (f"; not {', '.join(missing)}" if missing else "")

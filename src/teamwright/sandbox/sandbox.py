@@ -1,0 +1,113 @@
+"""The sandbox of a session: its settings, the implementation that works here, and the confinement of each command.
+
+The implementation is probed once, before the first command, by running one. Depends on the other modules here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import cache
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.processes.confinement import Confinement
+from teamwright.protocol.errors import CannotStart
+from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace, make_policy
+from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
+from teamwright.sandbox.settings import SandboxSettings
+
+ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+
+
+class CommandConfinement(Confinement, Protocol):
+    """The confinement of a command, with its policy."""
+
+    @property
+    def policy(self) -> SandboxPolicy:
+        """The restrictions."""
+        ...
+
+
+class Implementation(Struct, frozen=True):
+    """What confines commands here. `reason` says why it is none."""
+
+    name: ImplementationName
+    bubblewrap: BubblewrapAbilities | None = None
+    reason: str = ""
+
+
+class Sandbox:
+    """The sandbox of a session. `warn` is called once, before the first command that runs without confinement."""
+
+    def __init__(
+        self, settings: SandboxSettings, place: SandboxPlace, warn: Callable[[str], None] | None = None
+    ) -> None:
+        self.settings = settings
+        self.place = place
+        self._warn = warn
+        self._has_warned = False
+
+    @property
+    def is_off(self) -> bool:
+        """True when the settings switch it off."""
+        return self.settings.mode is SandboxMode.OFF
+
+    def implementation(self) -> Implementation:
+        """Return what confines commands here. The first call in a process runs a command to find out."""
+        return Implementation("none", reason="sandbox.mode is off") if self.is_off else find_implementation()
+
+    def require(self) -> None:
+        """Raise CannotStart (`no-sandbox`) when the settings require a sandbox and there is none."""
+        if self.settings.mode is not SandboxMode.REQUIRED:
+            return
+        found = self.implementation()
+        if found.name == "none":
+            raise CannotStart(
+                "no-sandbox",
+                f"sandbox.mode is required, and no sandbox works here: {found.reason}",
+                do=[
+                    "install bubblewrap (apt install bubblewrap, dnf install bubblewrap)",
+                    "or set sandbox.mode to auto",
+                ],
+                note="nothing was started",
+            )
+
+    def confine(self, request: ConfinementRequest) -> CommandConfinement | None:
+        """Return the confinement of a command; None for one that runs without."""
+        if self.is_off or request.policy is PolicyName.UNCONFINED:
+            return None
+        found = self.implementation()
+        if found.bubblewrap is not None:
+            return Bubblewrap(found.bubblewrap, self.policy(request))
+        if not self._has_warned and self._warn is not None:
+            self._has_warned = True
+            self._warn(f"commands run without a sandbox: {found.reason}")
+        return None
+
+    def policy(self, request: ConfinementRequest) -> SandboxPolicy:
+        """Return the policy of a command, with the paths of the settings."""
+        return make_policy(
+            replace(
+                request,
+                readable=(*request.readable, *self.settings.read),
+                writable=(*request.writable, *self.settings.write),
+                network=self.settings.network,
+            ),
+            self.place,
+        )
+
+
+@cache
+def find_implementation() -> Implementation:
+    """Return the best implementation that works here, probed once in a process."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return Implementation("none", reason="bubblewrap is not installed")
+    abilities = probe_bubblewrap(program)
+    if abilities is None:
+        return Implementation("none", reason=f"{program} cannot make namespaces here")
+    return Implementation("bubblewrap", abilities)

@@ -1,0 +1,95 @@
+"""The paths that commands cannot read, cannot change, or may use as caches. Tables only.
+
+Names are relative to the user's home directory, unless they begin with a slash. Depends on nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SSH = (".ssh",)
+GIT = (*SSH, ".git-credentials", ".config/git/credentials", ".netrc", "_netrc", ".config/gh")
+NODE_PACKAGES = (".npmrc", ".yarnrc", ".yarnrc.yml", ".config/configstore")
+CLOUDS = (".aws", ".azure", ".config/gcloud", ".kube", ".oci", ".boto", ".s3cfg")
+
+CREDENTIALS = (
+    *GIT,
+    *NODE_PACKAGES,
+    *CLOUDS,
+    *(".gnupg", ".password-store", ".local/share/keyrings", "Library/Keychains", ".config/op", ".vault-token"),
+    *(".config/hub", ".config/glab-cli", ".docker", ".config/containers/auth.json", ".config/helm"),
+    *(".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml"),
+    *(".m2/settings-security.xml", ".gradle/gradle.properties", ".nuget/NuGet", ".composer/auth.json", ".condarc"),
+    *(".pgpass", ".my.cnf", ".mylogin.cnf", ".databrickscfg", ".snowsql", ".huggingface", ".cache/huggingface/token"),
+    *(".terraform.d", ".terraformrc", ".pulumi", ".config/doctl", ".config/rclone", ".config/heroku", ".fly"),
+    *(".config/netlify", ".local/share/com.vercel.cli", ".config/.wrangler", ".wrangler", ".config/configstore"),
+    *(".config/google-chrome", ".config/chromium", ".mozilla", ".config/BraveSoftware", ".thunderbird"),
+    *(".config/github-copilot", ".claude/.credentials.json", ".claude.json", ".codex", ".gemini"),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+)
+"""Paths in the home directory with credentials, or with histories that often contain some."""
+
+SYSTEM_SECRETS = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/docker", "/etc/wireguard", "/etc/ipsec.secrets"),
+    *("/var/lib/docker", "/var/lib/containerd", "/var/spool/cron", "/var/lib/private", "/var/log"),
+)
+"""Paths of the system that no command of an agent needs, and that a superuser could read."""
+
+SECRET_VARIABLES = (
+    *("SSH_AUTH_SOCK", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GNUPGHOME", "NETRC"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "GH_CONFIG_DIR", "PGPASSFILE"),
+)
+"""Variables that name a file or directory with credentials, or a socket."""
+
+SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST", "TMUX", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables that name sockets of the person's session, which a confined command cannot reach."""
+
+STARTUP_FILES = (
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".bash_aliases", ".inputrc"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".config/fish", ".xprofile", ".xinitrc"),
+    *(".gitconfig", ".config/git", ".config/systemd", ".config/autostart", ".local/bin", "bin", ".vimrc", ".vim"),
+    *(".config/nvim", ".emacs", ".emacs.d", ".tmux.conf", ".config/tmux", ".pythonrc", ".config/pip", ".pip"),
+    *(".claude", ".teamwright", ".cargo/config.toml", ".cargo/bin", ".direnvrc", ".config/direnv"),
+)
+"""Files in the home directory that later programs of the person execute or obey."""
+
+PROJECT_FILES = (".claude", ".teamwright", ".mcp.json")
+"""Files of a project that configure agents."""
+
+GIT_FILES = ("hooks", "config", "config.worktree", "commondir", "gitdir")
+"""Files of a git directory that make git run programs, or use another directory."""
+
+CACHES: Mapping[str, str] = {
+    ".cache": "",
+    ".npm": "npm",
+    ".yarn": "yarn",
+    ".pnpm-store": "pnpm",
+    ".local/share/pnpm": "pnpm",
+    ".bun/install/cache": "bun",
+    ".deno": "deno",
+    ".cargo/registry": "cargo",
+    ".cargo/git": "cargo",
+    "go/pkg": "go",
+    ".gradle": "gradle",
+    ".m2/repository": "mvn",
+    ".ivy2": "sbt",
+    ".nuget/packages": "dotnet",
+    ".cabal/packages": "cabal",
+    ".bundle/cache": "bundle",
+    ".node-gyp": "npm",
+    "Library/Caches": "",
+}
+"""Caches in the home directory, with the program for which a missing one is created."""
+
+CACHE_VARIABLES = (
+    *("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "GOCACHE", "GOMODCACHE"),
+    *("YARN_CACHE_FOLDER", "PNPM_HOME", "PRE_COMMIT_HOME", "CCACHE_DIR", "SCCACHE_DIR", "PYTHONPYCACHEPREFIX"),
+)
+"""Variables that name a cache."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
+"""Directories of the system that reading commands may read."""
+
+READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep", ".editorconfig", ".inputrc")
+"""Files in the home directory that programs of reading commands are configured by."""

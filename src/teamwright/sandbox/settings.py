@@ -1,0 +1,16 @@
+"""The settings of the sandbox. Data only."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from teamwright.sandbox.policy import NetworkAccess, SandboxMode
+
+
+class SandboxSettings(Struct, frozen=True):
+    """The settings. `read` and `write` are further paths; `~` is the home directory."""
+
+    mode: SandboxMode = SandboxMode.AUTO
+    network: NetworkAccess = NetworkAccess.ASK
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()

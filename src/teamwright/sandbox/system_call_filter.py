@@ -1,0 +1,169 @@
+"""The filter of system calls of a confined process, as a program for the kernel's seccomp.
+
+Formats: seccomp(2), linux/filter.h, linux/audit.h; numbers: the kernel's system call tables. Depends on nothing; the
+program is loaded by bubblewrap or by the Landlock helper.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+"""BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_JMP|JSET|K, BPF_ALU|AND|K, BPF_RET|K."""
+
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+"""SECCOMP_RET_ALLOW and SECCOMP_RET_ERRNO."""
+
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+"""Offsets in `struct seccomp_data`; each argument has 8 bytes, the low half first."""
+
+_X32_BIT = 0x40000000
+"""Numbers from here on are system calls of the x32 interface of x86-64."""
+
+_NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+
+_TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which put input into a terminal."""
+
+_UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
+_DATAGRAM, _TYPE_BITS = 2, 0xF
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_NUMBERS: Mapping[str, tuple[int, int]] = {
+    "ioctl": (16, 29),
+    "socket": (41, 198),
+    "clone": (56, 220),
+    "unshare": (272, 97),
+    "clone3": (435, 435),
+}
+"""System calls that are examined, with their numbers on x86-64 and on ARM 64."""
+
+_REFUSED: Mapping[str, tuple[int, int]] = {
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "setns": (308, 268),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "pidfd_getfd": (438, 438),
+}
+"""System calls that no command needs. io_uring would open sockets that this filter does not see."""
+
+_REFUSED_TO_READERS: Mapping[str, tuple[int, int]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+}
+
+
+class FilterChoice(Struct, frozen=True):
+    """The choices of a filter. `unix_sockets`, `internet`, `datagrams`: the sockets that a process may create.
+
+    `only_reads`: the process is confined by the policy *read*.
+    """
+
+    unix_sockets: bool = True
+    internet: bool = True
+    datagrams: bool = True
+    only_reads: bool = False
+
+
+def is_filter_known(machine: str = "") -> bool:
+    """Return True when the system calls of this machine are known. Without a name: of this one."""
+    return (machine or platform.machine()) in _ARCHITECTURES
+
+
+def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
+    """Return the program as an array of `struct sock_filter`. Raises KeyError for a machine that is not known."""
+    machine = machine or platform.machine()
+    column = list(_ARCHITECTURES).index(machine)
+    refused = {**_REFUSED, **(_REFUSED_TO_READERS if choice.only_reads else {})}
+    lines = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        _error(errno.ENOSYS),
+        (_LOAD, 0, 0, _NUMBER_AT),
+    ]
+    if machine == "x86_64":
+        lines += [(_AT_LEAST, 0, 1, _X32_BIT), _error(errno.ENOSYS)]
+    for numbers in refused.values():
+        lines += [(_EQUAL, 0, 1, numbers[column]), _error(errno.EPERM)]
+    # Without clone3 the C library uses clone, whose flags a filter can read.
+    lines += [(_EQUAL, 0, 1, _NUMBERS["clone3"][column]), _error(errno.ENOSYS)]
+    for name in ("clone", "unshare"):
+        flags = [(_ANY_BIT, 0, 1, _NEW_NAMESPACES), _error(errno.EPERM)]
+        lines += _examine(_NUMBERS[name][column], 0, flags)
+    inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
+    lines += _examine(_NUMBERS["ioctl"][column], 1, inputs)
+    lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))
+    lines.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+def _error(number: int) -> tuple[int, int, int, int]:
+    return (_RETURN, 0, 0, _ERROR | number)
+
+
+def _load_argument(index: int) -> tuple[int, int, int, int]:
+    return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
+
+
+def _examine(number: int, argument: int, lines: Iterable[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Return lines that decide about one system call by an argument; what they do not refuse is allowed."""
+    inner = [_load_argument(argument), *lines, (_RETURN, 0, 0, _ALLOW)]
+    return [(_EQUAL, 0, len(inner), number), *inner]
+
+
+def _socket_lines(choice: FilterChoice) -> list[tuple[int, int, int, int]]:
+    """Return lines for the family in the accumulator: each family that is not named here is refused."""
+    allowed = [_NETLINK, *([_UNIX] if choice.unix_sockets else [])]
+    lines: list[tuple[int, int, int, int]] = []
+    if choice.internet and choice.datagrams:
+        allowed += _INTERNET
+    elif choice.internet:
+        streams = [
+            _load_argument(1),
+            (_MASK, 0, 0, _TYPE_BITS),
+            (_EQUAL, 0, 1, _DATAGRAM),
+            _error(errno.EACCES),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+        for family in _INTERNET:
+            lines += [(_EQUAL, 0, len(streams), family), *streams]
+    for family in allowed:
+        lines += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
+    return [*lines, _error(errno.EACCES)]

@@ -1,0 +1,144 @@
+"""Commands in the policies *read* and *work*, run for real by bubblewrap."""
+
+import os
+import socket
+
+import pytest
+
+from teamwright.sandbox.command_needs import CommandNeeds
+from teamwright.sandbox.policy import NetworkAccess
+from teamwright.sandbox.sandbox import find_implementation
+from teamwright.sandbox.settings import SandboxSettings
+from tests.support.programs import needs
+
+pytestmark = [needs("bwrap")]
+
+
+@pytest.fixture(autouse=True)
+def implementation():
+    if find_implementation().bubblewrap is None:
+        pytest.skip("bubblewrap cannot make namespaces here")
+
+
+def test_a_reading_command_reads_its_directories_and_changes_nothing(confined):
+    done = confined.read("cat a.txt; touch b.txt; echo x > a.txt; rm a.txt; ls")
+    assert done.stdout.startswith("A\n") and done.returncode == 0
+    assert sorted(path.name for path in confined.work.iterdir()) == [".git", "a.txt"]
+    assert (confined.work / "a.txt").read_text() == "A\n"
+
+
+@pytest.mark.parametrize("file", ["home/notes.txt", "home/.ssh/id_ed25519", "state/inbox.json"])
+def test_a_reading_command_does_not_see_what_is_outside(confined, file):
+    done = confined.read(f"cat {confined.work.parent / file}")
+    assert "No such file" in done.stdout and done.returncode == 1
+
+
+def test_outputs_of_earlier_commands_can_be_read(confined):
+    assert confined.read(f"cat {confined.state}/output/*").stdout == "OUTPUT"
+    assert confined.work_in(f"cat {confined.state}/output/*").stdout == "OUTPUT"
+
+
+def test_a_working_command_changes_its_directories_and_caches_only(confined):
+    done = confined.work_in("echo new > b.txt; echo c > ~/.cache/c; echo x > ~/notes.txt; echo x > ~/.bashrc")
+    assert (confined.work / "b.txt").read_text() == "new\n" and (confined.home / ".cache/c").exists()
+    assert (confined.home / "notes.txt").read_text() == "NOTES" and not (confined.home / ".bashrc").exists()
+    assert done.stdout.count("Read-only file system") == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > .git/config",
+        "rm -rf .git/hooks",
+        "echo x > .git/hooks/pre-commit",
+        "mv .git .g && mkdir .git",
+        "mv .git/config .git/c",
+        "ln -f a.txt .git/config",
+        "ln -s /tmp .git/hooks/x",
+    ],
+)
+def test_a_working_command_cannot_change_what_git_runs(confined, command):
+    done = confined.work_in(command)
+    assert done.returncode != 0
+    assert (confined.work / ".git/config").read_text() == "[core]\n\tbare = false\n"
+    assert list((confined.work / ".git/hooks").iterdir()) == []
+
+
+def test_a_command_that_names_it_may_change_the_git_configuration(confined):
+    assert confined.work_in("echo x > .git/config", needs=CommandNeeds(git_config=True)).returncode == 0
+    assert confined.work_in("echo x > .git/hooks/y", needs=CommandNeeds(git_config=True)).returncode != 0
+
+
+def test_credentials_are_seen_only_by_a_command_that_names_them(confined):
+    read = "cat ~/.ssh/id_ed25519"
+    assert "PRIVATE-KEY" not in confined.work_in(read).stdout
+    named = CommandNeeds(credentials=frozenset({".ssh"}))
+    assert confined.work_in(read, needs=named).stdout == "PRIVATE-KEY"
+
+
+def test_a_path_that_a_rule_denies_is_not_read(confined):
+    (confined.work / ".env").write_text("SECRET=1")
+    done = confined.work_in("cat .env; cat ./a.txt", denied=[str(confined.work / ".env")])
+    assert "SECRET" not in done.stdout and done.stdout.endswith("A\n")
+
+
+def test_the_network_is_reached_only_by_a_command_that_names_it(confined):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"
+        assert confined.work_in(connect).returncode != 0
+        assert confined.read(connect).returncode != 0
+        assert confined.work_in(connect, needs=CommandNeeds(network=True)).returncode == 0
+        allowed = SandboxSettings(network=NetworkAccess.ALLOW)
+        assert confined.work_in(connect, settings=allowed).returncode == 0
+
+
+def test_sockets_in_tmp_and_of_programs_cannot_be_reached(confined):
+    path = str(confined.home / "agent.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
+        assert "refused" in confined.work_in(f'python3 -c "{code}"').stdout.lower()
+
+
+def test_tmp_is_the_sessions_and_stays_from_command_to_command(confined):
+    confined.work_in("echo kept > /tmp/note")
+    assert confined.work_in("cat /tmp/note").stdout == "kept\n"
+    assert not os.path.exists("/tmp/note")
+    confined.read("echo gone > /tmp/other")
+    assert confined.work_in("ls /tmp").stdout.split()[0] == "note"
+
+
+def test_files_of_the_runtime_are_written_in_both_policies(confined):
+    file = confined.state / "output/c2.cwd"
+    file.touch()
+    confined.read(f"pwd >| {file}", own_files=(str(file),))
+    assert file.read_text() == f"{confined.work}\n"
+
+
+def test_no_process_outside_is_seen_or_signalled(confined):
+    done = confined.work_in(f"kill -9 {os.getpid()}; ls -d /proc/[0-9]* | wc -l; cat /proc/1/environ | tr '\\0' '\\n'")
+    assert "No such process" in done.stdout
+    assert int(done.stdout.split("\n")[1]) < 8
+
+
+def test_no_new_namespace_and_no_capability(confined):
+    done = confined.work_in("unshare -Ur true; grep CapEff /proc/self/status; mount -t tmpfs x /mnt")
+    assert "Operation not permitted" in done.stdout and "0000000000000000" in done.stdout
+    assert done.returncode != 0
+
+
+def test_further_paths_of_the_settings_are_used(confined):
+    more = confined.work.parent / "more"
+    more.mkdir()
+    settings = SandboxSettings(write=(str(more),))
+    assert confined.work_in(f"touch {more}/x", settings=settings).returncode == 0
+    confined.work_in(f"touch {more}/y")
+    assert (more / "x").exists() and not (more / "y").exists()
+    reads = SandboxSettings(read=(str(confined.home / "notes.txt"),))
+    assert confined.read("cat ~/notes.txt", settings=reads).stdout == "NOTES"
+
+
+def test_dev_shm_and_the_devices_work(confined):
+    done = confined.work_in("echo x > /dev/shm/y && cat /dev/shm/y && head -c 2 /dev/urandom | wc -c; echo > /dev/null")
+    assert done.stdout == "x\n2\n" and done.returncode == 0

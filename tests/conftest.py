@@ -20,6 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts the tests in the background has them ignore Ctrl-C, and every program that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests of other things keep files outside of their directories. `tests/sandbox` runs sessions with the default, and
+# TEAMWRIGHT_SANDBOX=auto runs all tests with it.
+os.environ.setdefault("TEAMWRIGHT_SANDBOX", "off")
+
 BEGAN_S = monotonic()
 OUT_OF_TIME = "the time of this run was used up"
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
+from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
 
@@ -66,6 +67,10 @@ class Bubblewrap(Struct, frozen=True):
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def guard(self) -> ProtectedFiles:
+        """Return the protected paths that do not exist: mounts protect the others."""
+        return ProtectedFiles.take(self.policy.guarded)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""

@@ -88,6 +88,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPoli
             visible=visible,
             own_files=request.own_files,
         )
+    protected = protected_paths(directories, place, request.needs)
     writable = [os.path.realpath(os.path.expanduser(path)) for path in request.writable]
     writable += [*directories, *_git_directories(directories), *_caches(place, request.needs)]
     kept = frozenset(path for path in writable if os.path.isdir(path) or (os.path.exists(path) and path in writable))
@@ -95,8 +96,9 @@ def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPoli
         PolicyName.WORK,
         readable=frozenset(path for path in [place.home, *extra, *_program_directories(place)] if os.path.exists(path)),
         writable=kept,
-        protected=frozenset(
-            path for path in protected_paths(directories, place, request.needs) if os.path.exists(path)
+        protected=frozenset(path for path in protected if os.path.exists(path)),
+        guarded=frozenset(
+            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROJECT_FILES
         ),
         hidden=hidden,
         visible=visible,

@@ -29,6 +29,17 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
         ),
         "processes": Guarantee(holds=True),
     },
+    "landlock": {
+        "reads": Guarantee(holds=True, limit="names in unreadable directories can be listed by working commands"),
+        "writes": Guarantee(
+            holds=False,
+            limit="protected paths inside a writable directory are compared after a command, and changes are undone; "
+            "not for background commands",
+        ),
+        "network": Guarantee(holds=True, limit="no connection to localhost either"),
+        "sockets": Guarantee(holds=True, limit="a command that names the network may use all sockets"),
+        "processes": Guarantee(holds=True, limit="the list of processes can be read; before Linux 6.12 signals work"),
+    },
     "none": dict.fromkeys(SUBJECTS, _NOTHING),
 }
 """The guarantees by implementation and subject."""

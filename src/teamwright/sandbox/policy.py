@@ -55,15 +55,16 @@ class SandboxPolicy(Struct, frozen=True):
     """The restrictions of one command.
 
     `readable` is what a reading command may read besides the system; a working command reads all but `hidden`.
-    `protected` cannot be changed even inside `writable`. `visible` is readable although it is inside a hidden
-    directory. `temporary` is the host's directory that the command has as `/tmp`; empty: an empty one in memory.
-    `own_files` are single files of the runtime that the command writes.
+    `protected` cannot be changed even inside `writable`; `guarded` must not be created there. `visible` is readable
+    although it is inside a hidden directory. `temporary` is the host's directory that the command has as `/tmp`; empty:
+    an empty one in memory. `own_files` are single files of the runtime that the command writes.
     """
 
     name: PolicyName
     readable: frozenset[str] = frozenset()
     writable: frozenset[str] = frozenset()
     protected: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     visible: frozenset[str] = frozenset()
     network: NetworkAccess = NetworkAccess.DENY
@@ -87,6 +88,7 @@ def narrow(policy: SandboxPolicy, parent: SandboxPolicy) -> SandboxPolicy:
         readable=_readable(policy, parent),
         writable=_common(policy.writable, parent.writable) if name is PolicyName.WORK else frozenset(),
         protected=policy.protected | parent.protected,
+        guarded=policy.guarded | parent.guarded,
         hidden=policy.hidden | parent.hidden,
         visible=_common(policy.visible, parent.visible),
         network=min(policy.network, parent.network, key=_NETWORK_ORDER.index),

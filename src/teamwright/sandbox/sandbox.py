@@ -17,7 +17,9 @@ from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace, make_policy
+from teamwright.sandbox.landlock import Landlock, probe_landlock
 from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
+from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.settings import SandboxSettings
 
 ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
@@ -31,12 +33,20 @@ class CommandConfinement(Confinement, Protocol):
         """The restrictions."""
         ...
 
+    def guard(self) -> ProtectedFiles:
+        """Return the state of the protected paths that only a comparison after the command protects."""
+        ...
+
 
 class Implementation(Struct, frozen=True):
-    """What confines commands here. `reason` says why it is none."""
+    """What confines commands here. `landlock` is the version of the kernel's interface.
+
+    `reason` says why it is not a better one.
+    """
 
     name: ImplementationName
     bubblewrap: BubblewrapAbilities | None = None
+    landlock: int = 0
     reason: str = ""
 
 
@@ -83,6 +93,8 @@ class Sandbox:
         found = self.implementation()
         if found.bubblewrap is not None:
             return Bubblewrap(found.bubblewrap, self.policy(request))
+        if found.landlock:
+            return Landlock(found.landlock, self.policy(request))
         if not self._has_warned and self._warn is not None:
             self._has_warned = True
             self._warn(f"commands run without a sandbox: {found.reason}")
@@ -105,9 +117,11 @@ class Sandbox:
 def find_implementation() -> Implementation:
     """Return the best implementation that works here, probed once in a process."""
     program = shutil.which("bwrap")
-    if program is None:
-        return Implementation("none", reason="bubblewrap is not installed")
-    abilities = probe_bubblewrap(program)
-    if abilities is None:
-        return Implementation("none", reason=f"{program} cannot make namespaces here")
-    return Implementation("bubblewrap", abilities)
+    abilities = probe_bubblewrap(program) if program is not None else None
+    if abilities is not None:
+        return Implementation("bubblewrap", abilities)
+    why = "bubblewrap is not installed" if program is None else f"{program} cannot make namespaces here"
+    version = probe_landlock()
+    if version:
+        return Implementation("landlock", landlock=version, reason=why)
+    return Implementation("none", reason=f"{why}, and the kernel has no Landlock")

@@ -103,6 +103,8 @@ class Toolset(Struct):
     proves_read_only: Callable[[str, Path], bool]
     env: Mapping[str, str]
     """The session's environment."""
+    sandbox: Callable[[], Sandbox]
+    """Returns the sandbox of commands, made at the first call."""
     teams: bool = True
     attended: bool = True
     """True when a user can answer the questions of an agent."""
@@ -117,8 +119,6 @@ class Toolset(Struct):
     """Skills and commands."""
     startup: ShellStartup | None = None
     """The startup of commands; None without one."""
-    sandbox: Callable[[], Sandbox] | None = None
-    """Returns the sandbox of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
     """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
     _agents: Subagents | None = None
@@ -177,7 +177,7 @@ class Toolset(Struct):
                 BuiltInTool(
                     "Bash",
                     lambda: tool_classes.Bash(
-                        self.jobs, self.bash, self.proves_read_only, self.startup, self.env, self._make_sandbox()
+                        self.jobs, self.bash, self.proves_read_only, self.startup, self.env, self.sandbox()
                     ),
                 ),
                 BuiltInTool("Read", lambda: tool_classes.Read()),
@@ -189,9 +189,6 @@ class Toolset(Struct):
             )
         fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private))
         return [*self._shared, fetch, *self.extra]
-
-    def _make_sandbox(self) -> Sandbox | None:
-        return self.sandbox() if self.sandbox is not None else None
 
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()

@@ -67,6 +67,7 @@ from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 if TYPE_CHECKING:
+    from teamwright.protocol.events import Emit
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.tools.team.permission_answer import PermissionAnswers
     from teamwright.tools.team.shutdown_messages import StopRequests
@@ -123,7 +124,9 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
     )
 
 
-def _toolset(context: SessionContext, services: AgentServices, agent_types: Callable[[], str]) -> Toolset:
+def _toolset(
+    context: SessionContext, services: AgentServices, agent_types: Callable[[], str], sandbox: Callable[[], Sandbox]
+) -> Toolset:
     """Create the toolset. `agent_types` returns the list of agent types in the Agent tool."""
     settings, options = context.settings, context.options
     models = model_settings(settings)
@@ -135,6 +138,7 @@ def _toolset(context: SessionContext, services: AgentServices, agent_types: Call
         models,
         _proves_read_only,
         context.env,
+        sandbox,
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         extra=_python_tools(options.tools),
@@ -189,7 +193,7 @@ def make_agent_factory(
         context.id,
         context.cwd,
         models,
-        _toolset(context, services, types),
+        _toolset(context, services, types, _sandbox_maker(context, log.emit)),
         services.policies,
         services.asker,
         services.keep_grant,
@@ -231,20 +235,19 @@ def start_services(
         context.home, context.id, toolset.bash, context.env, log.emit, toolset.jobs.records
     )
     stack.push_async_callback(toolset.startup.close)
-    toolset.sandbox = _sandbox_maker(context, log)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, toolset, stack)
 
 
-def _sandbox_maker(context: SessionContext, log: EventLog) -> Callable[[], Sandbox]:
+def _sandbox_maker(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
     """Return a function that makes the sandbox at the first command. A required one is made now: it may not work."""
 
     @cache
     def make() -> Sandbox:
         from teamwright.session.factory.sandbox_factory import make_sandbox  # a session without commands needs none
 
-        return make_sandbox(context, log.emit)
+        return make_sandbox(context, emit)
 
     if context.settings.sandbox.mode is SandboxMode.REQUIRED:
         make()

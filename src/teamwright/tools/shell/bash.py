@@ -38,6 +38,9 @@ from teamwright.tools.shell.startup import ShellStartup
 MAX_COMMAND = 100_000
 """The longest command in bytes; Linux takes at most 128 KiB in one argument."""
 
+QUARANTINE = "quarantine"
+"""The directory of the session with files that commands created at protected paths."""
+
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
 
@@ -243,6 +246,7 @@ class Bash(Tool[BashInput]):
         command = ProcessCommand(
             line.argv, before, line.env, records, purpose, is_for_agent=by_agent, confinement=confinement
         )
+        guard = confinement.guard() if confinement is not None else None
         process = Process.start(command, output)
         goes_on = False
         try:
@@ -261,15 +265,20 @@ class Bash(Tool[BashInput]):
         left = self._adopt_left_running(process, output, call, ctx) if in_time else ""
         late = "" if in_time else _timeout_note(timeout_s)
         code = process.exit_code
-        status = f"exit code {_exit_code(code)}" if code and in_time else ""
+        undone = guard.restore(place.scratch.parent / QUARANTINE) if guard is not None else []
+        refused = _refusals(confinement, output.text(), before, failed=bool(code)) + _undone_note(undone, place)
+        return self._result(output, place, code, [refused, late, left, moved, note])
+
+    def _result(self, output: ProcessOutput, place: Workplace, code: int | None, notes: list[str]) -> ToolResult:
+        """Return the result of a command that has ended. The first two notes say what was refused, and the timeout."""
+        refused, late, *_ = notes
+        status = f"exit code {_exit_code(code)}" if code and not late else ""
         body = output.text().rstrip("\n")
-        refused = _refusals(confinement, body, before, failed=bool(code))
-        parts = [body, status, refused, late, left, moved, note]
+        brief = f"{status}, the sandbox refused something" if refused and status else status
         return ToolResult(
-            "\n".join(part for part in parts if part),
+            "\n".join(part for part in (body, status, *notes) if part),
             is_error=bool(status or late),
-            brief=(f"{status}, the sandbox refused something" if refused else status)
-            or ("timed out" if late else _lines(body)),
+            brief=brief or ("timed out" if late else _lines(body)),
             facts={
                 "exit_code": code,
                 "cwd": str(place.cwd),
@@ -353,6 +362,13 @@ def _refusals(confinement: CommandConfinement | None, output: str, cwd: Path, *,
     from teamwright.sandbox.violations import find_violations, violations_note
 
     return violations_note(confinement.policy, find_violations(confinement.policy, output, str(cwd)))
+
+
+def _undone_note(paths: list[str], place: Workplace) -> str:
+    if not paths:
+        return ""
+    kept = place.scratch.parent / QUARANTINE
+    return f"[The sandbox undid changes of protected paths: {', '.join(paths[:5])}. The files are in {kept}]"
 
 
 def _exit_code(code: int) -> str:

@@ -1,0 +1,107 @@
+"""Comparison of protected paths before and after a command, where mounts do not protect them.
+
+A changed file is restored, a created one is moved into the session's directory, and both are reported. Used for paths
+that did not exist before, and for all protected paths under Landlock. Files are read, so the sizes are bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+_MAX_FILES = 500
+_MAX_BYTES = 262_144
+
+
+class _SavedFile(Struct, frozen=True):
+    """The content of a file or the target of a link, with its mode."""
+
+    content: bytes
+    mode: int
+
+
+class ProtectedFiles(Struct, frozen=True):
+    """The state of protected paths before a command. `missing` did not exist; `saved` are the files of the others."""
+
+    missing: tuple[str, ...]
+    directories: tuple[str, ...]
+    saved: dict[str, _SavedFile]
+
+    @classmethod
+    def take(cls, missing: Iterable[str], there: Iterable[str] = ()) -> ProtectedFiles:
+        """Record the state of paths: those that must not be created, and those that exist."""
+        there = sorted(there)
+        saved = {file: found for path in there for file in _files_below(path) if (found := _read(file)) is not None}
+        return cls(tuple(sorted(missing)), tuple(path for path in there if os.path.isdir(path)), saved)
+
+    def restore(self, quarantine: Path) -> list[str]:
+        """Undo the changes since then; return the paths that were changed. Created files go to `quarantine`."""
+        changed: list[str] = []
+        for path in self.missing:
+            if os.path.lexists(path) and _move_away(path, quarantine):
+                changed.append(path)
+        for directory in self.directories:
+            for file in _files_below(directory):
+                if file not in self.saved and os.path.lexists(file) and _move_away(file, quarantine):
+                    changed.append(file)
+        for file, before in self.saved.items():
+            if _read(file) != before:
+                _write_back(file, before, quarantine)
+                changed.append(file)
+        return changed
+
+
+def _files_below(path: str) -> list[str]:
+    if os.path.islink(path) or not os.path.isdir(path):
+        return [path]
+    found: list[str] = []
+    for place, directories, files in os.walk(path):
+        found += [os.path.join(place, name) for name in files]
+        found += [os.path.join(place, name) for name in directories if os.path.islink(os.path.join(place, name))]
+        if len(found) >= _MAX_FILES:
+            break
+    return found[:_MAX_FILES]
+
+
+def _read(path: str) -> _SavedFile | None:
+    """Return the state of a file or link; None for what cannot be restored: a large or a special file."""
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            return _SavedFile(os.fsencode(os.readlink(path)), info.st_mode)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_BYTES:
+            return None
+        with open(path, "rb") as file:
+            return _SavedFile(file.read(), info.st_mode)
+    except OSError:
+        return None
+
+
+def _write_back(path: str, before: _SavedFile, quarantine: Path) -> None:
+    if os.path.lexists(path):
+        _move_away(path, quarantine)
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if stat.S_ISLNK(before.mode):
+            os.symlink(os.fsdecode(before.content), path)
+            return
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(before.content)
+            os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
+
+
+def _move_away(path: str, quarantine: Path) -> bool:
+    try:
+        quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.move(path, quarantine / f"{os.path.basename(path)}.{time.time_ns()}")
+    except OSError:
+        return False
+    return True

@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Tests of other things keep files outside of their directories. `tests/sandbox` runs sessions with the default, and
 # TEAMWRIGHT_SANDBOX=auto runs all tests with it.
-os.environ.setdefault("TEAMWRIGHT_SANDBOX", "off")
+SANDBOX = os.environ.get("TEAMWRIGHT_SANDBOX", "off")
 
 BEGAN_S = monotonic()
 OUT_OF_TIME = "the time of this run was used up"
@@ -89,6 +89,7 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE", "AWS_")))]:
         if name != "TEAMWRIGHT_HOME":
             monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", SANDBOX)
     for name in ("CI", "TEAMWRIGHT"):
         monkeypatch.delenv(name, raising=False)
     return root

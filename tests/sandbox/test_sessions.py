@@ -10,6 +10,7 @@ from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.sandbox import Implementation, find_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
+from tests.support.waits import wait_until
 
 
 def result(model: ScriptedModel, at: int) -> str:
@@ -65,13 +66,14 @@ async def test_the_directory_is_kept_and_background_processes_continue(tmp_path)
 @needs("bwrap")
 async def test_an_agent_ends_its_own_background_job(tmp_path):
     (tmp_path / "work").mkdir()
-    answers = iter([Call("Bash", {"command": "sleep 1000", "run_in_background": True}), "kill", "Done."])
+    answers = iter([Call("Bash", {"command": "touch up; sleep 1000", "run_in_background": True}), "kill", "Done."])
 
     def play(_request) -> Call | str:
         answer = next(answers, "Done.")
         if answer != "kill":
             return answer
         [job] = team.session.jobs.list()
+        wait_until((tmp_path / "work/up").exists, "the command")  # bubblewrap has started it
         return Call("Bash", {"command": f"kill -- -{job.pid}"})
 
     model = ScriptedModel(play)

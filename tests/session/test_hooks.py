@@ -31,11 +31,7 @@ def hooks(tmp_path) -> HookLog:
 
 
 def a_team(hooks: HookLog, model, **more) -> Team:
-    kept = {
-        "permission_mode": "bypassPermissions",
-        "settings_file": hooks.settings,
-        "add_dirs": [hooks.directory],
-    } | more
+    kept = {"permission_mode": "bypassPermissions", "settings_file": hooks.settings} | more
     return Team("crew", model=model, cwd=hooks.directory / "work", **kept)
 
 

@@ -118,6 +118,7 @@ def load_member_context(options: Options, session: SessionId, room: Path) -> Ses
 
 def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:
     env = dict(os.environ) if options.env is None else {**_usual(), **options.env}
+    options = replace(options, sandbox=options.sandbox or sandbox_variable(options))  # for member processes too
     flags = settings_flags(options)
     trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
@@ -220,7 +221,7 @@ def settings_flags(options: Options) -> SettingFlags:
         plan_approval=options.plan_approval,
         backend=options.backend,
         markdown=options.markdown,
-        sandbox=options.sandbox or sandbox_variable(options),
+        sandbox=options.sandbox,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,

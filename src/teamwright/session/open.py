@@ -320,17 +320,8 @@ def _check_rules(agent_factory: AgentFactory, team: SessionTeam) -> None:
     nothing.
     """
     tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
-    known = tools | {
-        "Unconfined",
-        "Task",
-        "Skill",
-        "McpCall",
-        "SendMessage",
-        "ListAgents",
-        "TeamCreate",
-        "TeamDelete",
-        "MultiEdit",
-    }
+    others = {"Unconfined", "Task", "Skill", "McpCall", "MultiEdit"}
+    known = tools | others | {"SendMessage", "ListAgents", "TeamCreate", "TeamDelete"}
     for rule in agent_factory.policy.rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue

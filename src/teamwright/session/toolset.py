@@ -103,13 +103,13 @@ class Toolset(Struct):
     proves_read_only: Callable[[str, Path], bool]
     env: Mapping[str, str]
     """The session's environment."""
-    sandbox: Callable[[], Sandbox]
-    """Returns the sandbox of commands, made at the first call."""
     teams: bool = True
     attended: bool = True
     """True when a user can answer the questions of an agent."""
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
+    sandbox: Callable[[], Sandbox] | None = None
+    """Returns the sandbox of commands, made at the first call; None: they are not confined."""
     permits: PermissionAnswers | None = None
     hooking: SessionHooks | None = None
     serving: SessionMcpServers | None = None
@@ -177,7 +177,12 @@ class Toolset(Struct):
                 BuiltInTool(
                     "Bash",
                     lambda: tool_classes.Bash(
-                        self.jobs, self.bash, self.proves_read_only, self.startup, self.env, self.sandbox()
+                        self.jobs,
+                        self.bash,
+                        self.proves_read_only,
+                        self.startup,
+                        self.env,
+                        self.sandbox and self.sandbox(),
                     ),
                 ),
                 BuiltInTool("Read", lambda: tool_classes.Read()),

@@ -158,7 +158,7 @@ async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_fro
             return Answer(tools=[("Bash", {"command": f"cat {tmp_path / 'gate'}", "description": "waits"})])
         return "Done."
 
-    async with crew(tmp_path, play, permission_mode="bypassPermissions", add_dirs=[tmp_path]) as (team, told, _):
+    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
         await team.spawn("ann", "Wait for it.")
         await told.until(lambda event: event.KIND == "progress" or event.KIND == "model_call_ended")
         session = team.session

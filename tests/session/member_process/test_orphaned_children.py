@@ -80,11 +80,7 @@ async def test_a_child_that_left_a_finished_command_ends_with_the_member(tmp_pat
             return "Done."
         return Answer(tools=[("Bash", {"command": _leaves(child)})])
 
-    async with crew(tmp_path, play, permission_mode="bypassPermissions", backend=backend, sandbox="off") as (
-        team,
-        told,
-        _,
-    ):
+    async with crew(tmp_path, play, permission_mode="bypassPermissions", backend=backend) as (team, told, _):
         await team.spawn("ann", "Start it.")
         await told.until(over("ann"))
         pid = int(child.read_text())

@@ -19,6 +19,7 @@ TOPS = (
     "plans",
     "guards",
     "governors",
+    "worktrees",
     "mcp",
     "shell-snapshots",
     "agent-memory",

@@ -14,7 +14,7 @@ from tests.structure.source import by_name, modules
 
 LAYERS = (
     *("protocol", "storage", "processes", "sandbox"),
-    "models permissions hooks tasks skills mail mcp",
+    "models permissions hooks tasks skills mail mcp worktrees",
     *("requests", "agent", "teams", "database", "tools", "config", "budgets", "approvals"),
     *("session", "views", "edit_history", "api"),
     "ui testing",

@@ -31,6 +31,8 @@ class PromptEnvironment(Struct, frozen=True):
     headless: bool = False
     git_trailer: str = ""
     """The last line of each commit message, by the setting of that name; empty: commits have no trailer."""
+    notice: str = ""
+    """What the agent must know about its worktree; empty for an agent without one."""
 
     def text(self) -> str:
         """Return the environment part, with today's date."""
@@ -49,6 +51,8 @@ class PromptEnvironment(Struct, frozen=True):
         if self.branch is not None:
             line = " ".join(self.git_trailer.split())
             lines.append(f"End each commit message with this line: {line}" if line else _NO_TRAILER)
+        if self.notice:
+            lines.append(self.notice)
         if self.headless:
             lines.append("No user is present to answer questions.")
         return "\n".join(lines)

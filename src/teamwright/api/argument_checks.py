@@ -53,6 +53,10 @@ def _is_hook(value: object) -> bool:
     return isinstance(value, Hook)
 
 
+def _is_isolation(value: object) -> bool:
+    return value in {None, "worktree", "none"}
+
+
 def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -109,6 +113,7 @@ _OPTION_TYPES = {
     "mode": OptionType("the name of a mode", _is_text),
     "agent_type": OptionType("the name of an agent type", _is_text),
     "command": OptionType("the name of a command of members.commands", _is_text),
+    "isolation": OptionType("worktree or none", _is_isolation),
     "plan_approval": OptionType("lead, human or auto", _is_text),
     "backend": OptionType("the name of a backend", _is_text),
     "sandbox": OptionType("off, auto or required", _is_text),

@@ -145,6 +145,9 @@ class SpawnOptions(TypedDict, total=False):
     budget: Budget | None
     """Caps on the member and its sub-agents, from start to end; `budget.agent` of the settings applies too."""
 
+    isolation: Literal["worktree", "none"] | None
+    """`worktree`: a git worktree on a branch of its own; by default that of the agent type or the team file."""
+
     command: str
     """The command of `members.commands` that runs the member instead of this program; `teamwright` means this program.
     """

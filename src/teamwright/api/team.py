@@ -261,6 +261,7 @@ class Team:
             mode=str(parse_mode(mode, "mode=")) if mode is not None else None,
             budget=options.get("budget") or NO_CAPS,
             command=options.get("command", ""),
+            isolation=options.get("isolation"),
         )
         teammate = await spawn(session.team, spec)
         return Member(teammate.name, session.team, session.modes)

@@ -14,7 +14,8 @@ class Role(Struct, frozen=True):
 
     `type` is the agent type that it builds on; `model`, `effort`, `mode` None mean those of the spawn call; `owns` are
     path patterns that only its members may change; `writes` the only other paths that it may change (None: all unowned
-    paths). `command` names the command of the user's settings that runs its teammates.
+    paths). `command` names the command of the user's settings that runs its teammates; `isolation` says
+    whether each has a worktree.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Role(Struct, frozen=True):
     max_turns: int | None = None
     budget: Budget = NO_CAPS
     command: str = ""
+    isolation: str | None = None
     line: int = 1
 
 
@@ -38,7 +40,8 @@ class TeamDefinition(Struct, frozen=True):
     """A whole file. `budget` caps the run, `check` must pass before a task is completed; None when not given.
 
     `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
-    the approver of plans, `permissions` the approver of teammates' permission requests besides the person.
+    the approver of plans, `permissions` the approver of teammates' permission requests besides the person. `setup`
+    prepares each new worktree; `isolation` applies to all members whose role names none.
     """
 
     file: str = ""
@@ -46,6 +49,8 @@ class TeamDefinition(Struct, frozen=True):
     check: str | None = None
     plans: str | None = None
     permissions: str | None = None
+    setup: str | None = None
+    isolation: str | None = None
     members: int | None = None
     effort: Effort | None = None
     budget: Budget = NO_CAPS
@@ -69,6 +74,8 @@ TEAM: dict[str, KeyKind] = {
     "check": KeyKind("text"),
     "plans": KeyKind("word", ("lead", "human", "auto")),
     "permissions": KeyKind("word", ("human", "lead")),
+    "setup": KeyKind("text"),
+    "isolation": KeyKind("word", ("worktree", "none")),
     "members": KeyKind("count"),
     "effort": KeyKind("effort"),
     "budget": KeyKind("budget"),
@@ -89,6 +96,7 @@ ROLE: dict[str, KeyKind] = {
     "max_turns": KeyKind("count"),
     "budget": KeyKind("budget"),
     "command": KeyKind("text"),
+    "isolation": KeyKind("word", ("worktree", "none")),
 }
 """The keys of `[roles.NAME]`."""
 

@@ -45,6 +45,7 @@ def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
     """
     said = {
         "check": definition.check,
+        "setup": definition.setup,
         "plans": definition.plans,
         "permissions": definition.permissions,
         "effort": definition.effort,
@@ -59,7 +60,7 @@ def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mappin
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
     said = widening_of_team(definition)
     if said and not allows("team", said):
-        return replace(definition, roles=roles, check=None, plans=None, permissions=None, effort=None)
+        return replace(definition, roles=roles, check=None, setup=None, plans=None, permissions=None, effort=None)
     return replace(definition, roles=roles)
 
 
@@ -75,6 +76,7 @@ def _narrowed(role: Role) -> Role:
         disallowed_tools=role.disallowed_tools,
         owns=role.owns,
         writes=role.writes,
+        isolation=role.isolation,
         max_turns=role.max_turns,
         budget=role.budget,
         line=role.line,
@@ -115,7 +117,7 @@ def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
     if role is None and spec.agent_type == DEFAULT_TYPE:
         role = definition.role(spec.name)
     if role is None:
-        return spec
+        return replace(spec, isolation=spec.isolation or _team_isolation(spec, definition))
     planned = role.mode == "plan" and spec.mode is None
     return replace(
         spec,
@@ -126,7 +128,13 @@ def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
         max_turns=_least(spec.max_turns, role.max_turns),
         budget=spec.budget.smaller_caps(role.budget),
         command=spec.command or role.command,
+        isolation=spec.isolation or role.isolation or _team_isolation(spec, definition),
     )
+
+
+def _team_isolation(spec: SpawnSpec, definition: TeamDefinition) -> str | None:
+    """Return the isolation of all members: sub-agents without a role work where their caller does."""
+    return definition.isolation if spec.name else None
 
 
 def _least(one: int | None, other: int | None) -> int | None:

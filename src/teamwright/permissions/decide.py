@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import ref
 
 from msgspec.structs import replace
 
@@ -30,6 +32,9 @@ from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpd
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.sandbox.policy import narrower_policy
+
+if TYPE_CHECKING:
+    from teamwright.permissions.worktree_place import WorktreePlace
 
 _MAX_CACHED = 1_000
 """The number of cached verdicts. A subject may be any text."""
@@ -220,6 +225,21 @@ class Policy:
         if self._plan:
             made.allow_plan(self.plan_file)
         return made
+
+    def in_worktree(self, place: WorktreePlace) -> Policy:
+        """Return this policy for an agent that works in that worktree. It follows the changes of this one."""
+        from teamwright.permissions.worktree_context import move_context
+
+        moved = Policy(self.mode, parents=tuple(parent.in_worktree(place) for parent in self._parents))
+        target = ref(moved)
+
+        def follow() -> None:
+            if (policy := target()) is not None:
+                policy._set_context(move_context(self._context, place))
+
+        follow()
+        self.follow(follow)
+        return moved
 
     def hides(self, tool: str) -> bool:
         """Return True when the tool is forbidden as a whole, so that it need not be offered."""

@@ -68,7 +68,7 @@ def judge_path(
     denied = _matching(rules.deny, named, real)
     if denied is not None:
         return decide_by_rule(denied)
-    if writes and context.scope.ownership is not None and (fenced := context.scope.ownership.refusal(path)) is not None:
+    if writes and (fenced := _refusal_by_owner(context, path)) is not None:
         return fenced
     if writes and context.is_planning:
         return decide_by_plan(context)
@@ -87,6 +87,13 @@ def judge_path(
         return decision
     allowed = _matching(rules.allow, named, real)
     return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
+
+
+def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
+    """Return the denial of a change to a path that others own, or that is outside the agent's worktree."""
+    fence, tree = context.scope.ownership, context.scope.worktree
+    refused = fence.refusal(path if tree is None else tree.original(path)) if fence is not None else None
+    return tree.refusal(path) if refused is None and tree is not None else refused
 
 
 def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -15,6 +16,9 @@ from teamwright.permissions.ownership import PathOwnership
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.processes.git_entries import GitEntry
+
+if TYPE_CHECKING:
+    from teamwright.permissions.worktree_place import WorktreePlace
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
 """The reason of a decision by plan mode."""
@@ -35,6 +39,8 @@ class PermissionScope(Struct, frozen=True):
     trusted_git: frozenset[GitEntry] = frozenset()
     base: Path = Path("/")
     ownership: PathOwnership | None = None
+    worktree: WorktreePlace | None = None
+    """The worktree in which the agent works; None for one in the session's directory."""
     settings: Path | None = None
     """The user's settings file, whose rules answer every question. Denials name it."""
     hook_files: frozenset[str] = frozenset()

@@ -218,18 +218,22 @@ def _judge_unreadable(context: DecisionContext, parsed: ParsedLine) -> Iterator[
 
 def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
     """Yield the denials for files that another member owns, or may own."""
-    fence = context.scope.ownership
-    if fence is None:
+    fence, tree = context.scope.ownership, context.scope.worktree
+    if fence is None and tree is None:
         return
     every = [fact.changed for fact in facts]
-    for changed in every:
-        yield from (found for path in changed.paths if (found := fence.refusal(path, deep=True)) is not None)
+    if fence is not None:
+        paths = (tree.original(path) if tree is not None else path for changed in every for path in changed.paths)
+        yield from (found for path in paths if (found := fence.refusal(path, deep=True)) is not None)
+    if tree is not None:
+        given = parsed.variables_exported | parsed.variables_set
+        yield from (found for fact in facts if (found := tree.refuse_git(fact.command, given)) is not None)
     if (
         not parsed.is_valid
         or any(changed.has_unknown for changed in every)
         or any(one.writes and (one.target is None or one.glob or None in one.directories) for one in parsed.redirects)
     ):
-        yield fence.refuse_unknown()
+        yield from (one.refuse_unknown() for one in (fence, tree) if one is not None)
 
 
 def _judge_all(
@@ -287,6 +291,9 @@ def _judge(
     left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = subcommand_to_ask(command.words)
+    tree, may_change = context.scope.worktree, command.role == "run" and not context.is_planning
+    if tree is not None and may_change and tree.allows_git(command) and not changing_variable(parsed):
+        return Decision(Verdict.ALLOW, "worktree", "It adds or commits on the branch of this worktree.")
     if name and not any(
         rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
     ):

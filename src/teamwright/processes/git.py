@@ -1,7 +1,7 @@
-"""Git calls of Teamwright itself: they only read, and run no program that a repository names.
+"""Git calls of Teamwright itself: they run no program that an untrusted repository names.
 
-A repository that could make git run a program (`git_entries`) is not read at all. In every other one the switches below
-disable the additions of a person's own configuration.
+A repository that could make git run a program (`git_entries`) is not read at all, unless a person trusted these
+entries. In every other one the switches below disable the additions of a person's own configuration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git_entries import git_entries
+from teamwright.processes.git_entries import GitEntry, git_entries
 
 _SAFE_SETTINGS = {
     "core.fsmonitor": "false",
@@ -104,23 +104,46 @@ def read_state(cwd: Path) -> GitState | None:
     return GitState(head, any(not line.startswith("#") for line in others))
 
 
-def run_git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
+NOT_CALLED = "git was not called"
+"""The beginning of the error for a repository that could make git run a program."""
+
+NO_ENTRIES: frozenset[GitEntry] = frozenset()
+"""No trusted entries of a repository."""
+
+
+class GitTerms(Struct, frozen=True):
+    """How git is called. `trusted` are entries of the repository that a person trusted.
+
+    `switches` come after the safe ones and have precedence over them; `variables` are added to the environment.
+    `text` is git's standard input. `exact`: bytes that are not UTF-8 stay as surrogates, for file names.
+    """
+
+    trusted: frozenset[GitEntry] = NO_ENTRIES
+    switches: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+    text: str = ""
+    exact: bool = False
+
+
+def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitTerms | None = None) -> GitResult:
     """Run `git ARGS` in this directory. Exit code 128: the repository could make git run a program.
 
     Exit code 127: git is missing; 124: timeout after `timeout_s` seconds. Raises nothing.
     """
-    entries = git_entries(cwd)
+    terms = terms or GitTerms()
+    entries = [entry for entry in git_entries(cwd) if entry not in terms.trusted]
     if entries:
-        return GitResult(128, "", f"git was not called: {entries[0].name} ({entries[0].file})")
+        return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")
+    safe, command = 1 + len(GIT_SAFE_ARGS), git_argv(*args)
     try:
         done = subprocess.run(
-            git_argv(*args),
+            [*command[:safe], *terms.switches, *command[safe:]],
             cwd=cwd,
-            env=git_env(),
-            stdin=subprocess.DEVNULL,
+            env={**git_env(), **terms.variables},
+            input=terms.text,
             capture_output=True,
             text=True,
-            errors="replace",
+            errors="surrogateescape" if terms.exact else "replace",
             check=False,
             timeout=timeout_s,
         )

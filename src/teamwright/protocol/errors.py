@@ -12,6 +12,7 @@ TeamwrightError                 the base class; has a slug of the table below
 │   └── InboxFull               the recipient is not reading
 ├── TaskRefused                 the task graph or another owner forbids it                exit 1
 ├── TeamRefused                 the team's state forbids it                               exit 1
+├── WorktreeRefused             the state of a worktree or branch forbids it              exit 1
 └── ModelFailed                 a final failure of the model's service                    exit 1
 
 Tool failures are results for the model, not errors. All errors have one form: what happened, the values that were
@@ -79,6 +80,7 @@ SLUGS: dict[str, Slug] = {
     "team-refused": Slug(1, 409, "The state of the team forbids it."),
     "request-closed": Slug(1, 409, "The request was answered already, or no agent waits for it."),
     "undo-refused": Slug(1, 409, "An undo would lose later changes, or there is nothing to undo."),
+    "worktree-refused": Slug(1, 409, "A worktree or the integration branch is in a state that forbids the change."),
     "untrusted": Slug(3, 403, "The repository has not been trusted by a person."),
     "failed": Slug(1, 500, "The run failed."),
     "cut-off": Slug(5, 504, "The run ended with members cut off."),
@@ -204,6 +206,10 @@ class TaskRefused(TeamwrightError, RuntimeError):
     def __init__(self, code: str, what: str, *, do: Iterable[str] = (), note: str = "nothing was changed") -> None:
         super().__init__("task-refused", what, do=do, note=note)
         self.code = code
+
+
+class WorktreeRefused(TeamwrightError):
+    """A change that the state of a worktree, a branch or the integration queue forbids."""
 
 
 class TeamRefused(TeamwrightError, RuntimeError):

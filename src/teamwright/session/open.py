@@ -132,6 +132,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
     ports = TeamPorts(
         agent_factory.plans.watch,
+        worktrees=lambda: agent_factory.worktrees,
         launcher_for=processes.launcher_for,
         watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),

@@ -312,6 +312,7 @@ class Session(Struct):
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()
+        await self.agent_factory.close_worktrees(self.team)
         self.lead.agent.conversation.close()
         await self.models.aclose()
         if self.pruning is not None:

@@ -132,6 +132,11 @@ class Home(Struct, frozen=True):
         return self.own / "governors"
 
     @property
+    def worktrees(self) -> Path:
+        """`worktrees/`: the worktrees of members, a directory for each repository."""
+        return self.own / "worktrees"
+
+    @property
     def mcp_listings(self) -> Path:
         """`mcp/`: the last tool listings of MCP servers, one file for each configuration."""
         return self.own / "mcp"

@@ -81,6 +81,7 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             entry = _roster_entry(team, spec, name, model)
             member = await roster.join(entry, dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
+            spec, member = await _add_worktree(team, spec, member, undo)
             life = await _begin_incarnation(team, member, spec)
             undo.push_async_callback(end_incarnation, team, member.name, life.incarnation)
             member = await _set_backend(team, member, backend)
@@ -95,6 +96,24 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             undo.pop_all()
     teammate.location_reason = why
     return teammate
+
+
+async def _add_worktree(
+    team: SessionTeam, spec: SpawnSpec, member: RosterMember, undo: AsyncExitStack
+) -> tuple[SpawnSpec, RosterMember]:
+    """Create the member's worktree if its spec wants one. Raises TeamwrightError; nothing is created then."""
+    if not spec.wants_worktree:
+        return spec, member
+    if spec.cwd is not None:
+        raise UsageError("usage", "isolation and cwd exclude each other", do=["Leave one of them out."])
+    if team.ports.worktrees is None:
+        raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
+    worktrees = team.ports.worktrees()
+    record = await worktrees.create(team.name or team.session_list_name, member.name)
+    undo.push_async_callback(worktrees.discard, record)
+    member = replace(member, cwd=record.path, worktree_path=record.path)
+    await team.roster.add(member)
+    return replace(spec, worktree=record.tree), member
 
 
 async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation, spec: SpawnSpec) -> Teammate:
@@ -310,6 +329,7 @@ def _resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
         max_turns=incarnation.max_turns,
         budget=incarnation.budget,
         cwd=Path(member.cwd),
+        worktree=Path(member.worktree_path) if member.worktree_path else None,
         bounds=incarnation.bounds,
         plan_mode_required=bool(member.plan_mode_required),
         call=incarnation.call,

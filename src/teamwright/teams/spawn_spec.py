@@ -10,6 +10,9 @@ from teamwright.agent.agent_type import AgentBounds, AgentType
 from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
 
+WORKTREE = "worktree"
+"""The isolation of an agent with a worktree."""
+
 
 class SpawnSpec(Struct, frozen=True):
     """One agent to start. `description` is 3 to 5 words for people; None means "as the caller's"."""
@@ -39,6 +42,16 @@ class SpawnSpec(Struct, frozen=True):
     """The only tools that it has of its agent type; None: all of them."""
     bounds: AgentBounds | None = None
     """The limits of a resumed agent at its start; None for a new one."""
+
+    isolation: str | None = None
+    """`worktree`: it gets a worktree; `none`: it gets none; None: as its agent type, its role or the team says."""
+    worktree: Path | None = None
+    """The worktree in which it works; None: it works in `cwd`, or in its caller's worktree."""
+
+    @property
+    def wants_worktree(self) -> bool:
+        """Return True when a worktree must be created before it starts."""
+        return self.isolation == WORKTREE and self.worktree is None
 
     @property
     def starts_in_plan_mode(self) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.mail import IdleNotification, InboxEntry
     from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.roster import KnownRoster
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 ReportEnd: TypeAlias = Callable[[str, str, str | None], Awaitable[None]]
 """Receives a member's name, the cause of its end, and the request to stop to which it agreed."""
@@ -87,6 +88,8 @@ class TeamPorts(Struct, frozen=True):
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
     wake_remote: Callable[[str], object] | None = None
     """In a member's own process: wakes a member of another one."""
+    worktrees: Callable[[], SessionWorktrees] | None = None
+    """In the lead's process: returns the worktrees of members. None where members cannot have one."""
     launcher_for: Callable[[Any], TeammateLauncher] | None = None
     """Receives the `SessionTeam`, and returns the launcher of its members in separate processes."""
     remote_state: Callable[[str], MemberState | None] | None = None

@@ -92,11 +92,11 @@ async def test_a_call_with_an_empty_prompt_returns_the_whole_description_and_sta
 
 @pytest.mark.finding("C9")
 @pytest.mark.parametrize("more", [{}, {"name": "ada"}], ids=["sub-agent", "teammate"])
-async def test_isolation_in_a_call_is_refused_with_the_reason_and_starts_nothing(tmp_path, more):
+async def test_isolation_in_a_call_outside_a_repository_is_refused_with_the_reason_and_starts_nothing(tmp_path, more):
     call = Call("Agent", {"description": "look", "prompt": "Look.", "isolation": "worktree", **more})
     model = ScriptedModel({"team-lead": [call, "Done."]})
     async with Team("crew", model=model, cwd=tmp_path, home=tmp_path / "home", env={}) as team:
         await team.run("Go.")
         assert team.members == []
-    assert "Agent does not take isolation now: every agent works in the session's directory." in model.request_text()
-    assert "Leave isolation out." in model.request_text() and len(model.requests) == 2
+    assert "a worktree needs a git repository" in model.request_text()
+    assert "leave isolation out" in model.request_text() and len(model.requests) == 2

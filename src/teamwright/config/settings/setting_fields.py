@@ -40,6 +40,8 @@ FIELDS: Mapping[str, str] = {
     "dedupe_names": "team.dedupe_names",
     "task_check": "check.command",
     "task_check_timeout_s": "check.timeout_s",
+    "worktrees.setup": "worktrees.setup",
+    "worktrees.setup_timeout_s": "worktrees.setup_timeout_s",
     "agents.background": "agents.background",
     "agents.background_after_s": "agents.background_after_s",
     "agents.jobs_wait_s": "agents.jobs_wait_s",

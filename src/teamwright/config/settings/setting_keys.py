@@ -173,6 +173,10 @@ KEYS: dict[str, SettingKey] = {
     "cancel_grace_s": SettingKey("seconds", "How long a cancelled turn may take to end."),
     "shutdown_timeout_s": SettingKey("seconds", "How long the end of a session waits for running turns of members."),
     "dedupe_names": SettingKey("bool", "Whether a name that is in use becomes name-2."),
+    "worktrees.setup": SettingKey(
+        "text", "A command that prepares each new worktree of an agent; none by default.", user_only=True
+    ),
+    "worktrees.setup_timeout_s": SettingKey("seconds", "How long the setup of a worktree may take."),
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),

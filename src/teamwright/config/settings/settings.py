@@ -36,6 +36,15 @@ class CheckSettings(Struct, frozen=True):
     """Seconds that a check may take to exit after its timeout."""
 
 
+class WorktreeSettings(Struct, frozen=True):
+    """The settings of worktrees."""
+
+    setup: str = ""
+    """A command that prepares each new worktree; empty for none."""
+    setup_timeout_s: float = 600.0
+    """How long the setup may take."""
+
+
 class SettingFlags(Struct, frozen=True):
     """The flags of this run; None and empty mean not given. `only_allowed`: files allow nothing.
 
@@ -84,6 +93,7 @@ class Settings(Struct, frozen=True):
     bash: BashSettings = field(default_factory=BashSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     check: CheckSettings = field(default_factory=CheckSettings)
+    worktrees: WorktreeSettings = field(default_factory=WorktreeSettings)
     agents: SubagentSettings = field(default_factory=SubagentSettings)
     places: BackendSettings = field(default_factory=BackendSettings)
     commands: ExternalCommandSettings = field(default_factory=ExternalCommandSettings)

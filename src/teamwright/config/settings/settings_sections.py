@@ -50,6 +50,7 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
     """
     usual = Settings()
     check = fill_settings(usual.check, "check", values)
+    trees = fill_settings(usual.worktrees, "worktrees", values)
     return {
         **plain_fields(usual, values),
         **{room: fill_settings(getattr(usual, room), room, values) for room in _PLAIN},
@@ -60,6 +61,7 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
         "places": parse_backend_settings(values, origins),
         "commands": commands_settings(values, origins),
         "check": replace(check, command=check.command.strip()),
+        "worktrees": replace(trees, setup=trees.setup.strip()),
     }
 
 

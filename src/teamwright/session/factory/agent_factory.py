@@ -41,6 +41,7 @@ from teamwright.tools.caller import Caller
 
 if TYPE_CHECKING:
     from teamwright.processes.git import GitState
+    from teamwright.session.factory.agent_place import AgentPlace
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import SubagentRun
@@ -150,9 +151,11 @@ class AgentFactory(AgentParts):
         goes_on = header is not None
         effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
         caller = Caller(spec.name, team)
-        policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied)
+        place = await self._place_of(spec)
+        policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
         born = self.born[spec.name] = Inheritance.for_member(spec, kind, policy, blocked_callback(team, spec.name))
+        born.place = place
         record = path.parent.parent / "plans" / f"{path.stem}.json"
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
@@ -163,12 +166,12 @@ class AgentFactory(AgentParts):
             return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind)])
 
         def system() -> list[Block]:
-            return teammate_prompt(spec.name, team.name, kind, self._session_part(header))
+            return teammate_prompt(spec.name, team.name, kind, self._session_part(header, place))
 
         agent_id = f"{spec.name}@{team.name}"
         who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=incarnation.incarnation, own=path)
-        basis, own = self._basis(who, model, born, spec.cwd), await tools()
+        basis, own = self._basis(who, model, born, None if place is not None else spec.cwd), await tools()
         if git is None:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
@@ -190,9 +193,7 @@ class AgentFactory(AgentParts):
     async def build_subagent(
         self, spec: SpawnSpec, caller: str, run: SubagentRun, emit: Emit, *, resumed: bool = False
     ) -> Agent:
-        """Build a sub-agent of a caller (port of `teams`): new, or with its whole conversation. Raises
-        TeamwrightError.
-        """
+        """Build a sub-agent (port of `teams`): new, or with its whole conversation. Raises TeamwrightError."""
         spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
         parent = self.born.get(caller, self.first)
         kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
@@ -200,23 +201,26 @@ class AgentFactory(AgentParts):
         told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, goes_on=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
-        is_new = told.conversation is None
-        effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if is_new else None
+        effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if told.is_new else None
         await self.limits.admit_subagent(parent.depth + 1)
-        policy = self.policies.make_policy(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
+        spec, place = await self._subagent_place(spec, parent, run)
+        policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
         plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
         born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)
-        denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
+        born.place = place
         below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
         tools = self.toolset.subagent_tools(agent_id, below, parent.disallowed)
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools = [*tools, *await self.toolset.mcp_tools(self.policy.hides, kind, denied)]
+        tools = [
+            *tools,
+            *await self.toolset.mcp_tools(self.policy.hides, kind, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
+        ]
         tools = self._shown(told.tools(tools, self.toolset))
-        system = subagent_prompt(kind, self._session_part(told.header))
-        whose = (SUBAGENT, agent_id, agent_id, kind.name, "", LEAD_ALIAS if caller == LEAD else caller)
-        who = HookAgent(self.session, self._transcript, *whose, run.generation, path)
-        basis = self._basis(who, model, born, spec.cwd)
+        system = subagent_prompt(kind, self._session_part(told.header, place))
+        above, cwd = LEAD_ALIAS if caller == LEAD else caller, None if spec.worktree is not None else spec.cwd
+        whose = (SUBAGENT, agent_id, agent_id, kind.name, "", above, run.generation, path)
+        basis = self._basis(HookAgent(self.session, self._transcript, *whose), model, born, cwd)
         if told.conversation is None:
             prefix = self._prefix(model, system, tools, effort)
             conversation = Conversation.start(path, prefix, self._about(basis), with_next=True)
@@ -224,8 +228,7 @@ class AgentFactory(AgentParts):
             conversation = self._continue(told, basis, path)
         if spec.starts_in_plan_mode:
             plan.start(PlanExit.NEVER)
-        activity, fork = basis.activity, self.living.get(caller) if spec.fork else None
-        compacting = self.compacting
+        activity, fork, compacting = basis.activity, self.living.get(caller) if spec.fork else None, self.compacting
         terms = AgentTerms(
             self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s),
             emit,
@@ -237,6 +240,37 @@ class AgentFactory(AgentParts):
             parent_call=run.call,
         )
         return self._agent(basis, tools, conversation, terms)
+
+    async def _subagent_place(
+        self, spec: SpawnSpec, parent: Inheritance, run: SubagentRun
+    ) -> tuple[SpawnSpec, AgentPlace | None]:
+        """Return the spec and the worktree place of a sub-agent: its own, else its caller's. Raises TeamwrightError."""
+        if spec.worktree is None and not spec.wants_worktree:
+            return spec, parent.place
+        spec = await self._with_worktree(spec, parent, run)
+        place = await self._place_of(spec)
+        if place is not None:
+            run.enter_worktree(place.record.path, place.fork_notice)
+        return spec, place
+
+    async def _with_worktree(self, spec: SpawnSpec, parent: Inheritance, run: SubagentRun) -> SpawnSpec:
+        """Create the worktree of a sub-agent, at the commit of its caller. Raises TeamwrightError.
+
+        A resumed sub-agent keeps its worktree; one that ended without work gets a new one.
+        """
+        from teamwright.worktrees.record_paths import has_record
+
+        if spec.worktree is not None and has_record(spec.worktree):
+            return spec
+        start = None if parent.place is None else parent.place.scope.tree
+        record = await self.worktrees.create(self.team.name if self.team is not None else "", run.id, start)
+        return replace(spec, worktree=record.tree, cwd=None)
+
+    async def end_subagent(self, run: SubagentRun) -> None:
+        """Remove the worktree of an ended sub-agent, or tell its caller where its work is (port of `teams`)."""
+        path = run.spec_fields.get("worktree")
+        if path and (told := await self.worktrees.end(Path(str(path)))):
+            run.add_text(told)
 
     def _continue(self, told: StartingPoint, basis: AgentBasis, path: Path) -> Conversation:
         """Return the conversation of a resumed sub-agent or of a new fork."""

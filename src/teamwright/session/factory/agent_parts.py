@@ -58,7 +58,9 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.processes.git import GitState
+    from teamwright.session.factory.agent_place import AgentPlace
     from teamwright.teams.spawn_spec import SpawnSpec
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 
 class AgentBasis(Struct, frozen=True):
@@ -126,6 +128,8 @@ class AgentParts(Struct, dict=True):
     """The values that a sub-agent inherits from its caller, by the caller's name, while the caller lives."""
     living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
     """The live agents by name."""
+    make_worktrees: Callable[[], SessionWorktrees] | None = None
+    """Makes the worktrees of this process when the first agent needs one."""
     watchdog: Watchdog | None = None
     mode_untold: bool = False
     """True when the lead's conversation may not contain the present mode."""
@@ -242,18 +246,42 @@ class AgentParts(Struct, dict=True):
         cap = budget.smaller_caps(Budget(turns=spec.max_turns)).turns
         return self.each_rounds if cap is None else max(0, cap - conversation.answer_count)
 
+    @cached_property
+    def worktrees(self) -> SessionWorktrees:
+        """The worktrees of this process's agents. Their modules are loaded with the first one."""
+        if self.make_worktrees is None:
+            raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
+        return self.make_worktrees()
+
+    async def close_worktrees(self, team: SessionTeam) -> None:
+        """Remove the worktrees without work, and report the others, if this process had any. Members on the roster keep
+        theirs.
+        """
+        if "worktrees" in vars(self):
+            there = (await team.roster.read()).teammates if team.exists else ()
+            await self.worktrees.end_session(frozenset(one.worktree_path for one in there if one.worktree_path))
+
+    async def _place_of(self, spec: SpawnSpec) -> AgentPlace | None:
+        """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
+        if spec.worktree is None:
+            return None
+        from teamwright.session.factory.agent_place import open_place  # a session without worktrees does not load it
+
+        return await open_place(self.worktrees, spec.worktree, self.instructions, self.home.own)
+
     def _basis(self, who: HookAgent, model: Model, born: Inheritance, cwd: Path | None = None) -> AgentBasis:
         """Return the parts of an agent that come before its tools and its conversation."""
         output, history, _ = _kept_in(self.home.session(self.cwd, self.session))
+        place = born.place
         workplace = Workplace(
-            cwd or self.cwd,
-            self.policy.scope.directories,
+            cwd or (self.cwd if place is None else place.cwd),
+            self.policy.scope.directories if place is None else born.current_policy().directories,
             output,
             history,
             last_writers=self.edits,
-            env=self.env,
+            env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
-            instructions=self.instructions,
+            instructions=self.instructions if place is None else place.instructions,
         )
         hooks = NO_HOOKS
         if self.toolset.hooking is not None:
@@ -294,9 +322,11 @@ class AgentParts(Struct, dict=True):
         state = {} if git is None else {"git_head": git.head, "git_dirty": git.dirty}
         return {**known, TAG_KEY: self.tag_key, **state}
 
-    def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
+    def _session_part(self, header: Mapping[str, Any] | None, place: AgentPlace | None = None) -> SessionPart:
         """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
         key = self.tag_key if header is None else header_tag_key(header)
+        if place is not None:
+            return SessionPart(place.environment(self.place), key, place.instructions.initial)
         return SessionPart(self.place, key, self.instructions.initial)
 
     @property

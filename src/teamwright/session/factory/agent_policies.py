@@ -23,6 +23,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 
 if TYPE_CHECKING:
+    from teamwright.session.factory.agent_place import AgentPlace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
 
@@ -47,6 +48,8 @@ class Inheritance(Struct, eq=False, weakref=True):
     """The agent's name in requests, as shown to people, with all agents above it."""
     root: str = LEAD
     """The lead or member that the agent works for, and that waits for its requests."""
+    place: AgentPlace | None = None
+    """The worktree in which the agent works."""
     waiting: MarkBlocked | None = None
     """Marks the waiting member while the agent asks."""
 
@@ -71,17 +74,22 @@ class Inheritance(Struct, eq=False, weakref=True):
             waiting=waiting,
         )
 
+    def role_of(self, kind: AgentType) -> str:
+        """Return the role whose path ownership applies to a sub-agent of this type: its own, else its caller's."""
+        return kind.name if kind.role else self.kind
+
     def child(self, kind: AgentType, policy: Callable[[], Policy], model: str | None, run: SubagentRun) -> Inheritance:
         """Return the values of a sub-agent. All tools that are denied to the caller are denied to it too."""
         denied = (*self.disallowed, *kind.disallowed_tools)
         return Inheritance(
             policy,
             model or self.model,
-            kind.name if kind.role else self.kind,
+            self.role_of(kind),
             denied,
             self.read_only or kind.read_only,
             definition=kind,
             depth=self.depth + 1,
+            place=self.place,
             shown=f"{self.shown} › {kind.name}: {run.description}",
             root=self.root,
             waiting=None if self.waiting is None else run.block_caller(self.waiting),
@@ -105,16 +113,24 @@ class AgentPolicies(Struct):
         yield from self.derived
 
     def make_policy(
-        self, spec: SpawnSpec, above: Callable[[], Policy], kind: str, denied: Sequence[str] = ()
+        self,
+        spec: SpawnSpec,
+        above: Callable[[], Policy],
+        kind: str,
+        denied: Sequence[str] = (),
+        place: AgentPlace | None = None,
     ) -> Callable[[], Policy]:
         """Return a function for the agent's policy, which never allows more than the caller's present policy.
 
-        `kind` is the role with its path ownership, or empty; `denied` are the deny rules of its definition.
+        `kind` is the role with its path ownership, or empty; `denied` are the deny rules of its definition; `place` is
+        its worktree.
         """
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.session.rules
         rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.session.scope.base)
         own = self.with_ownership(Policy(mode, rules, self.session.scope, (above(),)), kind)
+        if place is not None:
+            own = own.in_worktree(place.scope)
         self.derived.add(own)
         return lambda: own
 
@@ -134,7 +150,9 @@ class AgentPolicies(Struct):
         rules = parse_rules([text], Verdict.ALLOW, "said always", self.session.scope.base)
         for policy in self:
             if policy.mode is not Mode.BUBBLE:
-                policy.add_rules(*rules)
+                own = policy.scope.worktree is not None
+                moved = parse_rules([text], Verdict.ALLOW, "said always", policy.scope.base) if own else rules
+                policy.add_rules(*moved)
         if self.on_always is not None:
             self.on_always(text, rules)
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.tools.team.permission_answer import PermissionAnswers
     from teamwright.tools.team.shutdown_messages import StopRequests
+    from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 
 def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
@@ -188,7 +189,7 @@ def make_agent_factory(
     known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
     resolver = make_resolver(context, log.emit)
     types = partial(resolver.agent_types.tool_description, services.policies.may_start)
-    return AgentFactory(
+    made = AgentFactory(
         context.home,
         context.id,
         context.cwd,
@@ -215,7 +216,15 @@ def make_agent_factory(
         attended=log.has_listeners,
         compact=settings.compact,
         resolver=resolver,
+        make_worktrees=lambda: _worktrees(context, made),
     )
+    return made
+
+
+def _worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:
+    from teamwright.session.factory.worktree_factory import make_worktrees  # a session without worktrees loads none
+
+    return make_worktrees(context, agent_factory)
 
 
 def _tag_key(context: SessionContext) -> str:

@@ -70,6 +70,11 @@ class StartingPoint(Struct, frozen=True):
         return self.former if self.origin is None else self.origin.conversation
 
     @property
+    def is_new(self) -> bool:
+        """True for a new sub-agent that continues no conversation."""
+        return self.conversation is None
+
+    @property
     def header(self) -> Mapping[str, Any] | None:
         """The first line of the transcript from which it continues."""
         return None if self.conversation is None else self.conversation.header

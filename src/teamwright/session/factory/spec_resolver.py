@@ -20,6 +20,7 @@ from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.spawn_spec import WORKTREE
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
@@ -118,6 +119,7 @@ def with_definition(spec: SpawnSpec, kind: AgentType) -> SpawnSpec:
         model=None if asked is None or asked.lower() == INHERIT else asked,
         mode=spec.mode or kind.mode,
         plan_mode_required=spec.plan_mode_required or planned,
+        isolation=spec.isolation or kind.isolation,
         max_turns=min((cap for cap in (spec.max_turns, kind.max_turns) if cap is not None), default=None),
         definition=kind,
         bounds=kind.bounds,
@@ -149,7 +151,7 @@ def with_command(spec: SpawnSpec, usual: str) -> SpawnSpec:
 
 def require_possible(kind: AgentType) -> None:
     """Raise UsageError for a field that is not supported yet and must not be ignored."""
-    if kind.isolation is not None:
+    if kind.isolation not in {None, WORKTREE}:
         what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
         raise _refused(kind, what, "it would change your files; without `isolation` it starts")
 

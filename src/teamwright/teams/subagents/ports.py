@@ -55,7 +55,7 @@ class SubagentSettings(Struct, frozen=True):
 
     def hidden_parameters(self, *, allow_names: bool = True) -> dict[str, str]:
         """Return the parameters of a call that cannot be honoured, and why."""
-        made = {"isolation": "every agent works in the session's directory"}
+        made: dict[str, str] = {}
         if not self.background:
             made["run_in_background"] = "nothing runs in the background here"
         elif self.always_background or self.fork:
@@ -81,6 +81,10 @@ class SubagentBuilder(Protocol):
 
         Raises TeamwrightError when it cannot be built or a limit forbids it.
         """
+        ...
+
+    async def end_subagent(self, run: SubagentRun) -> None:
+        """Release what the ended sub-agent had, and add to its text what its caller must know."""
         ...
 
     def transcript_path(self, id: str) -> Path:

@@ -116,7 +116,7 @@ class Subagents(SubagentRuns):
         agent = await self._build_agent(spec, owner, run)
         if before_first_turn is not None:
             before_first_turn(agent)
-        words = fork_prompt(agent.tags, spec.prompt) if spec.fork else spec.prompt
+        words = fork_prompt(agent.tags, run.fork_job(spec.prompt)) if spec.fork else spec.prompt
         agent.conversation.queue(f"prompt:{run.id}", [text_block(words)])
         return self._start_run(run, agent)
 
@@ -244,6 +244,7 @@ class Subagents(SubagentRuns):
         run.unread_messages = len(run.queue)
         run.queue.remove(run.queue.texts_in_order())
         agent.conversation.close()
+        await self.builder.end_subagent(run)
         agent.hooks.note_end(outcome, run.failure_reason, run.text)
         file.write_end(run)
         self._journal.record_end(run)

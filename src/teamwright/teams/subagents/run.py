@@ -49,6 +49,8 @@ class SubagentRun(Struct, eq=False):
     unread_messages: int = 0
     result_read: bool = False
     agent: Agent | None = None
+    fork_notice: str = ""
+    """What a fork in a worktree must know about the paths in its conversation."""
     limit: str = ""
     end: TurnEnd | None = None
     usage: Usage | None = None
@@ -63,6 +65,19 @@ class SubagentRun(Struct, eq=False):
     released: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when no caller waits for it in the foreground any more: it ended, or went to the background."""
     _blocked_callbacks: list[MarkBlocked] = field(default_factory=list[MarkBlocked])
+
+    def enter_worktree(self, path: str, fork_notice: str) -> None:
+        """Record the worktree in which it works, for a resume, and the notice that a fork gets."""
+        self.spec_fields = {**self.spec_fields, "worktree": path}
+        self.fork_notice = fork_notice
+
+    def add_text(self, text: str) -> None:
+        """Add a sentence of the runtime to its final text."""
+        self.text = f"{self.text}\n\n{text}".strip()
+
+    def fork_job(self, prompt: str) -> str:
+        """Return the job of a fork with the notice about its paths."""
+        return f"{self.fork_notice}\n\n{prompt}" if self.fork_notice else prompt
 
     @property
     def notice_key(self) -> str:

@@ -242,7 +242,7 @@ def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
             parts = cast("dict[str, Any]", value)
             known[field] = AgentBounds(**{key: _tuple(part) for key, part in parts.items()})
         else:
-            known[field] = Path(str(value)) if field == "cwd" else value
+            known[field] = Path(str(value)) if field in {"cwd", "worktree"} else value
     return SpawnSpec(prompt=prompt, name=run.name, **known)
 
 

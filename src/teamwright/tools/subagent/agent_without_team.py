@@ -32,7 +32,7 @@ from teamwright.teams.subagents.run_reports import (
 )
 from teamwright.tools.subagent.background_lookup import find_subagent
 
-_FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "name")
+_FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "isolation", "name")
 """Parameters that are fixed when an agent starts. A resumed agent keeps its values."""
 
 
@@ -56,6 +56,9 @@ class SubagentInput(ToolInput):
     max_turns: int | None = Field(None, gt=0, description="Limit of model calls.")
     budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
     run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
+    isolation: Literal["worktree", "none"] | None = Field(
+        None, description="worktree: a separate checkout on a branch of its own; your uncommitted files are not in it."
+    )
     resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
 
     @property
@@ -82,6 +85,7 @@ class SubagentInput(ToolInput):
             effort=parse_optional_effort(self.effort),
             mode=self.mode,
             max_turns=self.max_turns,
+            isolation=self.isolation,
             budget=NO_CAPS if self.budget_tokens is None else Budget(tokens=self.budget_tokens),
         )
 

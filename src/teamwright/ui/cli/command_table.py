@@ -32,6 +32,9 @@ COMMANDS: dict[str, CommandRow] = {
     "requests": CommandRow(
         "teamwright.ui.cli.requests:requests", WORK, "List pending requests; `allow` and `deny` answer one."
     ),
+    "worktrees": CommandRow(
+        "teamwright.ui.cli.worktrees:worktrees_command", WORK, "List worktrees of agents; `remove` removes one."
+    ),
     "sessions": CommandRow(
         "teamwright.ui.cli.sessions:sessions", LOOK, "List sessions of this directory; `rm` removes one."
     ),

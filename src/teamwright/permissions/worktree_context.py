@@ -1,0 +1,56 @@
+"""The rules and the scope of an agent that works in a worktree, from those of the session.
+
+Path rules apply below the worktree as they do below the repository, so that no restriction is lost. Depends on rules
+and on the context of decisions.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from teamwright.permissions.rule_index import DecisionContext, PermissionScope, RuleIndex
+from teamwright.permissions.rules import PATH_TOOLS, Rule, parse_rule
+from teamwright.permissions.worktree_place import WorktreePlace
+
+
+def move_context(context: DecisionContext, place: WorktreePlace) -> DecisionContext:
+    """Return the context of decisions for an agent in this worktree."""
+    rules = RuleIndex(tuple(_move_rule(rule, place) for rule in context.rules.rules))
+    return replace(context, rules=rules, scope=move_scope(context.scope, place))
+
+
+def move_scope(scope: PermissionScope, place: WorktreePlace) -> PermissionScope:
+    """Return the scope in this worktree: the directories that are not part of the checkout stay."""
+    also = tuple(path for path in scope.directories if _is_apart(path, place.checkout) and path != place.tree)
+    place = replace(place, also=tuple(path for path in also if _is_apart(path, place.tree)))
+    moved = frozenset(_moved(path, place) for path in scope.hook_files)
+    return replace(
+        scope,
+        directories=(place.tree, *place.also),
+        base=place.tree,
+        worktree=place,
+        hook_files=scope.hook_files | moved,
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _move_rule(rule: Rule, place: WorktreePlace) -> Rule:
+    if rule.pattern is None or rule.tool not in PATH_TOOLS:
+        return rule
+    text, absolute = rule.text, f"/{place.checkout}/"
+    if rule.pattern.startswith(absolute):
+        text = f"{rule.tool}(/{place.tree}/{rule.pattern.removeprefix(absolute)})"
+    return parse_rule(text, rule.verdict, rule.source, place.tree, rule.by_user, rule.trusted)
+
+
+def _is_apart(one: Path, other: Path) -> bool:
+    return not one.is_relative_to(other) and not other.is_relative_to(one)
+
+
+def _moved(path: str, place: WorktreePlace) -> str:
+    inside = path.startswith(f"{place.checkout}/")
+    return str(place.tree / os.path.relpath(path, place.checkout)) if inside else path

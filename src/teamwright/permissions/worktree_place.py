@@ -1,0 +1,146 @@
+"""The worktree in which an agent works: writes outside it are refused, and commits on its own branch need no question.
+
+It applies in every mode, and no rule lifts it. Depends on git's syntax and on real paths; `worktree_context` moves an
+agent's rules to its worktree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.real_paths import is_process_link, real_path
+from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.processes.repository_discovery import current_branch, discover
+
+_RULE = "worktree"
+_HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_GIT_VARIABLES = "GIT_"
+_LOCATORS = ("--git-dir", "--work-tree", "--exec-path", "--namespace")
+_COMMIT_FLAGS = frozenset({"-a", "--all", "-q", "--quiet", "--amend", "--no-edit", "--allow-empty", "-v", "--verbose"})
+_COMMIT_TEXTS = frozenset({"-m", "--message", "-am", "-qm", "-aqm", "-qam"})
+_ADD_FLAGS = frozenset({"-A", "--all", "-u", "--update", "-v", "--verbose", "-n", "--dry-run", "--", "-N"})
+
+
+class WorktreePlace(Struct, frozen=True):
+    """One worktree by real path, the person's checkout of the same repository, and the worktree's own branch.
+
+    `also` are directories outside that a person gave to all agents.
+    """
+
+    tree: Path
+    checkout: Path
+    branch: str
+    also: tuple[Path, ...] = ()
+
+    def refusal(self, path: Path) -> Decision | None:
+        """Return the denial of a change to this path, by its real path; None when it is inside the worktree."""
+        named, real = os.path.normpath(path), real_path(path)
+        if real in _HARMLESS:
+            return None
+        if is_process_link(real):
+            return self.refuse_unknown()
+        if real in {f"{self.tree}/.git", str(self.tree)}:
+            return _deny(f"{named} belongs to git: change it with git's commands.")
+        if any(real.startswith(f"{place}/") for place in (self.tree, *self.also)):
+            return None
+        hint = ""
+        if real.startswith(f"{self.checkout}/"):
+            hint = f" You have your own copy: {self.tree / os.path.relpath(real, self.checkout)}."
+        return _deny(f"{named} is outside your worktree {self.tree}, and you change files only inside it.{hint}")
+
+    def original(self, path: Path) -> Path:
+        """Return the path of the same file in the person's checkout, to which the paths of roles refer."""
+        real = real_path(path)
+        return self.checkout / os.path.relpath(real, self.tree) if real.startswith(f"{self.tree}/") else path
+
+    def refuse_unknown(self) -> Decision:
+        """Return the question about a change to a file whose name only the shell knows."""
+        return Decision(Verdict.ASK, _RULE, "It changes a file that only the shell will know; write the name out.")
+
+    def refuse_git(self, command: ShellCommand, variables: Iterable[str]) -> Decision | None:
+        """Return the denial of a git command that works on another repository or work tree.
+
+        `variables` are the names of variables that the line passes to programs.
+        """
+        if split_git_command(command.words) is None:
+            return None
+        for name in (*command.variables, *variables):
+            if name.startswith(_GIT_VARIABLES) and name not in {"GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"}:
+                return _deny(f"{name} may make git change another repository; leave it out.")
+        for word in command.words[1 : _subcommand(command)]:
+            if word is not None and word.startswith(_LOCATORS):
+                return _deny(f"{word.partition('=')[0]} may make git change another repository; leave it out.")
+        for place in _directories(command):
+            if place is None:
+                return Decision(Verdict.ASK, _RULE, "git works in a directory that only the shell will know.")
+            found = discover(place).repository
+            if found is None or not found.tree.is_relative_to(self.tree):
+                return _deny(f"git would work in {place}, which is outside your worktree {self.tree}.")
+        return None
+
+    def allows_git(self, command: ShellCommand) -> bool:
+        """Return True for a plain `git add` or `git commit` in this worktree on its own branch."""
+        words = command.words
+        if words[:1] != ("git",) or None in words or len(words) < 2 or command.variables:
+            return False
+        at = _subcommand(command)
+        if any(word != "-C" for word in words[1:at:2]):
+            return False
+        places = _directories(command)
+        if not places or any(place is None or not self._is_own(place) for place in places):
+            return False
+        rest = [str(word) for word in words[at + 1 :]]
+        if words[at] == "add":
+            return all(not word.startswith("-") or word in _ADD_FLAGS for word in rest)
+        return words[at : at + 1] == ("commit",) and _is_plain_commit(rest)
+
+    def _is_own(self, place: Path) -> bool:
+        found = discover(place).repository
+        return found is not None and found.tree == self.tree and current_branch(place) == self.branch
+
+
+def _is_plain_commit(rest: list[str]) -> bool:
+    """Return True when a commit reads no file, runs no editor and skips no hook."""
+    has_text = False
+    words = iter(rest)
+    for word in words:
+        if word in _COMMIT_TEXTS:
+            has_text = next(words, None) is not None
+        elif word.startswith("--message=") or word == "--no-edit":
+            has_text = True
+        elif word.startswith("-") and word not in _COMMIT_FLAGS:
+            return False
+    return has_text
+
+
+def _subcommand(command: ShellCommand) -> int:
+    """Return the index of git's subcommand."""
+    words, at = command.words, 1
+    while at < len(words) and (words[at] or "").startswith("-"):
+        at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
+    return at
+
+
+def _directories(command: ShellCommand) -> list[Path | None]:
+    """Return the directories in which git may work, by its options `-C`; None where only the shell knows one."""
+    places = list(command.directories)
+    words = command.words
+    for at in range(1, min(_subcommand(command), len(words))):
+        if words[at] == "-C":
+            named = words[at + 1] if at + 1 < len(words) else None
+            path = None if named is None else os.path.expanduser(named)
+            places = [
+                None if path is None or (place is None and not path.startswith("/")) else Path(place or "/", path)
+                for place in places
+            ]
+    return places
+
+
+def _deny(reason: str) -> Decision:
+    return Decision(Verdict.DENY, _RULE, reason)

@@ -1,0 +1,69 @@
+"""The place of an agent that works in a worktree: its directory, permissions, instructions and environment.
+
+Depends on the session's worktrees and on instructions. An agent without a worktree has no such place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.agent.instructions import SessionInstructions
+from teamwright.agent.system_prompt import PromptEnvironment
+from teamwright.permissions.worktree_place import WorktreePlace
+from teamwright.worktrees.session_worktrees import SessionWorktrees, describe_base
+from teamwright.worktrees.worktree_record import WorktreeRecord
+
+_NOTICE = (
+    "You work in a git worktree of your own, on the branch {branch}, which began at commit {base}. Files that were not "
+    "committed then are not in it. Change files only below {tree}; commands that change something outside are refused. "
+    "Commit your finished work on this branch with git add and git commit. The runtime merges it; never merge or push."
+)
+
+_FORK_NOTICE = (
+    "Paths in the conversation above are those of your caller: below {checkout}. Your own copy of each file is below "
+    "{tree}, at commit {base}. Read a file again there before you change it."
+)
+
+
+class AgentPlace(Struct, frozen=True, eq=False):
+    """The place of one agent in a worktree. `cwd` corresponds to the session's working directory."""
+
+    record: WorktreeRecord
+    scope: WorktreePlace
+    cwd: Path
+    instructions: SessionInstructions
+    variables: Mapping[str, str]
+
+    def environment(self, session: PromptEnvironment) -> PromptEnvironment:
+        """Return the environment part of the agent's prompt."""
+        roots = (self.cwd, *(root for root in session.roots if not root.is_relative_to(self.scope.checkout)))
+        told = _NOTICE.format(branch=self.record.branch, base=describe_base(self.record), tree=self.record.path)
+        return replace(session, cwd=self.cwd, roots=roots, branch=self.record.branch, notice=told)
+
+    @property
+    def fork_notice(self) -> str:
+        """The note to a fork, whose conversation names paths of its caller."""
+        tree, base = self.record.path, describe_base(self.record)
+        return _FORK_NOTICE.format(checkout=self.scope.checkout, tree=tree, base=base)
+
+
+async def open_place(worktrees: SessionWorktrees, path: Path, session: SessionInstructions, home: Path) -> AgentPlace:
+    """Open the place of an agent whose worktree is `path`; `home` has the user's instructions. Raises
+    TeamwrightError."""
+    record = await worktrees.open(path)
+    tree, checkout = Path(os.path.realpath(path)), Path(os.path.realpath(record.repository))
+    inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
+    cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
+    scope = WorktreePlace(tree, checkout, record.branch)
+    return AgentPlace(
+        record,
+        scope,
+        cwd,
+        SessionInstructions.load(cwd, tree, home, session.compat, session.trusted),
+        worktrees.variables(record),
+    )

@@ -1,0 +1,144 @@
+"""Git calls on one repository that has worktrees, with clear errors and a retry when another git holds a lock.
+
+Depends on the safe git runner. Leaves the meaning of the commands to the callers.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from teamwright.processes.git import NO_ENTRIES, NOT_CALLED, GitResult, GitTerms, run_git
+from teamwright.processes.git_config import GitEntry
+from teamwright.processes.repository_discovery import common_dir, discover
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
+
+TIMEOUT_S = 120.0
+"""Seconds for one call of git: a checkout of a large tree on a slow disk."""
+
+TRIES = 8
+"""Attempts of a call that fails because another git holds a lock file."""
+
+_BUSY = re.compile(
+    r"(Unable to create|could not lock|cannot lock ref)[^\n]*(\.lock|File exists|is at)"
+    r"|(failed to read|could not open|unable to read|cannot read)[^\n]*worktrees/",
+    re.IGNORECASE,
+)
+"""Messages of a git that met another one in the middle of its work: of a lock file, or of a half-made worktree."""
+
+_NO_SIGNING = (
+    "-c",
+    "commit.gpgsign=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+    "-c",
+    "rerere.enabled=false",
+)
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "Teamwright",
+    "GIT_AUTHOR_EMAIL": "teamwright@localhost",
+    "GIT_COMMITTER_NAME": "Teamwright",
+    "GIT_COMMITTER_EMAIL": "teamwright@localhost",
+}
+"""The identity of commits by the runtime for a person without a configured one."""
+
+
+class RepositoryGit(Struct, frozen=True):
+    """Git in one repository. `tree` is the work tree of the person's checkout, `common` its shared git directory.
+
+    `trusted` are entries of the repository's configuration that a person trusted.
+    """
+
+    tree: Path
+    common: Path
+    trusted: frozenset[GitEntry] = NO_ENTRIES
+
+    @classmethod
+    def open(cls, start: Path, trusted: frozenset[GitEntry] = NO_ENTRIES) -> RepositoryGit:
+        """Return the repository of this directory. Raises CannotStart (`no-git`) outside a repository."""
+        found = discover(start).repository
+        if found is None:
+            raise CannotStart(
+                "no-git",
+                f"a worktree needs a git repository, and {start} is in none",
+                do=["git init && git add . && git commit", "leave isolation out"],
+                note="nothing was started",
+            )
+        return cls(found.tree, common_dir(found.git_dir), trusted)
+
+    @property
+    def main_tree(self) -> Path:
+        """The checkout that has the git directory, also when `tree` is a worktree."""
+        return self.common.parent if self.common.name == ".git" else self.tree
+
+    def call(self, *args: str, cwd: Path | None = None, text: str = "", identity: bool = False) -> GitResult:
+        """Run `git ARGS`, with an exact output, and return its result. A held lock of git is waited for.
+
+        `identity`: the command makes a commit; a person without a configured name gets Teamwright's. Raises
+        CannotStart when git cannot be run at all.
+        """
+        where = self.tree if cwd is None else cwd
+        variables: Mapping[str, str] = self._identity(where) if identity else {}
+        terms = GitTerms(self.trusted, _NO_SIGNING, variables, text, exact=True)
+        done = GitResult(128, "", "")
+        for number in range(TRIES):
+            done = run_git(where, *args, timeout_s=TIMEOUT_S, terms=terms)
+            if done.ok or not _BUSY.search(done.errors):
+                break
+            time.sleep(0.02 * 2**number * (0.5 + random.random()))
+        if done.exit_code in {124, 127} or done.errors.startswith(NOT_CALLED):
+            raise git_error(args, done, where)
+        return done
+
+    def read(self, *args: str, cwd: Path | None = None, text: str = "", identity: bool = False) -> str:
+        """Run `git ARGS` and return its output without the last newline. Raises WorktreeRefused when git fails."""
+        done = self.call(*args, cwd=cwd, text=text, identity=identity)
+        if not done.ok:
+            raise git_error(args, done, self.tree if cwd is None else cwd)
+        return done.output.rstrip("\n")
+
+    def commit_of(self, name: str, cwd: Path | None = None) -> str:
+        """Return the commit id of a name; empty when it names no commit."""
+        done = self.call("rev-parse", "--verify", "-q", f"{name}^{{commit}}", cwd=cwd)
+        return done.output.strip() if done.ok else ""
+
+    def contains(self, ancestor: str, descendant: str) -> bool:
+        """Return True when the second commit contains the first one."""
+        return self.call("merge-base", "--is-ancestor", ancestor, descendant).exit_code == 0
+
+    def delete_branch(self, branch: str, tip: str) -> None:
+        """Delete a branch that is still at this commit. Raises WorktreeRefused when it moved."""
+        self.read("update-ref", "-d", f"refs/heads/{branch}", tip)
+
+    def _identity(self, cwd: Path) -> Mapping[str, str]:
+        terms = GitTerms(self.trusted, ("-c", "user.useConfigOnly=true"))
+        done = run_git(cwd, "var", "GIT_COMMITTER_IDENT", terms=terms)
+        return {} if done.ok else _IDENTITY
+
+
+def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefused | CannotStart:
+    """Return the error for a failed git call, with git's own words."""
+    said = done.errors.strip() or done.output.strip()
+    if said.startswith(NOT_CALLED):
+        return CannotStart(
+            "untrusted",
+            f"the repository could make git run a program, and is not trusted: {said.partition(': ')[2]}",
+            do=["teamwright trust"],
+            note="nothing was changed",
+        )
+    if done.exit_code == 127:
+        return CannotStart("no-git", f"git could not be run: {said}", note="nothing was changed")
+    last = said.splitlines()[-1] if said else f"exit code {done.exit_code}"
+    return WorktreeRefused(
+        "worktree-refused",
+        f"git {args[0]} failed: {last[:300]}",
+        looked_at=[("directory", str(cwd)), ("command", f"git {' '.join(args)[:200]}")],
+    )

@@ -1,0 +1,157 @@
+"""The worktrees of one process of a session: created, opened with a lease, set up, and removed when nothing is lost.
+
+Git runs in threads, so that no agent waits for it. Depends on the creation and removal of worktrees and on processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from teamwright.processes.git import NO_ENTRIES
+from teamwright.processes.git_config import GitEntry
+from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.lease import Lease
+from teamwright.worktrees.record_paths import record_file
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_creation import (
+    Owner,
+    create_worktree,
+    discard_worktree,
+    note_setup,
+    restore_worktree,
+    uncommitted_files,
+)
+from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record
+from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
+
+FIRST_PORT_VARIABLE = "TEAMWRIGHT_PORT"
+"""The variable with the first port of a worktree's range; TEAMWRIGHT_PORT_COUNT has their number."""
+
+
+class SessionWorktrees(Struct):
+    """The worktrees of a session's agents. `root` is their directory, `cwd` the session's working directory.
+
+    `trusted` are trusted entries of the repository's git configuration. `setup` prepares each new worktree.
+    """
+
+    root: Path
+    cwd: Path
+    session: str
+    emit: Emit
+    trusted: Callable[[], frozenset[GitEntry]] = lambda: NO_ENTRIES
+    setup: SetupCommand = field(default_factory=SetupCommand)
+    leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
+    reported_uncommitted: bool = False
+
+    async def create(self, team: str, member: str, start: Path | None = None) -> WorktreeRecord:
+        """Create a worktree for an agent, at the commit of the checkout that contains `start`, and set it up.
+
+        Raises TeamwrightError; then nothing remains.
+        """
+        git = RepositoryGit.open(start or self.cwd, self.trusted())
+        made = await asyncio.to_thread(create_worktree, git, self.root, Owner(team, member, self.session))
+        record = made.record
+        try:
+            if await self.setup.run(record.tree, self.variables(record)):
+                record = await asyncio.to_thread(note_setup, git, record)
+        except BaseException:
+            await asyncio.to_thread(discard_worktree, git, self.root, record)
+            raise
+        for note in made.notes:
+            self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
+        if not self.reported_uncommitted:
+            self.reported_uncommitted = True
+            await self._report_uncommitted(git)
+        return record
+
+    async def _report_uncommitted(self, git: RepositoryGit) -> None:
+        """Notify the person, once a session, of files that worktrees do not have."""
+        files = await asyncio.to_thread(uncommitted_files, git)
+        if files:
+            more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+            text = f"uncommitted files are not in the worktrees of members: {', '.join(files[:5])}{more}"
+            self.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    async def open(self, path: Path) -> WorktreeRecord:
+        """Return the record of a worktree in which an agent of this process works, and take its lease.
+
+        A deleted worktree is created again on its branch. Raises TeamwrightError while another process works in it.
+        """
+        record = read_record(record_file(path))
+        if str(path) not in self.leases:
+            self.leases[str(path)] = Lease.take(record.lease, f"agent {record.member} of session {self.session[:8]}")
+        if not path.is_dir():
+            git = self.git_of(record)
+            try:
+                await asyncio.to_thread(restore_worktree, git, record)
+            except BaseException:
+                self.release(path)
+                raise
+        return record
+
+    def release(self, path: Path) -> None:
+        """Release the lease of a worktree whose agent has ended; harmless without one."""
+        if (lease := self.leases.pop(str(path), None)) is not None:
+            lease.release()
+
+    async def discard(self, record: WorktreeRecord) -> None:
+        """Remove the worktree of an agent that could not be started."""
+        self.release(record.tree)
+        await asyncio.to_thread(discard_worktree, self.git_of(record), self.root, record)
+
+    async def end(self, path: Path) -> str:
+        """Remove the worktree of an agent that has ended, if nothing in it could be lost.
+
+        Returns a sentence for the agent's caller: its path and branch when it stays, else an empty text.
+        """
+        self.release(path)
+        try:
+            record = read_record(record_file(path))
+        except StorageError:
+            return ""
+        try:
+            await asyncio.to_thread(remove_worktree, self.git_of(record), self.root, record)
+        except (WorktreeRefused, StorageError, CannotStart) as problem:
+            why = problem.what.partition(" stays: ")[2] or problem.what
+            return f"Its work is in the worktree {record.path} on the branch {record.branch}: {why}."
+        return ""
+
+    async def end_session(self, keep: frozenset[str] = frozenset()) -> None:
+        """Remove each worktree of this session in which nothing could be lost, except those of these paths.
+
+        The person is notified of every other one with its path. All leases are released.
+        """
+        for record in list_records(self.root)[0]:
+            self.release(record.tree)
+            if record.session != self.session or record.path in keep:
+                continue
+            done = await asyncio.to_thread(remove_unneeded, self.git_of(record), self.root, [record])
+            for _, why in done.kept:
+                text = (
+                    f"the worktree of {record.member} stays: {why}. It is {record.path} on the branch {record.branch}"
+                )
+                self.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    def git_of(self, record: WorktreeRecord) -> RepositoryGit:
+        """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""
+        return RepositoryGit.open(Path(record.repository), self.trusted())
+
+    def variables(self, record: WorktreeRecord) -> Mapping[str, str]:
+        """Return the variables of commands in a worktree."""
+        made = {"TEAMWRIGHT_WORKTREE": record.path, "TEAMWRIGHT_BRANCH": record.branch}
+        if record.port:
+            made |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
+        return made
+
+
+def describe_base(record: WorktreeRecord) -> str:
+    """Return the base of a worktree in words."""
+    name = f" ({record.base_name})" if record.base_name else ""
+    return f"{record.base[:12]}{name}"

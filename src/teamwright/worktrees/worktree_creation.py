@@ -1,0 +1,160 @@
+"""The creation of a worktree: a record, a locked worktree on a new branch, and the included files.
+
+The record is written first, so that a worktree of a killed process is known. A failure undoes everything. Depends on
+git; leaves the setup command to `setup_command`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.storage.paths import make_private
+from teamwright.worktrees.included_files import copy_included
+from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_contents import LOCK_REASON, listed_changes, measure
+from teamwright.worktrees.worktree_record import WorktreeRecord, member_branch, ref_part, repository_directory
+
+MAX_NAMES = 1_000
+"""The most worktrees and branches of one name."""
+
+
+class NewWorktree(Struct, frozen=True):
+    """A worktree that was just created, with sentences about files that it does not have."""
+
+    record: WorktreeRecord
+    notes: tuple[str, ...] = ()
+
+
+class Owner(Struct, frozen=True):
+    """The owner of a worktree: see WorktreeRecord."""
+
+    team: str
+    member: str
+    session: str
+
+
+def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "HEAD") -> NewWorktree:
+    """Create a worktree below `root` on a new branch of its owner, at the commit `base` of the person's checkout.
+
+    Raises WorktreeRefused, CannotStart, StorageError; then neither a directory nor a branch remains.
+    """
+    commit = git.commit_of(base)
+    if not commit:
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"a worktree begins at a commit, and {base} of {git.tree} is none yet",
+            do=["git commit the files first", "leave isolation out"],
+            note="nothing was started",
+        )
+    directory = repository_directory(root, git.common)
+    make_private(directory)
+    for number in range(1, MAX_NAMES):
+        record = _named(git, directory, owner, commit, number)
+        if record is None:
+            continue
+        record.save()
+        record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
+        record.save()
+        try:
+            if not _add(git, record):
+                _forget(root, record)
+                continue
+            copied, notes = copy_included(git, record.tree)
+        except BaseException:
+            discard_worktree(git, root, record)
+            raise
+        record = note_setup(git, record) if copied else record
+        return NewWorktree(record, (*notes, *_missing_parts(record)))
+    raise WorktreeRefused(
+        "worktree-refused", f"there are {MAX_NAMES} worktrees of {owner.member}", do=["teamwright worktrees"]
+    )
+
+
+def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number: int) -> WorktreeRecord | None:
+    """Return the record of the worktree with this number of its owner's; None when the name is used."""
+    end = "" if number == 1 else f"-{number}"
+    tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
+    branch = f"{member_branch(owner.team, owner.member)}{end}"
+    made = WorktreeRecord(
+        str(tree),
+        str(git.main_tree),
+        branch,
+        base,
+        owner.team,
+        owner.member,
+        owner.session,
+        now_ms(),
+        git.call("symbolic-ref", "-q", "--short", "HEAD").output.strip(),
+    )
+    used = os.path.lexists(tree) or made.file.exists() or git.commit_of(f"refs/heads/{branch}")
+    return None if used else made
+
+
+def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
+    """Create the branch, then the worktree. Returns False when another process used the name at the same moment."""
+    if not git.call("update-ref", f"refs/heads/{record.branch}", record.base, "0" * len(record.base)).ok:
+        if git.commit_of(f"refs/heads/{record.branch}"):
+            return False
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"the branch {record.branch} cannot be created: another branch has the name of its directory",
+            do=[f"git branch -m {record.branch.split('/')[0]} NAME"],
+            note="nothing was started",
+        )
+    reason = f"{LOCK_REASON}: {record.team}/{record.member}"
+    git.read("worktree", "add", "--quiet", "--lock", "--reason", reason, record.path, record.branch)
+    return True
+
+
+def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
+    """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused."""
+    reason = f"{LOCK_REASON}: {record.team}/{record.member}"
+    if git.commit_of(f"refs/heads/{record.branch}"):
+        where = (record.path, record.branch)
+    else:
+        where = ("-b", record.branch, record.path, record.base)
+    git.read("worktree", "add", "--quiet", "--force", "--force", "--lock", "--reason", reason, *where)
+    record.save()
+
+
+def note_setup(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
+    """Record the untracked and ignored files that are there now as made by setup. Raises StorageError."""
+    made = {
+        path: measure(record.tree / path) for kind, path in listed_changes(git, record.tree) if kind in {"??", "!!"}
+    }
+    record = replace(record, setup=made)
+    record.save()
+    return record
+
+
+def uncommitted_files(git: RepositoryGit) -> list[str]:
+    """Return the files of the person's checkout that differ from its commit: a new worktree does not have them."""
+    output = git.read("status", "--porcelain=v1", "-z", "--untracked-files=normal")
+    return [part[3:] for part in output.split("\0") if len(part) > 3]
+
+
+def _missing_parts(record: WorktreeRecord) -> list[str]:
+    """Return sentences about parts of a repository that `git worktree add` leaves out."""
+    if (record.tree / ".gitmodules").is_file():
+        return ["its submodules are empty: git submodule update --init fetches them"]
+    return []
+
+
+def _forget(root: Path, record: WorktreeRecord) -> None:
+    release_ports(root, record.port)
+    record.file.unlink(missing_ok=True)
+
+
+def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> None:
+    """Remove what a failed start left. The worktree has only files that git, the creation and the setup wrote."""
+    git.call("worktree", "remove", "--force", "--force", record.path)
+    if git.commit_of(f"refs/heads/{record.branch}") == record.base:
+        git.call("update-ref", "-d", f"refs/heads/{record.branch}", record.base)
+    _forget(root, record)

@@ -1,0 +1,146 @@
+"""The record of one worktree: a file beside it, with its owner, branch, base and the files that setup made.
+
+Format: docs/reference/formats/worktrees.md. Depends on storage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct, convert, field, to_builtins
+
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.read_bounded import read_plain
+from teamwright.worktrees.record_paths import record_file
+
+VERSION = 1
+
+BRANCHES = "teamwright"
+"""The first part of the name of every branch of a worktree."""
+
+INTEGRATION = "integration"
+"""The last part of the name of the branch into which members' work is merged."""
+
+
+class WorktreeRecord(Struct, frozen=True):
+    """One worktree. `base` is the commit at which it began, `base_name` the branch of the lead's checkout then.
+
+    `member` is a teammate, or the id of a sub-agent; `team` its team, or the session's short id; `session` the session
+    that made it. `setup` are the ignored and untracked paths that setup made, each with its number of files and the
+    newest time of change in ns. `port` is the first of `ports` free ports.
+    """
+
+    path: str
+    repository: str
+    branch: str
+    base: str
+    team: str
+    member: str
+    session: str
+    created_at: int
+    base_name: str = ""
+    setup: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    port: int = 0
+    ports: int = 0
+    made_by_hook: bool = False
+    version: int = VERSION
+
+    @property
+    def tree(self) -> Path:
+        """The directory of the worktree."""
+        return Path(self.path)
+
+    @property
+    def file(self) -> Path:
+        """The file of the record, beside the worktree."""
+        return record_file(self.tree)
+
+    @property
+    def lease(self) -> Path:
+        """The lease of the process whose agent works in it."""
+        return self.tree.parent / f"{self.tree.name}.lease"
+
+    @property
+    def integration_branch(self) -> str:
+        """The branch into which this member's work is merged."""
+        return integration_branch(self.team)
+
+    def save(self) -> None:
+        """Write the record. Raises StorageError."""
+        write_atomic(self.file, (json.dumps(to_builtins(self), indent=2) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def integration_branch(team: str) -> str:
+    """Return the integration branch of a team."""
+    return f"{BRANCHES}/{ref_part(team)}/{INTEGRATION}"
+
+
+def member_branch(team: str, member: str) -> str:
+    """Return the branch of a member; a member of the name `integration` gets another one."""
+    part = ref_part(member)
+    return f"{BRANCHES}/{ref_part(team)}/{'member-' if part == INTEGRATION else ''}{part}"
+
+
+def ref_part(name: str) -> str:
+    """Return a name as one part of a branch's name: git allows neither spaces nor some signs."""
+    made = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
+    return made or "team"
+
+
+def repository_directory(root: Path, common: Path) -> Path:
+    """Return the directory of all worktrees of a repository: its name, and a hash of the path of its git directory."""
+    name = common.parent.name if common.name == ".git" else common.name
+    return root / f"{ref_part(name)}-{hashlib.sha256(str(common).encode()).hexdigest()[:8]}"
+
+
+def read_record(file: Path) -> WorktreeRecord:
+    """Read one record. Raises StorageError (`damaged-file`, `newer-version`)."""
+    try:
+        data = cast("dict[str, Any]", json.loads(read_plain(file).decode("utf-8", "surrogateescape")))
+        version = int(data.get("version", 1))
+        if version <= VERSION:
+            return convert(data, WorktreeRecord)
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        raise StorageError("damaged-file", f"{file} is not a record of a worktree: {problem}") from None
+    raise StorageError("newer-version", f"{file} has version {version}", do=["use the newer Teamwright that wrote it"])
+
+
+def list_records(root: Path) -> tuple[list[WorktreeRecord], list[StorageError]]:
+    """Return the records of all worktrees below this directory, in order of creation, and the unreadable ones."""
+    found: list[WorktreeRecord] = []
+    damaged: list[StorageError] = []
+    for file in sorted(root.glob("*/*.json")):
+        try:
+            found.append(read_record(file))
+        except StorageError as problem:
+            damaged.append(problem)
+    return sorted(found, key=lambda record: (record.created_at, record.path)), damaged
+
+
+def find_record(records: list[WorktreeRecord], name: str) -> WorktreeRecord:
+    """Return the one worktree that a name means: a path, a branch, a member or the directory's name.
+
+    Raises UsageError for none or several.
+    """
+    for names in (_exact_names, _member_names):
+        matching = [record for record in records if name.lower() in names(record)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            ways = [f"teamwright worktrees show {record.tree.name}" for record in matching[:5]]
+            raise UsageError("usage", f"{len(matching)} worktrees have the name {name[:80]!r}", do=ways)
+    raise UsageError("usage", f"there is no worktree {name[:80]!r}", do=["teamwright worktrees"])
+
+
+def _exact_names(record: WorktreeRecord) -> set[str]:
+    return {record.path.lower(), record.branch.lower(), record.tree.name.lower()}
+
+
+def _member_names(record: WorktreeRecord) -> set[str]:
+    return {record.member.lower(), f"{record.team}/{record.member}".lower()}

@@ -1,0 +1,120 @@
+"""A member or sub-agent with `isolation: worktree` works in its own checkout, on real git."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from teamwright import CannotStart, UsageError
+from teamwright.storage.paths import find_home
+from teamwright.testing import ScriptedModel
+from teamwright.worktrees.worktree_record import list_records
+from tests.support.repositories import git, make_repository, write_files
+from tests.teams.crew import a_team, until
+
+COMMIT = 'pwd && echo x > made.txt && git add made.txt && git commit -q -m "ann: made" && git log --format=%s -1'
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch) -> Path:
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "Ann")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "ann@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    place = make_repository(tmp_path / "shop")
+    git(place, "config", "user.name", "Ann")
+    git(place, "config", "user.email", "ann@example.org")
+    return place
+
+
+def model(*answers) -> ScriptedModel:
+    return ScriptedModel({"lead": ["ok"] * 9, "ann": [*answers, *["Done."] * 5]})
+
+
+def records():
+    return list_records(find_home().worktrees)[0]
+
+
+async def run_member(shop, scripted, *, keep=True, **options):
+    """Run ann until she is idle; return her directory, the messages of her conversation, and her."""
+    async with a_team(shop, scripted, keep=keep) as team:
+        ann = await team.spawn("ann", "Make it.", **options)
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+        teammate = team.session.team.members["ann"]
+        items = b"\n".join(teammate.agent.conversation.items).decode()
+        return teammate.agent.toolbox.workplace.cwd, items, team.session.team.members["ann"]
+
+
+@pytest.mark.promise("P5")
+async def test_a_member_commits_in_its_worktree_and_the_checkout_is_unchanged(shop):
+    before = (git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD"))
+    cwd, items, _ = await run_member(shop, model(("Bash", {"command": COMMIT})), isolation="worktree")
+    [record] = records()
+    assert cwd == record.tree
+    assert record.path in items
+    assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"
+    assert (git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD")) == before
+    assert not (shop / "made.txt").exists()
+    assert record.tree.is_dir(), "its commit is in no other branch, so it stays"
+
+
+async def test_the_system_prompt_names_directory_branch_and_base_and_not_the_checkout(shop):
+    scripted = model("Done.")
+    await run_member(shop, scripted, isolation="worktree")
+    text = scripted.requests[-1].prefix.head.decode()
+    [record] = records()
+    assert "teamwright/crew/ann" in text
+    assert git(shop, "rev-parse", "HEAD")[:12] in text
+    assert record.path in text
+    assert f"Directory: {shop}" not in text
+
+
+async def test_a_write_outside_the_worktree_is_refused_also_in_bypass(shop):
+    calls = [
+        ("Write", {"file_path": str(shop / "out.txt"), "content": "x"}),
+        ("Bash", {"command": f"echo x > {shop}/out2.txt"}),
+        ("Bash", {"command": f"git -C {shop} commit --allow-empty -m x"}),
+        ("Write", {"file_path": "in.txt", "content": "x"}),
+    ]
+    cwd, items, _ = await run_member(shop, model(*calls), isolation="worktree")
+    assert sorted(path.name for path in shop.iterdir()) == [".git", ".gitignore", "a.txt"]
+    assert git(shop, "rev-list", "--count", "HEAD") == "1"
+    assert (cwd / "in.txt").read_text().strip() == "x"
+    assert items.count("outside your worktree") >= 3
+
+
+async def test_a_worktree_without_work_is_gone_at_the_end_with_its_branch(shop):
+    await run_member(shop, model("Nothing to do."), isolation="worktree", keep=False)
+    assert records() == []
+    assert git(shop, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_the_person_is_notified_once_of_uncommitted_files(shop):
+    write_files(shop, {"a.txt": "changed\n"})
+    async with a_team(shop, ScriptedModel({"lead": ["ok"] * 5, "ann": ["a"] * 5, "bob": ["b"] * 5})) as team:
+        for name in ("ann", "bob"):
+            await team.spawn(name, "Do it.", isolation="worktree")
+        log = team.session.log.path.read_text()
+    assert log.count("uncommitted files are not in the worktrees") == 1
+
+
+async def test_isolation_outside_a_repository_starts_nothing(tmp_path):
+    (tmp_path / "plain").mkdir()
+    async with a_team(tmp_path / "plain", model()) as team:
+        with pytest.raises(CannotStart, match="needs a git repository"):
+            await team.spawn("ann", "Do it.", isolation="worktree")
+        assert team.members == []
+        with pytest.raises(UsageError):
+            await team.spawn("ann", "Do it.", isolation="container")
+
+
+async def test_a_sub_agent_with_isolation_reports_its_branch_and_one_without_work_leaves_nothing(shop):
+    start = {"description": "make it", "prompt": "Make it.", "subagent_type": "general-purpose"}
+    made, looked = ({**start, "prompt": prompt, "isolation": "worktree"} for prompt in ("Make it.", "Look."))
+    script = [("Agent", made), ("Bash", {"command": COMMIT}), "Made.", ("Agent", looked), "Looked.", "done"]
+    async with a_team(shop, ScriptedModel(script)) as team:
+        await team.run("Go.")
+        items = b"\n".join(team.session.lead.agent.conversation.items).decode()
+    assert "Its work is in the worktree" in items
+    [record] = records()
+    assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"

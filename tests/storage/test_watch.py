@@ -251,7 +251,7 @@ async def test_a_watcher_that_rests_has_no_thread_and_reads_once_for_many_change
             (tmp_path / f"other-{number}").write_text("1")
         (tmp_path / "file").write_text("1")
         await heard.again()
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads  # a thread of an earlier test may have ended
         assert watcher._notifier.reads <= 2
 
 

@@ -14,6 +14,7 @@ from teamwright.agent.fork import count_answers
 from teamwright.agent.transcript import (
     INJECTED_KEY,
     MESSAGE_KEY,
+    REWIND,
     CompactBoundary,
     History,
     line_ids,
@@ -24,8 +25,6 @@ from teamwright.agent.transcript import (
 from teamwright.protocol.messages import Block, decode, encode, tool_calls, tool_result_block
 from teamwright.storage.jsonl import Journal, read_backward_with_offsets
 
-REWIND = "rewind"
-"""The trigger of a rewind in its line."""
 FORK = "fork"
 """The trigger in the line that begins the own part of a forked session."""
 

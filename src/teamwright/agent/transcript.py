@@ -41,6 +41,8 @@ INJECTED_KEY = b'"injected":'
 _MESSAGE_LINES = (b'{"type":"user"', ASSISTANT_LINE)
 _INTERRUPT = b'{"type":"interrupt"'
 _QUEUED = b'{"type":"queued"'
+REWIND = "rewind"
+"""The trigger of a rewind in the line of a compaction."""
 _COMPACT = b'{"type":"compact"'
 _PREFIX = b'{"type":"prefix"'
 _SIZES = re.compile(rb'\{"type":"compact","sizes":\[([0-9]+(?:,[0-9]+)*)?\]')
@@ -331,6 +333,16 @@ def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
 def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[bytes]:
     """Return all encoded messages, the newest first, those before compactions included. `upto` is in bytes."""
     for line in read_backward(transcript, upto):
+        if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
+            yield line[at + len(MESSAGE_KEY) : -1]
+
+
+def shown_messages_backward(transcript: Path) -> Iterator[bytes]:
+    """Return the encoded messages that a person is shown, the newest first: all but those that a rewind took back."""
+    for line in read_backward(transcript):
+        if line.startswith(_COMPACT) and _split_boundary(line)[0].get("trigger") == REWIND:
+            yield from reversed(CompactBoundary.parse(line).messages)
+            return
         if line.startswith(_MESSAGE_LINES) and (at := line.find(MESSAGE_KEY)) > 0:
             yield line[at + len(MESSAGE_KEY) : -1]
 

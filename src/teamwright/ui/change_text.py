@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from teamwright.edit_history.edit_journal import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
@@ -82,6 +83,14 @@ def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
 
 
 # ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+TAKEN_BACK: dict[Scope, str] = {
+    "all": "conversation and files",
+    "files": "only files; the conversation stays",
+    "conversation": "only the conversation; files stay",
+}
+"""What a rewind of each scope takes back."""
 
 
 def plan_rows(plan: UndoPlan, cwd: str) -> list[tuple[str, str, str]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, messages_backward, read_header
+from teamwright.agent.transcript import MESSAGE_KEY, header_tag_key, read_header, shown_messages_backward
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
 from teamwright.session.lookup.saved_members import transcripts_of
@@ -50,7 +50,7 @@ class ConversationReader(Struct):
     def recent(self, most: int) -> list[Message]:
         """Return the newest messages, at most `most`, oldest first."""
         with suppress(OSError, ValueError):
-            newest = [self._message(message) for message in islice(messages_backward(self.path), most)]
+            newest = [self._message(message) for message in islice(shown_messages_backward(self.path), most)]
             return newest[::-1]
         return []
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
@@ -244,3 +246,10 @@ def record_interrupt(session: Session) -> None:
 
 def _find(session: Session, name: str, note: str) -> Teammate:
     return find_teammate(session.team, name, note, running_ids(session.agent_factory))
+
+
+async def allow_directory(session: Session, directory: Path) -> None:
+    """Let all agents of the session work in this directory too, until the session ends."""
+    update = PermissionUpdate("addDirectories", directories=(str(directory),))
+    answer = PermissionAnswer(True, "terminal", updates=(update,))
+    await session.agent_factory.keep_grant(LEAD, session.agent_factory.policy, answer)

@@ -16,16 +16,10 @@ from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.change_text import plan_rows, rewound_lines
+from teamwright.ui.change_text import TAKEN_BACK, plan_rows, rewound_lines
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
-
-_TAKEN_BACK: dict[Scope, str] = {
-    "all": "conversation and files",
-    "files": "only files; the conversation stays",
-    "conversation": "only the conversation; files stay",
-}
 
 
 @click.command()
@@ -110,7 +104,7 @@ def _confirm(where: HistoryLocation, plan: UndoPlan) -> UndoPlan | None:
             note="nothing was changed",
         )
     say_facts([("session", where.session), ("team", where.team), ("before", f'"{clean(plan.prompt.text)}"')], label=8)
-    say_facts([("said", format_iso(plan.prompt.at)), ("back", _TAKEN_BACK[plan.scope])], label=8)
+    say_facts([("said", format_iso(plan.prompt.at)), ("back", TAKEN_BACK[plan.scope])], label=8)
     say()
     if plan.steps or plan.left:
         say_table(("", "file", "edits of"), plan_rows(plan, where.cwd))

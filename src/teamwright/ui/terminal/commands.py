@@ -41,6 +41,7 @@ from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, FIXED_NAMES, CustomCommand, UnknownCommand
 from teamwright.ui.terminal.program_commands import PROGRAM_COMMANDS, program_lines
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.setup_commands import add_directory, export, hooks, mcp, memory
 from teamwright.views.cost import session_cost
 from teamwright.views.log import LogView, find_call
 
@@ -340,25 +341,24 @@ HANDLERS: dict[str, CommandHandler] = {
     "/clear": _clear,
     "/status": _status,
     "/skills": _skills,
+    "/hooks": hooks,
+    "/memory": memory,
+    "/mcp": mcp,
+    "/add-dir": add_directory,
+    "/export": export,
     **{name: _program(name) for name in PROGRAM_COMMANDS},
 }
-"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`, `/diff`, `/fork` and
-`/undo`, which need the screen.
+"""The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork` and
+`/undo` need the screen: they are not here.
 """
 
 
 HABITS = {
-    "/add-dir": "--add-dir DIR, at the start, is one more directory to work in",
-    "/export": "`teamwright log` prints what happened",
-    "/hooks": "`teamwright check` lists the hooks; /reload reads them again",
     "/ide": "the program runs in any terminal, also in that of an editor",
     "/login": "a key is an environment variable; `teamwright doctor` names it",
     "/logout": "a key is an environment variable: unset it",
-    "/mcp": "`teamwright check` lists the MCP servers; /reload starts new ones",
-    "/memory": "AGENTS.md is the file that each session reads",
     "/output-style": "say in AGENTS.md how answers are to be written",
     "/pr-comments": "ask for it in your own words",
-    "/rewind": "`teamwright rewind` does it once the session has ended; /diff shows what changed",
     "/statusline": "the last line below the input is fixed; /status shows more",
     "/terminal-setup": "Alt-Enter begins a new line, without a setup",
     "/theme": "the colours are those of your terminal; NO_COLOR leaves them out",

@@ -188,6 +188,8 @@ MAX_MESSAGE_LINES = 12
 """The number of lines of a message to the member that are shown; the rest is counted."""
 
 MIN_WIDTH = 20
+YOU, AGENT = "You", "Agent"
+"""The speakers of a conversation."""
 
 _ENVELOPE = re.compile(MESSAGE_PATTERN, re.DOTALL)
 _REMINDER = re.compile(REMINDER_PATTERN, re.DOTALL)
@@ -213,14 +215,22 @@ def history_lines(
 def last_exchange(messages: Sequence[Message]) -> tuple[str, str]:
     """Return the last prompt of a person to the lead, and the last text of the lead after it."""
     prompt = answer = ""
+    for speaker, text in exchanges(messages):
+        prompt, answer = (text, "") if speaker == YOU else (prompt, text)
+    return prompt, answer
+
+
+def exchanges(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """Return the texts of the person and of the agent, oldest first, each with its speaker."""
+    found: list[tuple[str, str]] = []
     for message in messages:
         texts = [str(block.get("text", "")) for block in _blocks([message], "text")]
-        if message["role"] == "user":
-            said = "\n".join(_REMINDER.sub("", _ENVELOPE.sub("", text)).strip() for text in texts).strip()
-            prompt, answer = (said, "") if said else (prompt, answer)
-        else:
-            answer = "\n".join(texts).strip() or answer
-    return prompt, answer
+        is_prompt = message["role"] == "user"
+        if is_prompt:
+            texts = [_REMINDER.sub("", _ENVELOPE.sub("", text)).strip() for text in texts]
+        if said := "\n".join(texts).strip():
+            found.append((YOU if is_prompt else AGENT, said))
+    return found
 
 
 def answer_lines(messages: Sequence[Message]) -> list[str]:

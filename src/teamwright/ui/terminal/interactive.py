@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.person_check import agent_command
+from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.session.open import open_session
@@ -34,6 +35,7 @@ from teamwright.ui.terminal.editor_choice import make_editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice
 from teamwright.ui.terminal.paint import make_paint
+from teamwright.ui.terminal.session_rewind import rewind_left_session
 from teamwright.ui.terminal.session_screen import SessionScreen
 from teamwright.ui.terminal.session_switch import options_for, options_to_return
 from teamwright.views.conversation import ConversationReader
@@ -53,21 +55,28 @@ def run_interactive(options: Options, prompt: str | None) -> int:
     """
     left = asyncio.run(_interactive(ask_for_trust(replace(options, interactive=True)), prompt))
     while left.next_options is not None:
-        left = _switch_session(*left.next_options)
+        left = _switch_session(*left.next_options, left.rewind)
     return left.code
 
 
 class LeftSession(Struct, frozen=True):
-    """A session that was left: its exit code, and the options of the next session and of a return to this one."""
+    """A session that was left: its exit code, and the options of the next session and of a return to this one.
+
+    `rewind` is the confirmed plan that takes the next session back before it is opened.
+    """
 
     code: int
     next_options: tuple[Options, Options] | None = None
+    rewind: UndoPlan | None = None
 
 
-def _switch_session(to: Options, previous: Options) -> LeftSession:
-    """Open the next session; when it cannot be opened, return to the previous one."""
+def _switch_session(to: Options, previous: Options, rewind: UndoPlan | None) -> LeftSession:
+    """Open the next session; when it cannot be taken back or opened, return to the previous one."""
     opened: list[Session] = []
     try:
+        if rewind is not None:
+            lines = asyncio.run(rewind_left_session(to, rewind))
+            sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
         return asyncio.run(_interactive(ask_for_trust(to), None, opened))
     except TeamwrightError as problem:
         if opened:
@@ -125,7 +134,7 @@ async def _run_session(
         return result, LeftSession(TERMINATED)
     going = None if result.stop == "limit" else host.next_session
     to = None if going is None else (options_for(session, going), options_to_return(session))
-    return result, LeftSession(result.exit_code, to)
+    return result, LeftSession(result.exit_code, to, going.rewind if going is not None else None)
 
 
 async def _run_screen(screen: SessionScreen, prompt: str | None, end_signals: Collection[int]) -> LeaveChoice:

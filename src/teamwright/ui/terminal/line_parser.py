@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "/log cN": "all that a call printed, and how it was called; N is its number",
     "/undo @NAME": "take back the last prompt's edits, after a question; --except PATH leaves a file",
     "/fork N": "a second session with this conversation, or with the part before prompt N; list shows the prompts",
+    "/rewind N": "take conversation and files back to the time before a prompt, after a question",
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list. Or a sub-agent or a command, by its id",
@@ -39,6 +40,11 @@ COMMANDS: dict[str, str] = {
     "/permissions": "the rules in force with their files; check 'Bash(…)': the verdict on a call",
     "/config": "the settings with their files; set KEY VALUE changes one",
     "/doctor": "examine the setup",
+    "/hooks": "the hooks with their files",
+    "/memory": "the instruction files; #NOTE adds a note to one",
+    "/mcp": "the MCP servers, their state and their tools",
+    "/add-dir PATH": "one more directory in which the agents may work, until this session ends",
+    "/export FILE": "write the conversation of the lead as Markdown",
     "/init": "the lead reads this repository and writes AGENTS.md, or improves it",
     "/review": "the lead reviews what is not committed, or what you name",
     "/resume TEAM": "leave this session and continue another one: of that team or id, or from a list",
@@ -67,13 +73,14 @@ PROMPTS = {
 
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
-_YIELDING = frozenset({*ALIASES, *PROMPTS, "/agents", "/config", "/doctor", "/permissions", "/skills", "/status"})
+_ABOUT_SETUP = frozenset({"/add-dir", "/agents", "/config", "/doctor", "/hooks", "/mcp", "/memory", "/permissions"})
+_YIELDING = frozenset({*ALIASES, *PROMPTS, *_ABOUT_SETUP, "/export", "/skills", "/status"})
 """Commands that a custom command of the same name replaces."""
 
 FIXED_NAMES = frozenset(COMMAND_NAMES) - _YIELDING
 """Commands that no custom command replaces."""
 
-NEVER_SUGGESTED = frozenset({"/clear", "/compact", "/interrupt", "/quit", "/resume", "/stop", "/undo"})
+NEVER_SUGGESTED = frozenset({"/clear", "/compact", "/interrupt", "/quit", "/resume", "/rewind", "/stop", "/undo"})
 """Commands that end or remove work: a person who mistypes another command is not led to them."""
 
 BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}

@@ -55,6 +55,7 @@ from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.ui.terminal.screen_commands import ScreenCommands
 from teamwright.ui.terminal.session_completion import SessionCompletion
+from teamwright.ui.terminal.session_rewind import choose_rewind
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.views.live_status import SessionStatusSource
@@ -324,12 +325,16 @@ class SessionScreen:
         return True
 
     async def _command(self, line: TerminalCommand) -> None:
-        """Run a command of the terminal. Raises EOFError for /quit, and for /resume after a session was chosen."""
+        """Run a command of the terminal. Raises EOFError for /quit, and for /resume and /rewind after a choice."""
         if line.name == "/quit":
             raise EOFError
         if line.name == "/resume":
             width = window_size().columns
             self.next_session = await choose_next_session(self.session, line.rest, self.editor, self.show, width)
+            if self.next_session is not None:
+                raise EOFError
+        elif line.name == "/rewind":
+            self.next_session = await choose_rewind(self.session, line.rest, self.editor, self._show_folded)
             if self.next_session is not None:
                 raise EOFError
         else:

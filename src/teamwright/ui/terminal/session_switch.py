@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.session.lookup.saved_sessions import SessionView
@@ -29,10 +30,11 @@ _NOTHING_ENDED = "nothing was ended"
 
 
 class NextSession(Struct, frozen=True):
-    """The session to open after this one."""
+    """The session to open after this one. `rewind` is the confirmed plan that takes it back first."""
 
     id: str
     cwd: Path
+    rewind: UndoPlan | None = None
 
 
 async def choose_next_session(

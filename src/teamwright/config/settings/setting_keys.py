@@ -181,6 +181,23 @@ KEYS: dict[str, SettingKey] = {
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),
     "markdown": SettingKey("bool", "Whether a terminal shows Markdown as headings, lists, tables and coloured code."),
+    "notify.terminal": SettingKey(
+        "word",
+        "The terminal's signal when a request waits or the team is done, and its window has no focus. auto: a "
+        "notification where the terminal is known to show one, else the bell.",
+        words=("auto", "bell", "osc9", "osc777", "off"),
+    ),
+    "notify.command": SettingKey(
+        "text", "A shell command that gets each notification as JSON on its stdin; none by default.", user_only=True
+    ),
+    "notify.webhook": SettingKey(
+        "text", "The URL to which each notification is sent; none by default.", user_only=True
+    ),
+    "notify.format": SettingKey(
+        "word",
+        "The body for the webhook: json, as Slack reads it, or the text for ntfy. auto: ntfy for hosts named ntfy.…",
+        words=("auto", "json", "ntfy"),
+    ),
     "thinking": SettingKey(
         "word", "adaptive: models that can do so decide how much they think.", words=("adaptive", "off")
     ),

@@ -13,6 +13,7 @@ from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.config.external_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
+from teamwright.config.notify_settings import NotifySettings
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
@@ -105,6 +106,7 @@ class Settings(Struct, frozen=True):
     plan_approval: str = "lead"
     git_trailer: str = ""
     markdown: bool = True
+    notify: NotifySettings = field(default_factory=NotifySettings)
     retention_days: int = 30
     database: str = ""
     database_durable_mail: bool = False

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from teamwright.config.backend_settings import parse_backend_settings
 from teamwright.config.external_commands import commands_settings
+from teamwright.config.notify_settings import parse_notify_settings
 from teamwright.config.settings.setting_fields import fill_settings, plain_fields
 from teamwright.config.settings.settings import Settings
 from teamwright.protocol.budget import CAP_NAMES as CAPS
@@ -60,6 +61,7 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
         "sandbox": _sandbox(fill_settings(usual.sandbox, "sandbox", values)),
         "places": parse_backend_settings(values, origins),
         "commands": commands_settings(values, origins),
+        "notify": parse_notify_settings(values, origins),
         "check": replace(check, command=check.command.strip()),
         "worktrees": replace(trees, setup=trees.setup.strip()),
     }

@@ -162,6 +162,7 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
         on_output=screen.shortcuts.show_output,
         on_keys=screen.shortcuts.show_keys,
         on_escape=screen.on_escape,
+        attention=screen.notifier.attention,
         label=screen.view.label,
         status_area=screen.panel,
         text_rows=screen.text_rows,

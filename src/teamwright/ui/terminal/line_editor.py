@@ -24,6 +24,7 @@ from prompt_toolkit.filters import Condition, has_completions, is_done, is_searc
 from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -34,6 +35,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.display_text import window_size
+from teamwright.ui.terminal.attention import FOCUS_OFF, FOCUS_ON
 from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
 from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
 from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
@@ -48,6 +50,9 @@ MAX_HISTORY_ENTRY = 100_000
 """The maximum size of a history entry in the file, in bytes; a longer entry is available only in this session."""
 
 _SEND_KEYS = {Keys.ControlM, Keys.ControlJ}
+
+_FOCUS_KEYS = {"\x1b[I": (Keys.F23, True), "\x1b[O": (Keys.F24, False)}
+"""The terminal's reports of its focus. The library has no keys for them; no keyboard has these two."""
 
 _ESCAPE_S = 0.3
 """Seconds that Esc waits for an Enter that belongs to it."""
@@ -89,10 +94,15 @@ class LineEditor:
             if callbacks.on_escape is not None:
                 session.app.timeoutlen = _ESCAPE_S
             session.app.min_redraw_interval = REDRAW_S
+            session.app.key_processor.before_key_press += self._note_key
             if callbacks.status_area is not None:
                 _put_below(session, self._rows)
         _put_above(self._lines, self._text_rows)
         self._lines.default_buffer.on_text_changed += self._text_changed
+        self._note_key()  # a key created this editor
+        if callbacks.attention is not None:
+            self._output.write_raw(FOCUS_ON)
+            self._output.flush()
         self._redraw_timer: asyncio.TimerHandle | None = None
         self._shown_rows: list[str] = []
         self._shown_text: list[str] = []
@@ -148,6 +158,10 @@ class LineEditor:
         """See Editor."""
         if self._redraw_timer is not None:
             self._redraw_timer.cancel()
+        if self._callbacks.attention is not None:
+            with suppress(OSError):  # the terminal was closed
+                self._output.write_raw(FOCUS_OFF)
+                self._output.flush()
         self._stack.close()
 
     def _redraw_if_changed(self) -> None:
@@ -229,12 +243,20 @@ class LineEditor:
                 actions[action] = lambda _, call=call: call()
         if self._callbacks.on_keys is not None:
             actions[KeyAction.KEYS] = self._show_keys
+        if (attention := self._callbacks.attention) is not None:
+            for sequence, (key, focused) in _FOCUS_KEYS.items():
+                ANSI_SEQUENCES.setdefault(sequence, key)
+                keys.add(key)(_key_handler(lambda _, focused=focused: attention.note_focus(focused)))
         keys.add(Keys.BracketedPaste, filter=~is_searching)(self._paste)
         for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := actions.get(action)) is not None:
                 free = ~is_searching & ~has_completions if action is KeyAction.MODE else ~is_searching
                 keys.add(*names, filter=free)(_key_handler(do))  # during a search the library's bindings apply
         return keys
+
+    def _note_key(self, _processor: object = None) -> None:
+        if self._callbacks.attention is not None:
+            self._callbacks.attention.note_key()
 
     def _send(self, typed: Buffer) -> None:
         below = self._callbacks.status_area

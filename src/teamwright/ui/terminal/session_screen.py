@@ -24,6 +24,7 @@ from teamwright.session.control.person_actions import (
     send_to_member,
 )
 from teamwright.session.control.running_jobs import running_command
+from teamwright.session.notifications import notification_sender
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
@@ -31,6 +32,7 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
+from teamwright.ui.terminal.attention import Attention, Notifier
 from teamwright.ui.terminal.commands import CommandCalls, is_habit, unknown_command_lines
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
@@ -79,6 +81,8 @@ class SessionScreen:
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
         self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.cwd))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
+        sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
+        self.notifier = Notifier(sender, Attention(), session.id, os.environ)
         requests = PendingRequests(run_command=self._run_at_request)
         self.line_input = LineInput(self.formatter, self.show, requests)
         colors, markdown = self.formatter.paint.on, self.session.shows_markdown
@@ -122,6 +126,7 @@ class SessionScreen:
             self.panel.end()
             self.running_output.end()
             await self.command_calls.cancel()
+            await self.notifier.sender.close()
             await self._end_turn()
             for task in (reading, working):
                 task.cancel()
@@ -209,6 +214,7 @@ class SessionScreen:
         self.panel.note(event)
         self.line_input.note(event)
         self.shortcuts.note(event)
+        self.notifier.note(event)
         lines = self.reports.lines(event, self.view.name) or self.formatter.lines(event)
         self.texts.print(lines, is_urgent=event.member == "user")
         self.view.handle_after(event)
@@ -241,6 +247,8 @@ class SessionScreen:
             return False
         if end.stop == "done":
             self.last_result = None
+            if not members_at_work(self.session):
+                self.notifier.team_done(self.session.team.name, end.text)
             return False
         self._note_result(await self.session.result_of_turn(end))
         return end.is_capped

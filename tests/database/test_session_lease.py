@@ -4,41 +4,22 @@ import asyncio
 import multiprocessing
 import os
 import signal
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
 from teamwright.database.address import parse_address
-from teamwright.database.administration import upgrade_schema
-from teamwright.database.connection import Database
-from teamwright.database.database_stores import DatabaseStores
-from teamwright.database.session_connection import SILENT_S, SessionConnection
+from teamwright.database.session_connection import SILENT_S
 from teamwright.database.team_rows import session_lease
 from teamwright.protocol.errors import CannotStart, StorageError
 from teamwright.protocol.mail import InboxEntry
+from tests.database.spaces import LEASE, holder, make_space
 from tests.support.waits import WAIT_S
-
-LEASE = session_lease("one")
-
-
-@asynccontextmanager
-async def holder(url, lease=LEASE, on_fenced=lambda: None):
-    """A process that holds the lease: its stores and its connection."""
-    database = await Database.open(parse_address(url))
-    connection = SessionConnection(database, on_fenced)
-    try:
-        await connection.open(lease, "a test")
-        yield DatabaseStores(database, connection), connection
-    finally:
-        await connection.close()
-        await database.close()
 
 
 @pytest.fixture
 async def space(postgres) -> str:
-    url = postgres.new_space()
-    await upgrade_schema(parse_address(url), create=True)
-    return url
+    return await make_space(postgres.new_space())
 
 
 async def test_a_second_process_is_refused_while_the_first_one_lives(space):

@@ -15,6 +15,7 @@ PACKAGES = {
     "node": "nodejs",
     "npm": "npm",
     "openssl": "openssl",
+    "pgbouncer": "pgbouncer",
     "postgres": "postgresql",
     "ps": "procps",
     "rg": "ripgrep",

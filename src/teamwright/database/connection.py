@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -24,6 +23,7 @@ from teamwright.database.driver import (
     is_conflict,
     is_connection_loss,
     is_driver_error,
+    is_lost_statement,
     open_pool,
     quote_name,
     store_error,
@@ -128,7 +128,7 @@ class Database:
         while True:
             try:
                 async with self._pool.acquire(timeout=COMMAND_S) as connection:
-                    return await work(connection)
+                    return await _query(connection, work)
             except Exception as problem:
                 await retry.wait_or_raise(self.place, problem)
 
@@ -165,11 +165,17 @@ class Database:
             attempt.number = await self._pass_fence(connection, durable=durable)
             result = await work(connection)
         except BaseException:
-            with suppress(Exception):
+            try:
                 await transaction.rollback()
+            except Exception:
+                connection.terminate()  # the pool would give it to the next call
             raise
         attempt.results.append(result)
-        await transaction.commit()
+        try:
+            await transaction.commit()
+        except BaseException:
+            connection.terminate()
+            raise
 
     async def _pass_fence(self, connection: Connection, *, durable: bool) -> str:
         """Return the number of this transaction, once it is sure that no later holder of the lease exists."""
@@ -209,6 +215,15 @@ class Database:
                 await self._pool.close()
         except (TimeoutError, OSError):
             self._pool.terminate()
+
+
+async def _query(connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
+    try:
+        return await work(connection)
+    except Exception as problem:
+        if is_connection_loss(problem):
+            connection.terminate()  # the pool would give it to the next call
+        raise
 
 
 class _Attempt(Generic[T]):
@@ -294,8 +309,11 @@ async def _find_pooler(address: DatabaseAddress, connection: Connection) -> str:
         await transaction.start()
         other = await second.fetchval(ask)
         later = {await connection.fetchval(ask) for _ in range(3)}
-        await transaction.rollback()
         return "session" if other != own and later == {own} else "transaction"
+    except Exception as problem:
+        if is_lost_statement(problem):  # another server connection does not know what this one has prepared
+            return "transaction"
+        raise
     finally:
         await second.close(timeout=2.0)
 

@@ -31,7 +31,7 @@ class DatabaseStores:
         files: SessionFiles | None = None,
         mail: MailSettings | None = None,
     ) -> None:
-        self._database = database
+        self.database = database
         self._session = session
         self._files = files
         self._mail = mail or MailSettings()
@@ -40,34 +40,34 @@ class DatabaseStores:
     @property
     def schema(self) -> str:
         """The schema that contains the stores."""
-        return self._database.schema
+        return self.database.schema
 
     @property
     def teams(self) -> StoredTeams:
         """See TeamStores."""
-        return StoredTeams(DatabaseTeams(self._database), self)
+        return StoredTeams(DatabaseTeams(self.database), self)
 
     def tasks(self, name: str) -> DatabaseTaskStore:
         """See TeamStores."""
-        return DatabaseTaskStore(self._database, self._session, name)
+        return DatabaseTaskStore(self.database, self._session, name)
 
     def mailbox(self, directory: str, name: str) -> DatabaseMailbox:
         """See TeamStores."""
-        return DatabaseMailbox(self._database, self._session, self._files, (directory, name), self._mail)
+        return DatabaseMailbox(self.database, self._session, self._files, (directory, name), self._mail)
 
     def roster(self, directory: str, on_restored: OnRestored | None = None) -> DatabaseRoster:
         """See TeamStores. No other program writes into a database, so nothing is restored."""
-        return DatabaseRoster(self._database, self._session, directory)
+        return DatabaseRoster(self.database, self._session, directory)
 
     def state(self, directory: str) -> DatabaseDocument[TeamFile]:
         """See TeamStores."""
         if directory not in self._states:
-            self._states[directory] = DatabaseDocument(self._database, self._session, directory, STATE)
+            self._states[directory] = DatabaseDocument(self.database, self._session, directory, STATE)
         return self._states[directory]
 
     async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""
-        rows = await self._database.read(
+        rows = await self.database.read(
             lambda connection: connection.fetch(
                 'select shown_name from mailboxes where team = $1 order by shown_name collate "C"', directory
             )

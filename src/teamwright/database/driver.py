@@ -137,7 +137,7 @@ async def connect(address: DatabaseAddress) -> Connection:
     """Open one connection without settings. Raises CannotStart (`database`)."""
     driver = load_driver()
     try:
-        return await driver.connect(address.url, timeout=CONNECT_S, command_timeout=COMMAND_S)
+        return await driver.connect(address.url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0)
     except (driver.PostgresError, driver.InterfaceError, OSError, TimeoutError, ValueError) as problem:
         raise connect_error(address, problem) from problem
 
@@ -183,9 +183,8 @@ def is_connection_loss(problem: BaseException) -> bool:
     if isinstance(problem, driver.PostgresError):
         state = str(getattr(problem, "sqlstate", "") or "")
         return state.startswith(("08", "57P")) or state == "53300"
-    return isinstance(problem, driver.InterfaceError | OSError | TimeoutError) and not isinstance(
-        problem, TeamwrightError
-    )
+    known = (driver.InterfaceError, driver.InternalClientError, OSError, TimeoutError)
+    return isinstance(problem, known) and not isinstance(problem, TeamwrightError)
 
 
 def is_conflict(problem: BaseException) -> bool:
@@ -193,10 +192,15 @@ def is_conflict(problem: BaseException) -> bool:
     return str(getattr(problem, "sqlstate", "") or "") in {"40001", "40P01"}
 
 
+def is_lost_statement(problem: BaseException) -> bool:
+    """Return True when the server does not know a statement that this connection has prepared, or knows it already."""
+    return str(getattr(problem, "sqlstate", "") or "") in {"26000", "42P05"}
+
+
 def is_driver_error(problem: BaseException) -> bool:
     """Return True for an error of the driver, the server or the network."""
     driver = load_driver()
-    known = (driver.PostgresError, driver.InterfaceError, OSError, TimeoutError)
+    known = (driver.PostgresError, driver.InterfaceError, driver.InternalClientError, OSError, TimeoutError)
     return isinstance(problem, known) and not isinstance(problem, TeamwrightError)
 
 

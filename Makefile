@@ -74,6 +74,7 @@ bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing, then one with members in processes (CRASH_KILLS=400, CRASH_MEMBER_KILLS=100, CRASH_SEED=… to replay)
 	$(BIN)/python -m tests.crash.run $(ARGS)
 	$(BIN)/python -m tests.crash.processes
+	$(BIN)/python -m tests.crash.database --kills 60
 
 scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and are killed: nothing is lost, memory and CPU stay flat (ARGS='--minutes 60')
 	$(BIN)/python -m tests.scale.run $(ARGS)

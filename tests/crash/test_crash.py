@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash.mutants import noticed
+from tests.support.postgres import server_program
+from tests.support.programs import reason
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,15 @@ def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_p
 def test_lead_and_members_in_processes_of_their_own_are_killed_and_nothing_is_lost_doubled_or_left(tmp_path):
     command = [sys.executable, "-m", "tests.crash.processes", "--kills", "5", "--most", "5", "--backends", "detached"]
     ended = subprocess.run([*command, "--place", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.promise("P1", "P2", "P5", "J6")
+def test_a_team_in_a_database_that_is_killed_and_moved_between_machines_loses_nothing_and_doubles_nothing(tmp_path):
+    if server_program("postgres") is None:
+        pytest.skip(reason("postgres"))
+    command = [sys.executable, "-m", "tests.crash.database", "--kills", "8", "--most", "8", "--seconds", "20"]
+    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert ended.returncode == 0, ended.stdout
 
 

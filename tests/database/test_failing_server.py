@@ -10,8 +10,9 @@ import pytest
 
 from teamwright.database import connection as connection_module
 from teamwright.database.address import parse_address
-from teamwright.database.connection import Database, find_problems, read_facts
+from teamwright.database.connection import Database
 from teamwright.database.mailbox import MailSettings
+from teamwright.database.server_facts import find_problems, read_facts
 from teamwright.protocol.errors import CannotStart, LockTimeout, StorageError
 from teamwright.protocol.mail import InboxEntry
 from tests.database.spaces import holder, make_space

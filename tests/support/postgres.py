@@ -36,7 +36,8 @@ def unprivileged() -> list[str]:
 class PostgresServer:
     """A server whose data is lost with it. Each space is a schema with a random name."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_durable: bool = False) -> None:
+        self.is_durable = is_durable
         self.directory = directory
         self.data = directory / "data"
         self.port = _free_port()
@@ -67,7 +68,7 @@ class PostgresServer:
             "port": str(self.port),
             "unix_socket_directories": str(self.directory),
             "max_connections": "300",
-            "fsync": "off",
+            "fsync": "on" if self.is_durable else "off",
             "logging_collector": "off",
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.database.connection import DatabaseFacts, read_facts
 from teamwright.database.driver import Connection, connect, connect_error, is_driver_error, quote_name
 from teamwright.database.schema import MIGRATIONS, VERSION
+from teamwright.database.server_facts import DatabaseFacts, read_facts
 from teamwright.protocol.errors import CannotStart
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -19,25 +20,20 @@ from teamwright.database.driver import (
     Pool,
     apply_settings,
     connect,
-    connect_error,
     is_conflict,
     is_connection_loss,
     is_driver_error,
-    is_lost_statement,
     open_pool,
-    quote_name,
     store_error,
 )
-from teamwright.database.schema import VERSION
-from teamwright.protocol.errors import CannotStart, StorageError
+from teamwright.database.server_facts import read_facts, require_usable
+from teamwright.protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
+    from teamwright.database.session_files import SessionFiles, ShippedChange
 
 T = TypeVar("T")
-
-OLDEST_SERVER = 150_000
-"""The oldest version of PostgreSQL, in the server's own numbers."""
 
 MOST_CONNECTIONS = 4
 """Connections of one process, besides the one of its lease and its notifications."""
@@ -57,19 +53,6 @@ class Fence(NamedTuple):
     token: int
 
 
-class DatabaseFacts(NamedTuple):
-    """Facts about the server and the schema of a team space. `version` is None without a schema."""
-
-    server: str
-    server_number: int
-    user: str
-    schema: str
-    version: int | None
-    is_read_only: bool
-    pooler: str = ""
-    """`session` or `transaction` for a connection pooler between this process and the server."""
-
-
 class Database:
     """The database of one process."""
 
@@ -80,6 +63,9 @@ class Database:
         """The name of this process in rows and notifications, so that it knows its own changes."""
         self.fence: Fence | None = None
         """None for a process that only reads, or that writes as a person from another terminal."""
+        self.files: SessionFiles | None = None
+        """The files of the session of this process, which every write ships first; None for other processes."""
+        self._shipping = asyncio.Lock()
         self._pool = pool
         self._ahead = timedelta()
 
@@ -135,20 +121,49 @@ class Database:
     async def write(self, work: Callable[[Connection], Awaitable[T]], *, durable: bool = True) -> T:
         """Run `work` in one transaction behind the fence, and return its result.
 
+        The new lines of the session's transcripts are part of the transaction: another machine that sees its effects
+        sees the calls that caused them too.
+
         Without `durable` the server answers before its disk does: a crash of the server's machine may lose the last
         half second. Raises StorageError: `fenced` for a process that was replaced, LockTimeout, `database-failed`.
         """
         retry = _Retry()
         while True:
-            attempt = _Attempt[T]()
+            try:
+                return await self._write_once(work, durable=durable)
+            except Exception as problem:
+                await retry.wait_or_raise(self.place, problem)
+
+    async def _write_once(self, work: Callable[[Connection], Awaitable[T]], *, durable: bool) -> T:
+        """Run the work once. When the answer of the commit was lost, the server says whether it is committed."""
+        attempt = _Attempt[T]()
+        async with self._find_changes() as changes:
             try:
                 async with self._pool.acquire(timeout=COMMAND_S) as connection:
-                    await self._run(connection, work, attempt, durable=durable)
-                    return attempt.results[0]
+                    await self._run(connection, _with_files(self.files, changes, work), attempt, durable=durable)
             except Exception as problem:
-                if attempt.results and is_connection_loss(problem) and await self._was_committed(attempt.number):
-                    return attempt.results[0]
-                await retry.wait_or_raise(self.place, problem)
+                lost = attempt.results and is_connection_loss(problem)
+                if not (lost and await self._was_committed(attempt.number)):
+                    raise
+            if self.files is not None:
+                self.files.note_sent(changes)
+            return attempt.results[0]
+
+    @asynccontextmanager
+    async def _find_changes(self) -> AsyncGenerator[Sequence[ShippedChange]]:
+        """Give the files' changes to the block. Two transactions never ship the same lines."""
+        if self.files is None:
+            yield ()
+            return
+        async with self._shipping:
+            if changes := self.files.find_changes():
+                yield changes
+                return
+        yield ()
+
+    async def ship(self) -> None:
+        """Ship the files of the session. Raises StorageError."""
+        await self.write(_do_nothing, durable=False)
 
     async def _run(
         self,
@@ -217,6 +232,24 @@ class Database:
             self._pool.terminate()
 
 
+async def _do_nothing(_connection: Connection) -> None:
+    """Write nothing: the files are part of every transaction."""
+
+
+def _with_files(
+    files: SessionFiles | None, changes: Sequence[ShippedChange], work: Callable[[Connection], Awaitable[T]]
+) -> Callable[[Connection], Awaitable[T]]:
+    """Return the work with the shipping of changes before it."""
+    if files is None or not changes:
+        return work
+
+    async def both(connection: Connection) -> T:
+        await files.send(connection, changes)
+        return await work(connection)
+
+    return both
+
+
 async def _query(connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
     try:
         return await work(connection)
@@ -261,97 +294,3 @@ def fenced_error(place: str) -> StorageError:
         do=["end this process; the other one continues with the same conversation"],
         note="nothing was written",
     )
-
-
-async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
-    """Return facts about the server and the schema. Raises CannotStart (`database`)."""
-    connection = await connect(address)
-    try:
-        row = await connection.fetchrow(
-            "select current_setting('server_version') as server, current_setting('server_version_num')::int as number, "
-            "current_user as person, pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on' "
-            "as read_only"
-        )
-        if row is None:
-            raise RuntimeError("the server has no version")
-        schema = address.schema or f"teamwright_{row['person']}"
-        version = await _schema_version(connection, schema)
-        pooler = await _find_pooler(address, connection)
-        return DatabaseFacts(row["server"], row["number"], row["person"], schema, version, row["read_only"], pooler)
-    except Exception as problem:
-        if is_driver_error(problem):
-            raise connect_error(address, problem) from problem
-        raise
-    finally:
-        await connection.close(timeout=2.0)
-
-
-async def _schema_version(connection: Connection, schema: str) -> int | None:
-    name = f"{quote_name(schema)}.space"
-    if await connection.fetchval("select to_regclass($1)::text", name) is None:
-        return None
-    return await connection.fetchval(f"select version from {name}")
-
-
-async def _find_pooler(address: DatabaseAddress, connection: Connection) -> str:
-    """Return how a connection pooler shares connections: `session`, `transaction`, or empty without one.
-
-    A pooler names another process number than the server's. In transaction mode this connection loses its server
-    connection to a second one that begins a transaction, or changes it afterwards.
-    """
-    ask = "select pg_backend_pid()"
-    own = await connection.fetchval(ask)
-    if own == connection.get_server_pid():
-        return ""
-    second = await connect(address)
-    try:
-        transaction = second.transaction()
-        await transaction.start()
-        other = await second.fetchval(ask)
-        later = {await connection.fetchval(ask) for _ in range(3)}
-        return "session" if other != own and later == {own} else "transaction"
-    except Exception as problem:
-        if is_lost_statement(problem):  # another server connection does not know what this one has prepared
-            return "transaction"
-        raise
-    finally:
-        await second.close(timeout=2.0)
-
-
-def require_usable(address: DatabaseAddress, facts: DatabaseFacts) -> None:
-    """Raise CannotStart (`database`) unless this Teamwright can work with the server and the schema."""
-    if problems := find_problems(address, facts):
-        what, do = problems[0]
-        raise CannotStart(
-            "database",
-            what,
-            looked_at=[("database", str(address)), ("schema", facts.schema)],
-            do=[do],
-            note="nothing was started",
-        )
-
-
-def find_problems(address: DatabaseAddress, facts: DatabaseFacts) -> list[tuple[str, str]]:
-    """Return each reason why this Teamwright cannot use the database, with what to type."""
-    found: list[tuple[str, str]] = []
-    if facts.server_number < OLDEST_SERVER:
-        found.append((f"the server is PostgreSQL {facts.server}, and 15 is the oldest one", "use a newer server"))
-    if facts.pooler == "transaction":
-        what = "a connection pooler in transaction mode is in the way: leases and notifications need sessions"
-        found.append((what, "name the server itself, or a pooler with pool_mode=session"))
-    if facts.is_read_only:
-        found.append(("the database is read-only", "name the primary server"))
-    if facts.version is None:
-        found.append(
-            (
-                f"the database has no schema {facts.schema} of Teamwright",
-                f"teamwright --database {address} database init",
-            )
-        )
-    elif facts.version < VERSION:
-        what = f"the schema {facts.schema} has version {facts.version}, and this Teamwright needs {VERSION}"
-        found.append((what, f"end all teams on it, then: teamwright --database {address} database upgrade"))
-    elif facts.version > VERSION:
-        what = f"the schema {facts.schema} has version {facts.version}, and this Teamwright knows {VERSION}"
-        found.append((what, "update Teamwright on this machine"))
-    return found

@@ -11,7 +11,6 @@ from teamwright.database.connection import Database
 from teamwright.database.documents import STATE, DatabaseDocument, DatabaseRoster
 from teamwright.database.mailbox import DatabaseMailbox, MailSettings
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.session_files import SessionFiles
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams
 from teamwright.teams.stored_teams import StoredTeams
@@ -28,12 +27,10 @@ class DatabaseStores:
         self,
         database: Database,
         session: SessionConnection | None = None,
-        files: SessionFiles | None = None,
         mail: MailSettings | None = None,
     ) -> None:
         self.database = database
         self._session = session
-        self._files = files
         self._mail = mail or MailSettings()
         self._states: dict[str, DatabaseDocument[TeamFile]] = {}
 
@@ -53,7 +50,7 @@ class DatabaseStores:
 
     def mailbox(self, directory: str, name: str) -> DatabaseMailbox:
         """See TeamStores."""
-        return DatabaseMailbox(self.database, self._session, self._files, (directory, name), self._mail)
+        return DatabaseMailbox(self.database, self._session, (directory, name), self._mail)
 
     def roster(self, directory: str, on_restored: OnRestored | None = None) -> DatabaseRoster:
         """See TeamStores. No other program writes into a database, so nothing is restored."""

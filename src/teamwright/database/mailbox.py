@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.session_files import SessionFiles
 from teamwright.mail.inbox import MAX_TEXT_BYTES
 from teamwright.mail.inbox_events import OnArrival, OnLoss
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
@@ -40,13 +38,11 @@ class DatabaseMailbox:
         self,
         database: Database,
         session: SessionConnection | None,
-        files: SessionFiles | None,
         address: tuple[str, str],
         settings: MailSettings,
     ) -> None:
         self._database = database
         self._session = session
-        self._files = files
         self._team, self._name = address[0], inbox_stem(address[1])
         self._reader = self._name.lower()
         self._settings = settings
@@ -132,14 +128,12 @@ class DatabaseMailbox:
         if fresh and self._on_arrival is not None:
             self._on_arrival(fresh)
 
-    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
-        """See Mailbox. The new lines of the transcript are shipped in the same transaction."""
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
+        """See Mailbox."""
         if not ids:
             return False
 
         async def work(connection: Connection) -> None:
-            if transcript is not None and self._files is not None:
-                await self._files.append(connection, transcript)
             await connection.execute(
                 "update mail set is_read = true where team = $1 and reader = $2 and msg_id = any($3) and not is_read",
                 *(self._team, self._reader, list(ids)),

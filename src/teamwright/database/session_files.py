@@ -1,27 +1,33 @@
-"""The files of a session as rows of the database: lines are shipped as they grow, and fetched on another machine.
+"""The files of a session as rows of the database: new bytes are shipped with every write, and fetched elsewhere.
 
-Transcripts and the event log grow at their end, so that only their new bytes are sent. Depends on the database. Leaves
-the meaning of the files to their packages.
+Transcripts and the event log grow at their end, so that only their new lines are sent. The pending requests of the
+session's team are part of them. Depends on the driver. Leaves the meaning of the files to their packages.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.protocol.errors import StorageError
+from teamwright.requests.request_store import RequestStore
 from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.paths import Home
 
 _GROWING = ".jsonl"
 """The ending of files that grow at their end."""
 
 _SHIPPED = ("*.jsonl", "*.json", "calls", "agents/*.jsonl", "history/*.jsonl", "prefixes/*.json")
 """The files in a session's directory that a resume reads."""
+
+_REQUESTS = "requests/"
+"""The beginning of the names of request files; the directory of the team follows."""
 
 _MOST_BYTES = 4_000_000
 """Bytes of one row: a longer piece is divided."""
@@ -30,151 +36,214 @@ _MOST_SMALL = 1_000_000
 """Bytes of a file that is replaced as a whole; a longer one stays on its machine."""
 
 
+class SizeMark(NamedTuple):
+    """The size and the time of change of a local file."""
+
+    size: int
+    mtime_ns: int
+
+
+class ShippedChange(NamedTuple):
+    """The new bytes of a file. `is_whole`: they replace what the database has. `is_gone`: the file was removed."""
+
+    name: str
+    mark: SizeMark
+    start: int
+    content: bytes
+    digest: str = ""
+    is_whole: bool = False
+    is_gone: bool = False
+
+
+class _Shipped(NamedTuple):
+    """The state of a file in the database, and the mark of the local file at that time."""
+
+    size: int
+    digest: str
+    mark: SizeMark | None = None
+
+
 class SessionFiles:
-    """The files of one session below its project's directory: `<session>.jsonl`, and the directory `<session>`."""
+    """The files of one session: `<session>.jsonl` and the directory `<session>` in its project's directory, and the
+    requests of the team that it leads.
+    """
 
-    def __init__(self, database: Database, session: str, project: Path) -> None:
-        self._database = database
+    def __init__(self, home: Home, session: str, cwd: Path) -> None:
+        self._home = home
         self._session = session
-        self._project = project
-        self._shipped: dict[str, tuple[int, int]] = {}
+        self._project = home.project(cwd)
+        self._team = ""
+        self._knows_team = False
+        self._shipped: dict[str, _Shipped] = {}
 
-    async def begin(self, cwd: str) -> None:
-        """Record the session and the machine on which it runs."""
-        await self._database.write(
-            lambda connection: connection.execute(
-                "insert into sessions (session, cwd, host) values ($1, $2, $3) "
-                "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
-                *(self._session, cwd, socket.gethostname()),
-            )
+    def set_team(self, directory: str) -> None:
+        """Ship the requests of the team in this directory too; empty: the team was deleted, and they are removed."""
+        if not directory and self._team:
+            shutil.rmtree(RequestStore.of_team(self._home, self._team).directory, ignore_errors=True)
+        self._team, self._knows_team = directory, True
+
+    async def begin(self, connection: Connection, cwd: str) -> None:
+        """Record the session and its machine, and read what the database has of it."""
+        await connection.execute(
+            "insert into sessions (session, cwd, host) values ($1, $2, $3) "
+            "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
+            *(self._session, cwd, socket.gethostname()),
         )
+        rows = await connection.fetch("select name, size, digest from session_files where session = $1", self._session)
+        self._shipped = {str(row["name"]): _Shipped(int(row["size"]), str(row["digest"])) for row in rows}
 
-    async def ship(self) -> None:
-        """Send every file that changed since the last call. Raises StorageError."""
-        marks = {path: mark for path in self._paths() if (mark := _mark(path)) is not None}
-        changed = [path for path, mark in marks.items() if self._shipped.get(self._name(path)) != mark]
-        if not changed:
-            return
+    def find_changes(self) -> list[ShippedChange]:
+        """Return the bytes that the database does not have. Costs one look at each file. Raises StorageError."""
+        found: list[ShippedChange] = []
+        for path in self._paths():
+            mark, known = _mark(path), self._shipped.get(name := self._name(path))
+            if mark is not None and (known is None or known.mark != mark):
+                change = (_new_lines if path.suffix == _GROWING else _new_content)(path, name, mark, known)
+                found += [change] if change is not None else []
+        for name in self._shipped if self._knows_team else ():
+            if name.startswith(_REQUESTS) and _mark(self._locate(name)) is None:
+                found.append(ShippedChange(name, SizeMark(0, 0), 0, b"", is_whole=True, is_gone=True))
+        return found
 
-        async def work(connection: Connection) -> None:
-            for path in changed:
-                await self.append(connection, path)
-
-        await self._database.write(work, durable=False)
-        self._shipped |= {self._name(path): marks[path] for path in changed}
-
-    async def append(self, connection: Connection, path: Path) -> None:
-        """Send the new bytes of one file in the transaction of this connection."""
-        name = self._name(path)
-        row = await connection.fetchrow(
-            "insert into session_files (session, name, size) values ($1, $2, 0) on conflict (session, name) "
-            "do update set size = session_files.size returning size, digest",
-            *(self._session, name),
-        )
-        size, digest = (int(row["size"]), str(row["digest"])) if row is not None else (0, "")
-        if path.suffix == _GROWING:
-            await self._append_lines(connection, path, name, size)
-        else:
-            await self._replace(connection, path, name, digest)
-
-    async def _append_lines(self, connection: Connection, path: Path, name: str, size: int) -> None:
-        if _size(path) < size:  # it was written anew: damaged lines were set aside
-            await self._forget_parts(connection, name)
-            size = 0
-        content = _read_lines(path, size)
-        parts = [(size + at, content[at : at + _MOST_BYTES]) for at in range(0, len(content), _MOST_BYTES)]
-        if not parts:
-            return
+    async def send(self, connection: Connection, changes: Sequence[ShippedChange]) -> None:
+        """Store the changes in the transaction of this connection."""
+        for name in [change.name for change in changes if change.is_whole]:
+            await connection.execute("delete from session_parts where session = $1 and name = $2", self._session, name)
         await connection.executemany(
             "insert into session_parts (session, name, start, content) values ($1, $2, $3, $4)",
-            [(self._session, name, start, part) for start, part in parts],
+            [
+                (self._session, change.name, change.start + at, change.content[at : at + _MOST_BYTES])
+                for change in changes
+                for at in range(0, len(change.content), _MOST_BYTES)
+            ],
         )
-        await self._set_size(connection, name, size + len(content))
-
-    async def _replace(self, connection: Connection, path: Path, name: str, digest: str) -> None:
-        content = _read_lines(path, 0, whole=True)
-        now = hashlib.sha256(content).hexdigest()
-        if now == digest or len(content) > _MOST_SMALL:
-            return
-        await self._forget_parts(connection, name)
-        await connection.execute(
-            "insert into session_parts (session, name, start, content) values ($1, $2, 0, $3)",
-            *(self._session, name, content),
+        await connection.executemany(
+            "insert into session_files (session, name, size, digest) values ($1, $2, $3, $4) "
+            "on conflict (session, name) do update set size = excluded.size, digest = excluded.digest",
+            [(self._session, one.name, one.start + len(one.content), one.digest) for one in changes if not one.is_gone],
         )
-        await self._set_size(connection, name, len(content), now)
+        if gone := [change.name for change in changes if change.is_gone]:
+            await connection.execute(
+                "delete from session_files where session = $1 and name = any($2)", self._session, gone
+            )
 
-    async def _set_size(self, connection: Connection, name: str, size: int, digest: str = "") -> None:
-        await connection.execute(
-            "update session_files set size = $3, digest = $4 where session = $1 and name = $2",
-            *(self._session, name, size, digest),
-        )
+    def note_sent(self, changes: Sequence[ShippedChange]) -> None:
+        """Record that the transaction of these changes is committed."""
+        for change in changes:
+            if change.is_gone:
+                self._shipped.pop(change.name, None)
+                continue
+            self._shipped[change.name] = _Shipped(change.start + len(change.content), change.digest, change.mark)
 
-    async def _forget_parts(self, connection: Connection, name: str) -> None:
-        await connection.execute("delete from session_parts where session = $1 and name = $2", self._session, name)
+    async def fetch(self, connection: Connection) -> int:
+        """Write the files that another machine continued, or that are missing. Return how many. Raises StorageError.
 
-    async def fetch(self) -> int:
-        """Write the files that are longer in the database than here, or missing. Return how many. Raises StorageError.
-
-        A longer file here is kept: it has all that the read flags imply, and more.
+        A longer file here that begins as the one of the database is kept: this machine was killed before it sent the
+        rest. Requests that another machine has closed are removed here.
         """
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "select name, size from session_files where session = $1", self._session
-            )
-        )
-        wanted = [
-            str(row["name"]) for row in rows if row["size"] > _size(self._project / require_relative(str(row["name"])))
-        ]
-        for name in wanted:
-            write_atomic(self._project / require_relative(name), b"".join(await self._parts(name)))
-        return len(wanted)
+        rows = await connection.fetch("select name, size from session_files where session = $1", self._session)
+        count, names = 0, {str(row["name"]) for row in rows}
+        self._remove_closed_requests(names)
+        for row in rows:
+            path = self._locate(str(row["name"]))
+            if not await self._continues(connection, path, str(row["name"]), int(row["size"])):
+                parts = await connection.fetch(
+                    "select content from session_parts where session = $1 and name = $2 order by start",
+                    *(self._session, row["name"]),
+                )
+                write_atomic(path, b"".join(bytes(part["content"]) for part in parts))
+                count += 1
+        return count
 
-    async def _parts(self, name: str) -> Sequence[bytes]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "select content from session_parts where session = $1 and name = $2 order by start",
-                *(self._session, name),
-            )
+    def _remove_closed_requests(self, names: Collection[str]) -> None:
+        """Remove the request files of the teams of these names that the database does not have."""
+        for team in {name.split("/")[1] for name in names if name.startswith(_REQUESTS)}:
+            requests = RequestStore.of_team(self._home, team).directory
+            for path in requests.glob("**/*"):
+                if path.is_file() and f"{_REQUESTS}{team}/{path.relative_to(requests).as_posix()}" not in names:
+                    path.unlink(missing_ok=True)
+
+    async def _continues(self, connection: Connection, path: Path, name: str, size: int) -> bool:
+        """Return True when the file here ends as the one of the database, or continues it."""
+        mark = _mark(path)
+        if mark is None or mark.size < size or path.suffix != _GROWING:
+            return False
+        last = await connection.fetchrow(
+            "select start, content from session_parts where session = $1 and name = $2 order by start desc limit 1",
+            *(self._session, name),
         )
-        return [bytes(row["content"]) for row in rows]
+        if last is None:
+            return True
+        content = bytes(last["content"])
+        return _read(path, int(last["start"]))[: len(content)] == content
 
     def _paths(self) -> list[Path]:
         directory = self._project / self._session
         found = [self._project / f"{self._session}{_GROWING}"]
         for pattern in _SHIPPED:
             found += directory.glob(pattern)
+        if self._team:
+            requests = RequestStore.of_team(self._home, self._team).directory
+            found += [path for path in requests.glob("**/*") if path.is_file() and ".tmp." not in path.name]
         return found
 
     def _name(self, path: Path) -> str:
-        return path.relative_to(self._project).as_posix()
+        if path.is_relative_to(self._project):
+            return path.relative_to(self._project).as_posix()
+        requests = RequestStore.of_team(self._home, self._team).directory
+        return f"{_REQUESTS}{self._team}/{path.relative_to(requests).as_posix()}"
+
+    def _locate(self, name: str) -> Path:
+        """Return the path of a file of this name here. Raises StorageError for a name outside the session."""
+        _require_relative(name)
+        if not name.startswith(_REQUESTS):
+            return self._project / name
+        directory, _, rest = name.removeprefix(_REQUESTS).partition("/")
+        return RequestStore.of_team(self._home, directory).directory / rest
 
 
-def _mark(path: Path) -> tuple[int, int] | None:
+def _new_lines(path: Path, name: str, mark: SizeMark, known: _Shipped | None) -> ShippedChange | None:
+    """Return the new complete lines; all of them when the file was written anew, as after damage."""
+    start = known.size if known is not None else 0
+    is_whole = mark.size < start
+    start = 0 if is_whole else start
+    content = _read(path, start)
+    content = content[: content.rfind(b"\n") + 1]
+    return (
+        ShippedChange(name, SizeMark(start + len(content), mark.mtime_ns), start, content, "", is_whole)
+        if content
+        else None
+    )
+
+
+def _new_content(path: Path, name: str, mark: SizeMark, known: _Shipped | None) -> ShippedChange | None:
+    content = _read(path, 0)
+    digest = hashlib.sha256(content).hexdigest()
+    if len(content) > _MOST_SMALL or (known is not None and known.digest == digest):
+        return None
+    return ShippedChange(name, mark, 0, content, digest, is_whole=True)
+
+
+def _mark(path: Path) -> SizeMark | None:
     with suppress(OSError):
         stat = path.stat()
-        return stat.st_size, stat.st_mtime_ns
+        return SizeMark(stat.st_size, stat.st_mtime_ns)
     return None
 
 
-def _size(path: Path) -> int:
-    mark = _mark(path)
-    return mark[0] if mark is not None else -1
-
-
-def _read_lines(path: Path, start: int, *, whole: bool = False) -> bytes:
-    """Return the complete lines after `start`, or all bytes. Raises StorageError."""
+def _read(path: Path, start: int) -> bytes:
+    """Return the bytes after `start`. Raises StorageError."""
     try:
         with open(path, "rb") as file:
             file.seek(start)
-            content = file.read()
+            return file.read()
     except FileNotFoundError:
         return b""
     except OSError as problem:
         raise storage_error(problem, path) from problem
-    return content if whole else content[: content.rfind(b"\n") + 1]
 
 
-def require_relative(name: str) -> str:
+def _require_relative(name: str) -> str:
     """Return the name of a session's file. Raises StorageError for one that would leave the directory."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:

@@ -1,6 +1,7 @@
 """Shipping of a session's files to the database while it runs: soon after each event, and at the end.
 
-Depends on the files of the session and the database. A database that does not answer delays shipping, never an agent.
+Every write of the process ships them too. Depends on the database. A database that does not answer delays shipping,
+never an agent.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from teamwright.database.session_files import SessionFiles
+from teamwright.database.connection import Database
 from teamwright.protocol.errors import TeamwrightError
 
 GATHER_S = 0.2
@@ -18,10 +19,10 @@ _AGAIN_S = 2.0
 
 
 class SessionShipper:
-    """A task that ships the files of one session."""
+    """A task that ships the files of the session of one process."""
 
-    def __init__(self, files: SessionFiles) -> None:
-        self._files = files
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._changed = asyncio.Event()
         self._worker = asyncio.create_task(self._work(), name="ship session files")
 
@@ -34,7 +35,7 @@ class SessionShipper:
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
         with suppress(TeamwrightError):
-            await self._files.ship()
+            await self._database.ship()
 
     async def _work(self) -> None:
         while True:
@@ -42,7 +43,7 @@ class SessionShipper:
             await asyncio.sleep(GATHER_S)
             self._changed.clear()
             try:
-                await self._files.ship()
+                await self._database.ship()
             except TeamwrightError as problem:
                 if problem.slug == "fenced":
                     return

@@ -135,6 +135,8 @@ class DatabaseTeams:
             ):
                 await connection.execute(f"update {table} set {column} = $2 where {column} = $1", directory, entry)
             await connection.execute("update documents set kind = 'archived ' || kind where team = $1", entry)
+            for table in ("session_parts", "session_files"):
+                await connection.execute(f"delete from {table} where starts_with(name, $1)", f"requests/{directory}/")
             await connection.execute("insert into archived_teams (entry, team) values ($1, $2)", entry, directory)
             for topic in (f"roster:{directory}", f"state:{directory}", f"tasks:{directory}"):
                 await self._database.notify(connection, topic)

@@ -220,7 +220,7 @@ class Inbox:
             self._remember(stamp, items)
         return list(self._unread)
 
-    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
         """See Mailbox. Past 100 consumed entries the older ones go to the archive."""
         if not ids:
             return self._has_more

@@ -6,7 +6,6 @@ Depends on the values of mail. `inbox` implements the port on files.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from teamwright.protocol.events import FileMark
@@ -32,10 +31,9 @@ class Mailbox(Protocol):
         """Return the unread entries in the order of their arrival, each with an id. For the owner."""
         ...
 
-    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
         """Flag entries as read after their delivery; unknown ids are ignored. For the owner.
 
-        `transcript` records the delivery: a store on another machine gets its new lines together with the flags.
         Return True when more unread entries exist than `unread` returned.
         """
         ...

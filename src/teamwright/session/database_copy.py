@@ -98,8 +98,7 @@ class _TeamsCopy(Struct, frozen=True):
         )
         named = [row for row in rows if word and str(row["session"]).startswith(word)]
         for row in named or rows:
-            project = self.home.project(Path(str(row["cwd"])))
-            await SessionFiles(self.database, str(row["session"]), project).fetch()
+            await self.database.read(SessionFiles(self.home, str(row["session"]), Path(str(row["cwd"]))).fetch)
 
     async def _write_tasks(self, list: str, directory: Path) -> None:
         rows = await self.database.read(

@@ -23,7 +23,7 @@ from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
 from teamwright.database.team_rows import DatabaseTeams, session_lease
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import TeamChanged, TeamEvent
 from teamwright.session.context import SessionContext
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS
@@ -34,9 +34,12 @@ class DatabaseSession(Struct, frozen=True):
 
     context: SessionContext
     shipper: SessionShipper
+    files: SessionFiles
 
-    def note_event(self, _number: int, _event: TeamEvent) -> None:
+    def note_event(self, _number: int, event: TeamEvent) -> None:
         """Ship the files of the session soon: an event was logged."""
+        if isinstance(event, TeamChanged):
+            self.files.set_team("" if event.change == "deleted" else event.directory)
         self.shipper.note_change()
 
 
@@ -54,12 +57,15 @@ async def open_database_session(
     connection = SessionConnection(database, end or _continue_without_rights)
     await connection.open(session_lease(context.id), f"process {os.getpid()} on {socket.gethostname()}")
     stack.push_async_callback(connection.close)
-    files = SessionFiles(database, context.id, context.home.project(context.cwd))
-    await files.begin(str(context.cwd))
-    shipper = SessionShipper(files)
+    files = SessionFiles(context.home, context.id, context.cwd)
+    await database.write(lambda connection: files.begin(connection, str(context.cwd)))
+    if context.resumed:
+        await database.read(files.fetch)
+    database.files = files
+    shipper = SessionShipper(database)
     stack.push_async_callback(shipper.close)
-    stores = DatabaseStores(database, connection, files, MailSettings(context.settings.database_durable_mail))
-    return DatabaseSession(replace(context, options=replace(context.options, stores=stores)), shipper)
+    stores = DatabaseStores(database, connection, MailSettings(context.settings.database_durable_mail))
+    return DatabaseSession(replace(context, options=replace(context.options, stores=stores)), shipper, files)
 
 
 def _continue_without_rights() -> None:
@@ -104,7 +110,7 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
             return ""
         session = str(rows[0]["session"])
         if not rows[0]["is_held"]:
-            await SessionFiles(database, session, home.project(Path(str(rows[0]["cwd"])))).fetch()
+            await database.read(SessionFiles(home, session, Path(str(rows[0]["cwd"]))).fetch)
         return session
     finally:
         await database.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -77,7 +76,7 @@ class MemoryMailbox:
             self._on_arrival(fresh)
         return unread
 
-    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
         """See Mailbox."""
         async with self.table.lock:
             await asyncio.sleep(0)

@@ -193,10 +193,10 @@ class OwnInbox(ExternalTeamInbox):
         reader = self._context.reader
         return entries if reader is None else await reader.filter_entries(self, entries)
 
-    async def mark_delivered(self, ids: Collection[str], transcript: Path | None = None) -> bool:
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
         """See `Inbox`. An entry that cannot be flagged now is known from the transcript, and flagged later."""
         try:
-            more = await super().mark_delivered(ids, transcript)
+            more = await super().mark_delivered(ids)
             self._note_unlocked()
         except LockTimeout as problem:
             self._note_locked(problem)

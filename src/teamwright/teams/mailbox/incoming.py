@@ -158,14 +158,14 @@ class IncomingMail(Struct, dict=True):
             return []
         old = self._delivered_ids.find_delivered(entries)
         if old:
-            await self.inbox.mark_delivered(old, self.conversation.path)
+            await self.inbox.mark_delivered(old)
         fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
         return list(reversed(fresh.values()))  # a copy with the same id is the same message
 
     async def mark_delivered_read(self) -> None:
         """Flag all delivered mail as read, also that of an earlier process; a pending wake-up stays pending."""
         if old := self._delivered_ids.find_delivered(await self.inbox.unread()):
-            await self.inbox.mark_delivered(sorted(old), self.conversation.path)
+            await self.inbox.mark_delivered(sorted(old))
 
     async def next_mail(self) -> list[InboxEntry]:
         """Return the entries that start a turn now: none unless one of them wakes."""
@@ -222,7 +222,7 @@ class IncomingMail(Struct, dict=True):
 
     async def mark_read(self, ids: Sequence[str]) -> None:
         """Flag delivered entries as read; after a kill before that, the transcript shows that they were delivered."""
-        if await self.inbox.mark_delivered(ids, self.conversation.path):
+        if await self.inbox.mark_delivered(ids):
             self.wake()
 
     async def next_input(self, on_delivered: OnDelivered = _ignore_delivery) -> SteeringInput | None:

@@ -64,8 +64,8 @@ def upgrade(ctx: click.Context, /) -> int:
 @click.pass_context
 def check(ctx: click.Context, /) -> int:
     """Check the server, the connection and the schema. Exit code 3 with a reason when teams cannot use them."""
-    from teamwright.database.connection import find_problems, read_facts
     from teamwright.database.schema import VERSION
+    from teamwright.database.server_facts import find_problems, read_facts
 
     address = _address(ctx)
     facts = asyncio.run(read_facts(address))
@@ -92,7 +92,7 @@ def check(ctx: click.Context, /) -> int:
 def database_status(ctx: click.Context, /, as_json: bool) -> int:
     """Show what the team space contains, and which sessions are alive."""
     from teamwright.database.administration import count_rows
-    from teamwright.database.connection import read_facts, require_usable
+    from teamwright.database.server_facts import read_facts, require_usable
 
     address = _address(ctx)
     facts = asyncio.run(read_facts(address))

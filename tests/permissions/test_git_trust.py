@@ -12,6 +12,7 @@ import pytest
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.processes.git_entries import git_entries
 from tests.support.waits import WAIT_S
@@ -500,3 +501,33 @@ def test_no_line_that_copies_makes_a_repository_for_its_own_git(place, line):
     assert place.allows("git -C emb status; cp head emb/HEAD")
     assert place.allows("mkdir -p emb/x && cp -v head emb/other 2>&1")
     assert not place.allows(line)
+
+
+@pytest.mark.finding("P11")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd emb; git diff",
+        "cd emb && git diff HEAD",
+        "(cd emb && git diff)",
+        "git -C emb diff",
+        "git -C . -C emb diff",
+        "cd emb && cd sub/.. && git diff",
+    ],
+)
+def test_a_rule_for_git_does_not_trust_a_repository_inside_the_repository(place, line):
+    shutil.copytree(place.project / ".git", place.emb / ".git")
+    (place.emb / "sub").mkdir()
+    with open(place.emb / ".git" / "config", "a") as config:
+        config.write(f"[core]\n\tfsmonitor = {place.program}\n")
+    rules = parse_rules(
+        ["Bash(git diff:*)", "Bash(git -C:*)", "Bash(cd:*)"], Verdict.ALLOW, "mine", place.project, True
+    )
+    policy = Policy(Mode.DEFAULT, rules, PermissionScope((place.project,), base=place.project))
+    decision = policy.decide("Bash", Access(command=line, cwd=place.project))
+    assert decision.verdict is Verdict.ASK and "fsmonitor" in decision.reason
+    own = policy.decide("Bash", Access(command="git diff", cwd=place.project))
+    assert own.verdict is Verdict.ALLOW
+    everything = parse_rules(["Bash"], Verdict.ALLOW, "mine", place.project, True)
+    free = Policy(Mode.DEFAULT, everything, PermissionScope((place.project,), base=place.project))
+    assert free.decide("Bash", Access(command="cd emb && git diff", cwd=place.project)).verdict is Verdict.ALLOW

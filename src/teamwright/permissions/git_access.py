@@ -17,6 +17,7 @@ from teamwright.permissions.possible_files import Operand
 from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path
+from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
 from teamwright.processes.repository_discovery import Discovery, discover, possible_trees
@@ -37,6 +38,38 @@ def explain_git_doubt(command: ShellCommand, paths: Iterable[Path], trusted: fro
         if doubt is not None:
             return f"git could run a program, or read other files: {doubt.name} ({doubt.file}), which is not trusted."
     return ""
+
+
+def explain_other_repository(command: ShellCommand, scope: PermissionScope) -> str:
+    """Return the reason to ask about a git command that a rule allows, outside the repository of the scope.
+
+    A rule for a command trusts the repository in which a person works. Another repository below it can come with
+    anything, and its configuration can name a program. Empty when there is no such reason.
+    """
+    if split_git_command(command.words) is None:
+        return ""
+    own = discover(scope.base).repository
+    for place in _bases(command):
+        if place is None:
+            return "git could run in another repository, because the directory is not known."
+        found = discover(Path(place)).repository
+        is_other = found is not None and (own is None or found.common != own.common)
+        if is_other and (doubt := explain_git_doubt(command, [Path(place)], scope.trusted_git)):
+            return doubt
+    return ""
+
+
+def _bases(command: ShellCommand) -> list[str | None]:
+    """Return the directories in which git runs, with its options `-C`; None for one that is not known."""
+    git = split_git_command(command.words) or ()
+    before = command.words[1 : len(command.words) - len(git[1:])]
+    directory: str | None = ""
+    for option, value in itertools.pairwise(before):
+        if option == "-C":
+            directory = None if value is None or directory is None else os.path.join(directory, value)
+    return [
+        None if place is None or directory is None else os.path.join(place, directory) for place in command.directories
+    ]
 
 
 def _survey(found: Discovery) -> GitSurvey:

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
-from teamwright.permissions.git_access import explain_git_doubt, shows_changes_plainly
+from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.made_links import with_made_links
 from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
 from teamwright.permissions.possible_files import glob_shape
 from teamwright.permissions.prefix_rules import uncovered_word
-from teamwright.permissions.read_only_commands import CommandReads, prove_read_only
+from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import (
     DecisionContext,
@@ -45,8 +45,7 @@ _MAX_MEANING = 120
 
 
 def judge_command(context: DecisionContext, access: Access) -> Decision:
-    """Return the verdict on a command line: the strictest for all commands that it would run and files that it would
-    touch."""
+    """Return the verdict on a command line: the strictest for all its commands and all files that it touches."""
     parsed = with_made_links(
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )
@@ -85,8 +84,7 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
 
 
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
-    """Return each command and redirection of a line with its verdict, in the order of the line; the whole line comes
-    last."""
+    """Return each command and redirection of a line with its verdict, in their order; the whole line comes last."""
     parsed = with_made_links(
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )
@@ -303,10 +301,14 @@ def _judge(
     elif command.role != "run":
         return decide_by_mode(context.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
     if allowing:
-        return decide_by_rule(allowing[0])
+        elsewhere = (
+            "" if any(rule.is_whole_tool for rule in allowing) else explain_other_repository(command, context.scope)
+        )
+        return strictest(_ask_for_trust(elsewhere), decide_by_rule(allowing[0]))
     if fact.reads is not None and not secret:
         fine = decide_by_mode(context.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-        return strictest((*_git_may_run(context, command, fact.reads), *fact.touched, *fact.below), fine)
+        doubt = explain_git_doubt(command, fact.reads.paths, context.scope.trusted_git) if fact.reads.by_git else ""
+        return strictest((*_ask_for_trust(doubt), *fact.touched, *fact.below), fine)
     if fact.changes is not None and context.accepts_edits and (last or not fact.changes.must_be_last):
         fine = decide_by_mode(context.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
@@ -324,10 +326,8 @@ def _too_wide(rules: list[Rule]) -> str:
     return f" The rule {wide} of the repository does not name this git command." if wide is not None else ""
 
 
-def _git_may_run(context: DecisionContext, command: ShellCommand, reads: CommandReads) -> Iterator[Decision]:
-    doubt = explain_git_doubt(command, reads.paths, context.scope.trusted_git) if reads.by_git else ""
-    if doubt:
-        yield Decision(Verdict.ASK, "trust", doubt)
+def _ask_for_trust(doubt: str) -> tuple[Decision, ...]:
+    return (Decision(Verdict.ASK, "trust", doubt),) if doubt else ()
 
 
 def _judge_redirects(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:

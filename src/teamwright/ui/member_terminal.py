@@ -231,10 +231,11 @@ class MemberTerminal:
             self.show([f"  no turn of {self.control.name} runs; /stop ends {self.control.name} for good"])
         return InterruptAction.END_TURN
 
-    def on_escape(self) -> None:
-        """Handle Esc on an empty line."""
+    def on_escape(self) -> str:
+        """Handle Esc on an empty line. It sends nothing."""
         if self.control.is_working:
             self.control.interrupt()
+        return ""
 
     def on_background(self) -> None:
         """Handle Ctrl-B on an empty line."""

@@ -3,6 +3,7 @@
 import pytest
 
 from teamwright.testing.replies import Answer, Stall
+from teamwright.ui.terminal.keys import ESCAPE_WINDOW_S, InterruptState
 from tests.ui.terminal_driver import ESC
 from tests.ui.test_terminal_session import at_terminal, told
 
@@ -21,6 +22,26 @@ def test_esc_ends_the_turn_of_the_lead_and_its_next_line_continues(repo, tmp_pat
         person.sees("the lead's turn was ended")
         person.says("once more")
         person.sees("Again here.")
+
+
+@pytest.mark.finding("U9")
+def test_esc_esc_lists_the_earlier_prompts_and_changes_nothing_without_a_number(repo, tmp_path):
+    with at_terminal(lambda _body: "Good day.", repo, HOME=str(tmp_path / "home")) as (person, server):
+        person.says("hello")
+        person.sees("Good day.")
+        person.types(ESC + ESC)
+        person.sees("> /rewind", "1  hello", "which prompt?")
+        person.says("")
+        person.sees("nothing was changed")
+        assert len(server.bodies) == 1
+
+
+def test_two_esc_that_are_far_apart_list_nothing():
+    presses = InterruptState()
+    assert not presses.press_escape(10.0)
+    assert not presses.press_escape(10.0 + ESCAPE_WINDOW_S * 2)
+    assert presses.press_escape(10.5 + ESCAPE_WINDOW_S * 2)
+    assert not presses.press_escape(10.6 + ESCAPE_WINDOW_S * 2)
 
 
 @pytest.mark.finding("U9")

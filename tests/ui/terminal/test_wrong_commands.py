@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
-from teamwright.ui.terminal.commands import HABITS, unknown_command_lines
+from teamwright.ui.terminal.command_habits import HABITS, unknown_command_lines
 from teamwright.ui.terminal.line_completion import candidates
 from teamwright.ui.terminal.line_parser import (
     ALIASES,
@@ -48,7 +48,28 @@ def test_a_command_of_a_similar_program_is_answered_by_what_to_type(name):
     for word in words:
         assert not word.startswith("/") or word.strip(",;") in COMMAND_NAMES
     if "teamwright" in words:
-        assert words[words.index("teamwright") + 1] in PROGRAM_COMMANDS
+        after = words[words.index("teamwright") + 1]
+        assert after in PROGRAM_COMMANDS or after.startswith("-")
+
+
+BUILT_IN = """
+add-dir advisor agents allowed-tools app background bashes batch branch btw bug checkpoint chrome claude-api clear color
+compact config context continue copy cost debug desktop diff doctor effort exit export extra-usage fast feedback fork
+goal heapdump help hooks ide init insights install-github-app install-slack-app ios keybindings login logout loop mcp
+memory migrate-installer mobile model new output-style passes permissions plan plugin powerup pr-comments
+privacy-settings quit radio recap release-notes reload-plugins remote-control remote-env rename reset resume review
+rewind sandbox schedule security-review settings setup-bedrock setup-vertex simplify skills stats status statusline
+stickers tasks team-onboarding teleport terminal-setup theme todos tui ultraplan ultrareview undo upgrade usage vim
+voice web-setup
+"""
+"""The built-in commands of the modelled product, by its public documentation."""
+
+
+@pytest.mark.finding("U8")
+@pytest.mark.parametrize("name", BUILT_IN.split())
+def test_each_command_of_the_modelled_product_works_or_is_answered_by_what_to_type(name):
+    found = parse_line(f"/{name}", ())
+    assert not isinstance(found, UnknownCommand) or found.name in HABITS
 
 
 @pytest.mark.finding("U9")

@@ -36,9 +36,10 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.protocol_text import input_lines, output_lines
+from teamwright.ui.terminal.command_habits import MAX_CUSTOM_COMMANDS
 from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.line_parser import COMMAND_NAMES, COMMANDS, FIXED_NAMES, CustomCommand, UnknownCommand
+from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
 from teamwright.ui.terminal.program_commands import PROGRAM_COMMANDS, program_lines
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.ui.terminal.setup_commands import add_directory, export, hooks, mcp, memory
@@ -91,10 +92,6 @@ class CommandCalls(Struct):
 
 
 CommandHandler: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
-
-
-MAX_CUSTOM_COMMANDS = 40
-"""The number of custom commands that /help lists; the rest is counted."""
 
 
 async def _help(session: Session, _rest: str) -> list[str]:
@@ -351,32 +348,3 @@ HANDLERS: dict[str, CommandHandler] = {
 """The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork` and
 `/undo` need the screen: they are not here.
 """
-
-
-HABITS = {
-    "/ide": "the program runs in any terminal, also in that of an editor",
-    "/login": "a key is an environment variable; `teamwright doctor` names it",
-    "/logout": "a key is an environment variable: unset it",
-    "/output-style": "say in AGENTS.md how answers are to be written",
-    "/pr-comments": "ask for it in your own words",
-    "/statusline": "the last line below the input is fixed; /status shows more",
-    "/terminal-setup": "Alt-Enter begins a new line, without a setup",
-    "/theme": "the colours are those of your terminal; NO_COLOR leaves them out",
-    "/upgrade": "the program is upgraded as it was installed; `teamwright version` shows the version",
-    "/vim": "the input line has the keys of a shell",
-}
-"""Commands of similar programs, and what to type here."""
-
-
-def is_habit(unknown: UnknownCommand) -> bool:
-    """Return True for a command of a similar program, and for a typo of a command here; other texts may be paths."""
-    return unknown.name.lower() in HABITS or bool(unknown.nearest)
-
-
-def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
-    """Return the lines for an unknown command; `custom_commands` are the names to list."""
-    if (habit := HABITS.get(unknown.name.lower())) is not None:
-        return [f"  there is no {clean(unknown.name)} here: {habit}"]
-    close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
-    names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
-    return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

@@ -98,8 +98,8 @@ class EditorCallbacks(Struct, frozen=True):
     """The callback for Ctrl-O."""
     on_keys: Callable[[], None] | None = None
     """The callback for `?` on an empty line."""
-    on_escape: Callable[[], None] | None = None
-    """The callback for Esc on an empty line; None: the default of the library."""
+    on_escape: Callable[[], str] | None = None
+    """The callback for Esc on an empty line, which returns a line to send or nothing; None: the library's default."""
     cwd: Path | None = None
     """The directory of the session: pasted paths of images are relative to it. None: they stay as they are."""
     label: Callable[[], str] = _default_label

@@ -78,7 +78,7 @@ KEY_TABLE: tuple[KeyRow, ...] = (
     ),
     KeyRow(
         "Esc",
-        "leaves the marked member, then the viewed one; at the lead it ends the lead's turn",
+        "leaves the marked member, then the viewed one; at the lead it ends the lead's turn. Esc Esc is /rewind",
         ((KeyAction.BACK, ("escape",)),),
     ),
     KeyRow("Shift-Tab", "the lead's next mode: default, acceptEdits, plan", ((KeyAction.MODE, ("s-tab",)),)),
@@ -123,10 +123,21 @@ class InterruptAction(StrEnum):
     LEAVE = "leave"
 
 
+ESCAPE_WINDOW_S = 1.0
+"""Seconds within which a second Esc lists the earlier prompts."""
+
+
 class InterruptState(Struct):
-    """The time of the last Ctrl-C that only showed how to leave."""
+    """The time of the last Ctrl-C that only showed how to leave, and of the last Esc."""
 
     hinted_at: float | None = None
+    escaped_at: float | None = None
+
+    def press_escape(self, now: float) -> bool:
+        """Return True when this is the second Esc within the window. `now`: a monotonic time in seconds."""
+        is_second = self.escaped_at is not None and now - self.escaped_at <= ESCAPE_WINDOW_S
+        self.escaped_at = None if is_second else now
+        return is_second
 
     def press(self, *, line: bool, is_working: bool, now: float) -> InterruptAction:
         """Return the action of Ctrl-C. `line`: the line contains text; `now`: a monotonic time in seconds."""
@@ -141,4 +152,4 @@ class InterruptState(Struct):
 
     def reset(self) -> None:
         """Forget the last press after any other action."""
-        self.hinted_at = None
+        self.hinted_at = self.escaped_at = None

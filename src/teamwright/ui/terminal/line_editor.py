@@ -98,7 +98,7 @@ class LineEditor:
             if callbacks.status_area is not None:
                 _put_below(session, self._rows)
         _put_above(self._lines, self._text_rows)
-        self._lines.default_buffer.on_text_changed += self._text_changed
+        self._lines.default_buffer.on_text_changed += self._leave_rows
         self._note_key()  # a key created this editor
         if callbacks.attention is not None:
             self._output.write_raw(FOCUS_ON)
@@ -297,10 +297,7 @@ class LineEditor:
         below = self._callbacks.status_area
         return below is not None and self._reading is self._lines and below.move(by)
 
-    def _text_changed(self, _typed: Buffer) -> None:
-        self._leave_rows()
-
-    def _leave_rows(self) -> None:
+    def _leave_rows(self, _typed: Buffer | None = None) -> None:
         """Unmark the row when text is typed."""
         if self._callbacks.status_area is not None:
             self._callbacks.status_area.leave()
@@ -308,8 +305,10 @@ class LineEditor:
     def _on_escape(self, typed: Buffer) -> None:
         if self._callbacks.status_area is not None and self._callbacks.status_area.leave():
             return
-        if not typed.text and self._callbacks.on_escape is not None:
-            self._callbacks.on_escape()
+        line = "" if typed.text or self._callbacks.on_escape is None else self._callbacks.on_escape()
+        if line and self._reading is self._lines:
+            typed.insert_text(line)
+            typed.validate_and_handle()
 
 
 def _key_handler(do: Callable[[Buffer], object]) -> Callable[[KeyPressEvent], None]:

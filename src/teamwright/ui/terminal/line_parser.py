@@ -53,10 +53,16 @@ COMMANDS: dict[str, str] = {
 """The commands of the terminal, as /help lists them."""
 
 ALIASES = {
-    "/branch": "/fork",
+    "/background": "/bg",
     "/bashes": "/members",
+    "/branch": "/fork",
+    "/checkpoint": "/rewind",
+    "/continue": "/resume",
     "/exit": "/quit",
+    "/new": "/clear",
     "/plan": "/mode plan",
+    "/reset": "/clear",
+    "/settings": "/config",
     "/todos": "/tasks",
     "/usage": "/cost",
 }

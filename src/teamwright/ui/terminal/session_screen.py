@@ -33,7 +33,8 @@ from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
 from teamwright.ui.terminal.attention import Attention, Notifier
-from teamwright.ui.terminal.commands import CommandCalls, is_habit, unknown_command_lines
+from teamwright.ui.terminal.command_habits import is_habit, unknown_command_lines
+from teamwright.ui.terminal.commands import CommandCalls
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
@@ -170,12 +171,19 @@ class SessionScreen:
             self._show_folded([f"{leave_hint(members_at_work(self.session))} Esc returns to the lead."])
         return act
 
-    def on_escape(self) -> None:
-        """Handle Esc on an empty line: return from the viewed member, else interrupt the lead's turn."""
+    def on_escape(self) -> str:
+        """Handle Esc on an empty line: return from the viewed member, else interrupt the lead's turn.
+
+        A second Esc at the idle lead returns the command to send; otherwise the text is empty.
+        """
+        is_second = self.interrupts.press_escape(time.monotonic())
         if self.view.viewed_member:
             self.view.return_to_lead()
         elif self.is_lead_working and not self._leaving:
             self.on_interrupt(False)
+        elif is_second:
+            return "/rewind"
+        return ""
 
     def _view_member(self, name: str) -> None:
         """View a member, or return to the lead."""

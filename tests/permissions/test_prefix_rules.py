@@ -12,6 +12,9 @@ git log | git log --output x
 git log | git log --outp=x
 git log | git log -p --ext-diff
 git log | git log -p --textconv
+git log | git log --show-signature -1
+git log | git log --format=%h-%GK
+git log | git log --pretty=format:%G?
 git diff | git diff --no-index /dev/null a.py
 git diff | git diff --no-index a.py link/secret
 git | git -c core.pager=x log

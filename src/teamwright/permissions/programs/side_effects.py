@@ -22,9 +22,9 @@ from msgspec import Struct
 from teamwright.permissions.command_words import Words, base_name, word_set
 
 _TABLE = """
-git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --filters --upload-pack
-    --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths --separate-git-dir
-    config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd shell
+git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --show-signature
+    --filters --upload-pack --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths
+    --separate-git-dir config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd shell
 git grep | -O
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
@@ -170,6 +170,7 @@ _HARMLESS_VALUES = {
 """Values with which an option has no side effect."""
 
 _BAD_TEXTS = {
+    "git": re.compile(r"--(format|pretty)=.*%G"),  # signatures are verified by a program that the configuration names
     "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
     "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system)\b"),
     "psql": re.compile(r"\\|\bprogram\b|\bpg_read_file\b|\bcopy\b", re.IGNORECASE),

@@ -20,6 +20,7 @@ TOPS = (
     "guards",
     "governors",
     "worktrees",
+    "integration",
     "mcp",
     "shell-snapshots",
     "agent-memory",

@@ -137,6 +137,11 @@ class Home(Struct, frozen=True):
         return self.own / "worktrees"
 
     @property
+    def integration(self) -> Path:
+        """`integration/`: the integration queues, a directory for each team."""
+        return self.own / "integration"
+
+    @property
     def mcp_listings(self) -> Path:
         """`mcp/`: the last tool listings of MCP servers, one file for each configuration."""
         return self.own / "mcp"

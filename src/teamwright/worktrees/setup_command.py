@@ -1,4 +1,4 @@
-"""The setup command of a new worktree: it installs what the repository needs, within a time limit.
+"""A command in a worktree: the setup of a new one, or the check of a merge, within a time limit.
 
 A person's settings or a trusted team file name it. Depends on processes.
 """
@@ -32,6 +32,8 @@ class SetupCommand(Struct, frozen=True):
     shell: str = "/bin/sh"
     environment: Callable[[], Mapping[str, str]] = _no_variables
     records: ProcessRecords | None = None
+    purpose: str = "setup"
+    """`setup`, or `check` for the check of a merge."""
 
     async def run(self, tree: Path, variables: Mapping[str, str]) -> bool:
         """Run the command in the worktree. Returns True when there is one.
@@ -44,7 +46,7 @@ class SetupCommand(Struct, frozen=True):
         from teamwright.processes.process_output import ProcessOutput
 
         environment = {**self.environment(), **variables, "PWD": str(tree)}
-        purpose = ProcessPurpose(member=tree.name, call="setup")
+        purpose = ProcessPurpose(member=tree.name, call=self.purpose)
         made = ProcessCommand((self.shell, "-c", self.command), tree, environment, self.records, purpose)
         try:
             done = await run_command(made, ProcessOutput(OUTPUT_CHARS * 2), timeout_s=self.timeout_s)
@@ -58,8 +60,8 @@ class SetupCommand(Struct, frozen=True):
     def _failed(self, how: str, output: str) -> WorktreeRefused:
         return WorktreeRefused(
             "worktree-refused",
-            f"the setup of the worktree {how}: {self.command[:120]}",
+            f"the {self.purpose} of the worktree {how}: {self.command[:120]}",
             looked_at=[("its output", output)] if output else [],
-            do=["fix the command: worktrees.setup in the settings, or setup in team.toml"],
-            note="nothing was started",
+            do=["fix the command: worktrees.setup in the settings, or setup in team.toml"] * (self.purpose == "setup"),
+            note="nothing was started" if self.purpose == "setup" else "",
         )

@@ -35,6 +35,9 @@ COMMANDS: dict[str, CommandRow] = {
     "worktrees": CommandRow(
         "teamwright.ui.cli.worktrees:worktrees_command", WORK, "List worktrees of agents; `remove` removes one."
     ),
+    "integrate": CommandRow(
+        "teamwright.ui.cli.integrate:integrate", WORK, "Merge members' branches; --check, --into, --list."
+    ),
     "sessions": CommandRow(
         "teamwright.ui.cli.sessions:sessions", LOOK, "List sessions of this directory; `rm` removes one."
     ),

@@ -1,0 +1,40 @@
+"""What every integration queue does, on files and in memory. Each call of `open_store` is like one more process."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from teamwright.testing.memory_integration import MemoryIntegrationStore
+from teamwright.worktrees.file_integration_store import FileIntegrationStore
+from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
+
+
+@pytest.fixture(params=["files", "memory"])
+def open_store(request, tmp_path) -> Callable[[], IntegrationStore]:
+    table: dict[str, IntegrationEntry] = {}
+    files = request.param == "files"
+    return lambda: FileIntegrationStore(tmp_path / "queue") if files else MemoryIntegrationStore(table)
+
+
+def entry(id: str, order: int = 0) -> IntegrationEntry:
+    return IntegrationEntry(id, f"teamwright/demo/{id}", "a" * 40, "b" * 40, id, "demo", order=order)
+
+
+async def test_entries_are_worked_by_order_and_an_id_is_added_once(open_store):
+    assert await open_store().entries() == []
+    assert await open_store().add(entry("z", 1))
+    assert await open_store().add(entry("a/b", 2))
+    assert not await open_store().add(entry("z", 9))
+    assert [(one.id, one.order) for one in await open_store().entries()] == [("z", 1), ("a/b", 2)]
+
+
+async def test_no_change_is_lost_when_several_change_an_entry(open_store):
+    await open_store().add(entry("z"))
+    add = [open_store().change("z", lambda now: replace(now, order=now.order + 1)) for _ in range(20)]
+    await asyncio.gather(*add)
+    [changed] = await open_store().entries()
+    assert changed.order == 20
+    with pytest.raises(KeyError):
+        await open_store().change("unknown", lambda now: now)

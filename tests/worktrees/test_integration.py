@@ -1,0 +1,148 @@
+"""The integration of members' branches, on real git."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.worktrees.file_integration_store import FileIntegrationStore
+from teamwright.worktrees.integration import Integration, fast_forward
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from tests.support.repositories import commit, git, write_files
+
+NO_CHECK = SetupCommand()
+
+
+def make_member(repository, root, name: str, files: dict[str, str]):
+    record = create_worktree(repository, root, Owner("demo", name, "s")).record
+    return record, commit(record.tree, f"work of {name}", files)
+
+
+def make_queue(repository, root, check: SetupCommand = NO_CHECK) -> Integration:
+    return Integration(repository, root, "demo", FileIntegrationStore(root.parent / "integration"), check)
+
+
+async def test_branches_are_merged_in_order_and_the_checkout_is_unchanged(checkout, repository, root):
+    queue = make_queue(repository, root)
+    write_files(checkout, {"dirty.txt": "mine"})
+    before = git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "main")
+    for name in ("ann", "bob"):
+        assert await queue.add(*make_member(repository, root, name, {f"{name}.txt": "x\n"}))
+    done = await queue.run()
+    assert [(entry.member, entry.state) for entry in done] == [("ann", "merged"), ("bob", "merged")]
+    assert git(checkout, "log", "--format=%s", "--first-parent", queue.branch, "-2") == "Merge bob\nMerge ann"
+    assert git(checkout, "ls-tree", "--name-only", queue.branch).split() == [
+        ".gitignore",
+        "a.txt",
+        "ann.txt",
+        "bob.txt",
+    ]
+    assert (git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "main")) == before
+    assert await queue.run() == []
+
+
+async def test_a_conflict_is_returned_with_its_paths_and_the_others_are_merged(repository, root, checkout):
+    queue = make_queue(repository, root)
+    for name in ("ann", "bob", "cid"):
+        files = {"a.txt": f"{name}\n"} if name != "cid" else {"c.txt": "c\n"}
+        await queue.add(*make_member(repository, root, name, files))
+    states = {entry.member: (entry.state, entry.paths) for entry in await queue.run()}
+    assert states == {"ann": ("merged", ()), "bob": ("conflict", ("a.txt",)), "cid": ("merged", ())}
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "ann"
+
+
+async def test_a_conflict_that_its_member_resolved_is_merged(repository, root, checkout):
+    queue = make_queue(repository, root)
+    ann, bob = (make_member(repository, root, name, {"a.txt": f"{name}\n"}) for name in ("ann", "bob"))
+    await queue.add(*ann)
+    await queue.add(*bob)
+    await queue.run()
+    with pytest.raises(AssertionError):
+        git(bob[0].tree, "merge", "-q", queue.branch)
+    assert await queue.add(bob[0], commit(bob[0].tree, "resolved", {"a.txt": "both\n"}))
+    assert [entry.state for entry in await queue.run()] == ["merged"]
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
+
+
+async def test_a_failed_check_returns_the_entry_with_its_output_and_the_branch_stays(repository, root, checkout):
+    check = SetupCommand("test ! -e bad.txt || { echo bad is there; exit 3; }", environment=lambda: dict(os.environ))
+    queue = make_queue(repository, root, check)
+    await queue.add(*make_member(repository, root, "ann", {"bad.txt": "x\n"}))
+    await queue.add(*make_member(repository, root, "bob", {"good.txt": "x\n"}))
+    bad, good = await queue.run()
+    assert (bad.state, good.state) == ("failed", "merged")
+    assert "exit code 3" in bad.detail
+    assert "bad is there" in bad.detail
+    assert "bad.txt" not in git(checkout, "ls-tree", "--name-only", queue.branch)
+
+
+CHILD = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from teamwright.worktrees.file_integration_store import FileIntegrationStore
+from teamwright.worktrees.integration import Integration
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.setup_command import SetupCommand
+
+left = int(sys.argv[3])
+real = RepositoryGit.call
+def call(self, *args, **more):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, *args, **more)
+RepositoryGit.call = call
+root = Path(sys.argv[2])
+check = SetupCommand("true", environment=lambda: dict(os.environ))
+store = FileIntegrationStore(root.parent / "integration")
+asyncio.run(Integration(RepositoryGit.open(Path(sys.argv[1])), root, "demo", store, check).run())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.promise("P5")
+async def test_a_kill_before_any_git_call_integrates_each_entry_exactly_once(checkout, repository, root):
+    queue = make_queue(repository, root)
+    tips = []
+    for name in ("ann", "bob", "cid"):
+        record, tip = make_member(repository, root, name, {f"{name}.txt": "x\n"})
+        tips.append(tip)
+        await queue.add(record, tip)
+    killed = 0
+    for number in range(1, 60):
+        args = [sys.executable, "-c", CHILD, str(checkout), str(root), str(number % 9 + 1)]
+        done = await asyncio.to_thread(subprocess.run, args, capture_output=True, text=True, check=False)
+        killed += done.returncode == -signal.SIGKILL
+        if done.returncode == 0:
+            break
+    assert killed > 3
+    assert [entry.state for entry in await queue.store.entries()] == ["merged"] * 3
+    merges = git(
+        checkout, "log", "--format=%(trailers:key=Teamwright-Entry,valueonly)", queue.branch, "--merges"
+    ).split()
+    assert len(merges) == len(set(merges)) == 3
+    assert all(repository.contains(tip, queue.branch) for tip in tips)
+    assert git(checkout, "fsck", "--no-progress", "--no-dangling") == ""
+
+
+async def test_a_person_branch_is_only_moved_forward_and_only_in_a_clean_checkout(checkout, repository, root):
+    queue = make_queue(repository, root)
+    await queue.add(*make_member(repository, root, "ann", {"ann.txt": "x\n"}))
+    await queue.run()
+    write_files(checkout, {"a.txt": "mine\n"})
+    with pytest.raises(WorktreeRefused, match="uncommitted changes"):
+        fast_forward(repository, "main", queue.branch)
+    git(checkout, "checkout", "-q", "a.txt")
+    fast_forward(repository, "main", queue.branch)
+    assert (checkout / "ann.txt").read_text() == "x\n"
+    assert git(checkout, "status", "--porcelain") == ""
+    commit(checkout, "own work", {"own.txt": "x\n"})
+    with pytest.raises(WorktreeRefused, match="has commits that"):
+        fast_forward(RepositoryGit.open(checkout), "main", queue.branch)

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz live docs wheel-test clean
+.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz sandbox-attacks live docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -84,6 +84,9 @@ crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must
 
 fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
+
+sandbox-attacks: $(VENV)/.dev  ## hostile commands run in the sandbox: a table of attacks and implementations
+	$(BIN)/python -m tests.sandbox.attacks
 
 live: $(VENV)/.dev  ## the tests against a real service, with the key that is set; costs money, at most what it says first (TEAMWRIGHT_LIVE_MODEL=name for another model)
 	TEAMWRIGHT_LIVE=1 $(BIN)/python -m pytest tests/live -n 0 -v -rs $(ARGS)

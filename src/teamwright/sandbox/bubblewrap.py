@@ -27,6 +27,9 @@ _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri", "/d
 _RUN_PATHS = ("/run/current-system", "/run/wrappers", "/run/opengl-driver", "/run/host")
 """Programs and libraries that some systems keep in /run."""
 
+_KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs")
+"""Files of /proc by which a superuser changes the kernel, for all processes."""
+
 _OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """Capabilities of a superuser who works in files of another user."""
 
@@ -128,7 +131,7 @@ def _reading_view(policy: SandboxPolicy) -> list[str]:
             options += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             options += ["--ro-bind", path, path]
-    options += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--dir", "/run", "--dir", "/var/tmp"]
+    options += ["--dev", "/dev", *_processes(), "--tmpfs", "/tmp", "--dir", "/run", "--dir", "/var/tmp"]
     options += _run_directory()
     options += _binds("--ro-bind", sorted(policy.readable, key=len))
     return options
@@ -136,7 +139,7 @@ def _reading_view(policy: SandboxPolicy) -> list[str]:
 
 def _working_view(policy: SandboxPolicy) -> list[str]:
     """Return the whole file system, read-only but for what the policy lets be changed."""
-    options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    options = ["--ro-bind", "/", "/", "--dev", "/dev", *_processes()]
     options += _binds("--dev-bind", [path for path in _DEVICES if os.path.exists(path)])
     options += ["--tmpfs", "/run", *_run_directory()]
     options += ["--bind", policy.temporary, "/tmp"] if policy.temporary else ["--tmpfs", "/tmp"]
@@ -149,6 +152,12 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     options += _binds("--bind", sorted(above, key=len))
     options += _binds("--ro-bind", sorted(policy.protected, key=len))
     return options
+
+
+def _processes() -> list[str]:
+    """Return options for /proc of the command's own processes, in which a superuser cannot change the kernel."""
+    kept = [path for path in _KERNEL_FILES if os.path.exists(path)]
+    return ["--proc", "/proc", *_binds("--ro-bind", kept)]
 
 
 def _in_replaced_directories(paths: Iterable[str]) -> list[str]:

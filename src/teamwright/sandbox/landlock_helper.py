@@ -25,6 +25,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CLONE_PARENT = 0x00008000
 _PATH_BENEATH = 1
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
+_CLOSE_RANGE, _SET_CLOSE_ON_EXEC = 436, 4
 _DESCRIPTORS = 4
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -34,7 +35,7 @@ def main(channel: socket.socket) -> None:
     """Answer requests until the session's process closes the channel."""
     while True:
         size = _DESCRIPTORS * array.array("i").itemsize
-        byte, ancillary, _, _ = channel.recvmsg(1, socket.CMSG_SPACE(size))
+        byte, ancillary, _, _ = channel.recvmsg(1, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC)
         if not byte:
             return
         descriptors = array.array("i")
@@ -67,6 +68,7 @@ def _become(request: dict[str, Any], streams: list[int], errors: int) -> NoRetur
         os.setsid()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+        _check(libc.syscall(_CLOSE_RANGE, 3, 0xFFFFFFFF, _SET_CLOSE_ON_EXEC))
         os.chdir(request["cwd"])
         for name, value in request["limits"]:
             import resource

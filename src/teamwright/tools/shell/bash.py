@@ -138,7 +138,17 @@ class Bash(Tool[BashInput]):
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
         """Return the whole command, and its form with aliases expanded, for an informed approval."""
         means = self._expansion(call, _directory(ctx.workplace))
-        return f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
+        shown = f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
+        named = self._named_needs(call, ctx)
+        return f"{shown}\n# in the sandbox with: {named}" if named else shown
+
+    def _named_needs(self, call: BashInput, ctx: ToolContext) -> str:
+        """Return the network and the credentials that the command names and gets in the sandbox."""
+        if self._sandbox is None or self._sandbox.is_off:
+            return ""
+        from teamwright.tools.shell.command_confinement import line_needs  # loading the grammar is expensive
+
+        return line_needs(call.command, ctx.workplace.cwd).describe()
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Read the shell's startup before the first command, because it can change the meaning of a command."""

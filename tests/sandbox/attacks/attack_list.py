@@ -1,0 +1,109 @@
+"""Hostile commands: each tries one thing that the sandbox must refuse, and prints the canary or writes it.
+
+A line may use `$HOME`, `$STATE`, `$WORK`, `$OUTSIDE`, `$VICTIM` (a pid), `$PORT` (TCP and UDP on localhost), `$SOCKET`
+(a socket of another program) and `$ABSTRACT` (its abstract name).
+"""
+
+from typing import NamedTuple
+
+CANARY = "CANARY-7f3a"
+
+
+class Attack(NamedTuple):
+    """An attack: its subject in the table of guarantees, its name, the line, and whether only *read* refuses it."""
+
+    subject: str
+    name: str
+    line: str
+    only_read: bool = False
+
+
+def _python(code: str) -> str:
+    return f"python3 -c '{code}'"
+
+
+ATTACKS = [
+    Attack("reads", "a private key", "cat $HOME/.ssh/id_ed25519"),
+    Attack("reads", "a key by a link", "ln -s $HOME/.ssh/id_ed25519 $WORK/k 2>&1; cat $WORK/k $HOME/.ssh/*"),
+    Attack("reads", "a cloud key", "cat $HOME/.aws/credentials"),
+    Attack("reads", "a token of npm", "cat $HOME/.npmrc"),
+    Attack("reads", "mail of another member", "cat $STATE/inbox.json"),
+    Attack("reads", "a file in the home", "cat $HOME/notes.txt", only_read=True),
+    Attack("reads", "the password file", "head -c 20 /etc/shadow && echo CANARY-7f3a"),
+    Attack("reads", "the environment of a process", "tr '\\0' '\\n' < /proc/$VICTIM/environ"),
+    Attack("reads", "the root of a process", "cat /proc/$VICTIM/root$HOME/.ssh/id_ed25519"),
+    Attack("writes", "a shell start file", "echo CANARY-7f3a >> $HOME/.bashrc"),
+    Attack("writes", "a file outside", "echo CANARY-7f3a > $OUTSIDE/new"),
+    Attack("writes", "a file of the project", "echo CANARY-7f3a > $WORK/a.txt", only_read=True),
+    Attack("writes", "a git hook", "echo CANARY-7f3a > $WORK/.git/hooks/pre-commit"),
+    Attack("writes", "the git configuration", "echo CANARY-7f3a >> $WORK/.git/config"),
+    Attack(
+        "writes",
+        "another git directory",
+        "mv $WORK/.git $WORK/.g; mkdir $WORK/.git && echo CANARY-7f3a > $WORK/.git/config",
+    ),
+    Attack(
+        "writes",
+        "a hard link to a hook",
+        "ln $WORK/a.txt $WORK/.git/hooks/post-checkout; echo CANARY-7f3a > $WORK/.git/hooks/post-checkout",
+    ),
+    Attack("writes", "a link out of the project", "ln -s $OUTSIDE $WORK/out; echo CANARY-7f3a > $WORK/out/new"),
+    Attack("writes", "the state of a session", "echo CANARY-7f3a >> $STATE/inbox.json"),
+    Attack(
+        "writes",
+        "a setting of the kernel",
+        "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo CANARY-7f3a",
+    ),
+    Attack("network", "TCP", "exec 3<>/dev/tcp/127.0.0.1/$PORT && echo CANARY-7f3a"),
+    Attack(
+        "network",
+        "UDP",
+        _python('import socket,os; socket.socket(2,2).sendto(b"CANARY-7f3a",("127.0.0.1",int(os.environ["PORT"])))'),
+    ),
+    Attack("network", "DNS", _python('import socket; print("CANARY-7f3a", socket.gethostbyname("example.com"))')),
+    Attack("network", "a packet socket", _python('import socket; socket.socket(17,3); print("CANARY-7f3a")')),
+    Attack(
+        "network", "a socket of the hypervisor", _python('import socket; socket.socket(40,1); print("CANARY-7f3a")')
+    ),
+    Attack(
+        "sockets",
+        "a socket in a directory",
+        _python('import socket,os; socket.socket(1,1).connect(os.environ["SOCKET"]); print("CANARY-7f3a")'),
+    ),
+    Attack(
+        "sockets",
+        "an abstract socket",
+        _python('import socket,os; socket.socket(1,1).connect("\\0"+os.environ["ABSTRACT"]); print("CANARY-7f3a")'),
+    ),
+    Attack(
+        "sockets",
+        "the docker service",
+        _python('import socket; socket.socket(1,1).connect("/run/docker.sock"); print("CANARY-7f3a")'),
+    ),
+    Attack("processes", "a signal", "kill -TERM $VICTIM && echo CANARY-7f3a"),
+    Attack("processes", "memory of a process", "head -c 1 /proc/$VICTIM/mem && echo CANARY-7f3a"),
+    Attack(
+        "processes",
+        "ptrace",
+        _python('import ctypes,os; ctypes.CDLL(None).ptrace(16,int(os.environ["VICTIM"]),0,0) or print("CANARY-7f3a")'),
+    ),
+    Attack("processes", "a new user namespace", "unshare -Ur true && echo CANARY-7f3a"),
+    Attack("processes", "a mount", "mount -t tmpfs x /mnt && echo CANARY-7f3a"),
+    Attack("processes", "a capability", "grep -v 0000000000000000 /proc/self/status | grep CapEff && echo CANARY-7f3a"),
+    Attack(
+        "processes",
+        "input of a terminal",
+        _python('import fcntl,termios; fcntl.ioctl(0,termios.TIOCSTI,b"x"); print("CANARY-7f3a")'),
+    ),
+    Attack(
+        "processes",
+        "an inherited descriptor",
+        "for f in /proc/self/fd/*; do case $f in */[012]) ;; *) cat $f 2>/dev/null;; esac; done",
+    ),
+    Attack(
+        "processes",
+        "io_uring",
+        _python('import ctypes; ctypes.CDLL(None).syscall(425,1,bytes(200)) >= 0 and print("CANARY-7f3a")'),
+    ),
+]
+"""The attacks, by subject."""

@@ -99,7 +99,7 @@ class LineEditor:
                 _put_below(session, self._rows)
         _put_above(self._lines, self._text_rows)
         self._lines.default_buffer.on_text_changed += self._leave_rows
-        self._note_key()  # a key created this editor
+        self._note_key()  # the person has just started the program, or pressed its first key
         if callbacks.attention is not None:
             self._output.write_raw(FOCUS_ON)
             self._output.flush()

@@ -88,6 +88,8 @@ class EditJournal(Struct):
     cut_off: UndoEntry | None = None
     """The undo that a kill interrupted, as long as no prompt came after it."""
     damaged: int = 0
+    accepted: dict[str, str] = field(default_factory=dict[str, str])
+    """The time at which the user accepted the work of a member, by its name."""
 
     @property
     def members(self) -> list[str]:
@@ -156,6 +158,8 @@ def _take(edits: EditJournal, line: bytes) -> None:
             _undo_begun(edits, said)
         elif "undone" in said:
             edits.undos[str(said["undone"])].ended, edits.cut_off = True, None
+        elif "accepted" in said:
+            edits.accepted[str(said["accepted"])] = str(said["at"])
         elif "prompt" in said and edits.prompts[-1].id != said["prompt"]:
             words = str(said["at"]), str(said.get("text", ""))
             edits.prompts.append(PromptEntry(len(edits.prompts), str(said["prompt"]), *words))
@@ -208,6 +212,11 @@ def record_undone_file(history: Path, undo: str, path: str, before: str | None, 
 def record_undo_done(history: Path, undo: str) -> None:
     """Record that an undo was completed. Raises StorageError."""
     append_entry(history, {"at": iso_time(), "undone": undo})
+
+
+def record_accepted(history: Path, member: str) -> None:
+    """Record that the user accepts the work of this member. Raises StorageError."""
+    append_entry(history, {"at": iso_time(), "accepted": member})
 
 
 def count_by_member(changes: Sequence[ChangeEntry]) -> dict[str, int]:

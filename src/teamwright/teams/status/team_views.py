@@ -36,7 +36,7 @@ LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign",
 class TaskView(Struct, frozen=True):
     """One task. `waits_for` are its open blockers; `damaged` is the problem of its file.
 
-    `unverified`: it is completed, and no check of it succeeded in our processes.
+    `unverified`: it is completed, and no check of it succeeded in our processes. `check` is the task's own check.
     """
 
     id: str
@@ -47,6 +47,7 @@ class TaskView(Struct, frozen=True):
     description: str = ""
     damaged: str = ""
     unverified: bool = False
+    check: str = ""
 
     @property
     def open(self) -> bool:
@@ -269,7 +270,7 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
         elif task is not None and not task.is_internal:
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, statuses))
             said = (task.subject, str(task.status), task.owner, waits, task.description)
-            made.append(TaskView(id, *said, unverified=task.is_unverified))
+            made.append(TaskView(id, *said, unverified=task.is_unverified, check=task.check))
     return tuple(made)
 
 

@@ -28,6 +28,9 @@ COMMANDS: dict[str, CommandRow] = {
     "rewind": CommandRow(
         "teamwright.ui.cli.rewind:rewind", WORK, "Take conversation and files back to an earlier prompt."
     ),
+    "review": CommandRow(
+        "teamwright.ui.cli.review:review", WORK, "Review members' reports, changes, checks; accept or return."
+    ),
     "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Undo the edits of the last prompt, file by file."),
     "requests": CommandRow(
         "teamwright.ui.cli.requests:requests", WORK, "List pending requests; `allow` and `deny` answer one."

@@ -345,6 +345,6 @@ HANDLERS: dict[str, CommandHandler] = {
     "/export": export,
     **{name: _program(name) for name in PROGRAM_COMMANDS},
 }
-"""The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork` and
-`/undo` need the screen: they are not here.
+"""The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork`,
+`/review-team` and `/undo` need the screen: they are not here.
 """

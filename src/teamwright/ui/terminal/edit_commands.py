@@ -1,4 +1,4 @@
-"""`/diff`, `/undo` and `/fork`: the changes by member, taking back the last prompt's edits, a second session.
+"""`/diff`, `/undo`, `/fork` and `/review-team`: changes by member, taking edits back, a second session, a review.
 
 Depends on the package `edit_history`.
 """
@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from teamwright.edit_history.history_location import history_of_session
 from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
+from teamwright.edit_history.review_actions import act_on_review
 from teamwright.edit_history.rewind import rewind_list
 from teamwright.edit_history.session_fork import fork_session
+from teamwright.edit_history.team_review import review_in_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
@@ -30,6 +32,7 @@ from teamwright.ui.change_text import (
     undone_lines,
 )
 from teamwright.ui.display_text import clean
+from teamwright.ui.review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.paint import Paint
 
 MAX_LINES = 1_000
@@ -105,6 +108,19 @@ async def fork_lines(session: Session, rest: str) -> list[str]:
         f"  go there: /resume {made.session[:8]}",
         f"  or in another terminal: teamwright --resume {made.session[:8]}",
     ]
+
+
+async def review_team_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
+    """Return the screen of the review, the diff of a member (`d NAME`), or the result of an action on its work."""
+    words = rest.split(maxsplit=2)
+    found = review_in_session(session)
+    if not words:
+        keys = ["/review-team and:", *(f"  {line}" for line in key_lines()), f"  {'d NAME':<22} show the diff"]
+        return [*_paint_lines(review_lines(found), paint), *(f"  {line}" for line in keys)]
+    key, member, text = (*words, "", "")[:3]
+    if key == "d":
+        return _paint_lines(member_diff(found, member), paint)
+    return [f"  {clean(await act_on_review(found, key, member, text))}"]
 
 
 def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "/undo @NAME": "take back the last prompt's edits, after a question; --except PATH leaves a file",
     "/fork N": "a second session with this conversation, or with the part before prompt N; list shows the prompts",
     "/rewind N": "take conversation and files back to the time before a prompt, after a question",
+    "/review-team": "each member's report, changes, checks and cost; accept, return, undo or commit them",
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list. Or a sub-agent or a command, by its id",

@@ -16,7 +16,7 @@ from teamwright.session.session import Session
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.commands import HANDLERS
 from teamwright.ui.terminal.conversation_view import ConversationView
-from teamwright.ui.terminal.edit_commands import diff_lines, fork_lines, undo_lines
+from teamwright.ui.terminal.edit_commands import diff_lines, fork_lines, review_team_lines, undo_lines
 from teamwright.ui.terminal.editor import ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import LineInput
@@ -54,6 +54,8 @@ class ScreenCommands(Struct):
                 self.show(await diff_lines(self.session, line.rest, self.formatter.paint))
             case TerminalCommand(name="/fork"):
                 self.show_folded(await fork_lines(self.session, line.rest))
+            case TerminalCommand(name="/review-team"):
+                self.show(await review_team_lines(self.session, line.rest, self.formatter.paint))
             case TerminalCommand(name="/undo"):
                 self.show_folded(await undo_lines(self.session, line.rest, self.show, self._agrees))
             case _:

@@ -1,0 +1,113 @@
+"""`teamwright review`: the work of a team on one screen, by member, with actions on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from teamwright.config.person_check import require_person
+from teamwright.edit_history.review_actions import REVIEW_ACTIONS, act_on_review
+from teamwright.edit_history.team_review import TeamReview, team_review
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.change_text import StyledLine
+from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_painted, to_plain
+from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.display_text import clean
+from teamwright.ui.review_text import key_lines, member_diff, review_lines
+from teamwright.ui.terminal.paint import make_paint
+
+_DIFF = "d"
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[TEAM or SESSION]")
+@click.option("--do", "action", type=click.Choice(tuple(REVIEW_ACTIONS)), help="Act on the work of --member.")
+@click.option("--member", metavar="NAME", help="The member that --do is about; else show only this one.")
+@click.option("--text", metavar="TEXT", default="", help="The comment of return, the message of commit.")
+@json_flag
+@click.pass_context
+def review(
+    ctx: click.Context, /, name: str | None, action: str | None, member: str | None, text: str, as_json: bool
+) -> int:
+    """Show each member's report, changes, checks and cost. At a terminal, keys accept, return, undo and commit."""
+    place = run_location(ctx)
+    home = resolve_home(place.home)
+    found = team_review(home, place.cwd, name)
+    if action is not None:
+        require_person(home, "decides about the work of members")
+        if member is None:
+            raise UsageError("usage", f"--do {action} needs --member NAME", note="nothing was changed")
+        said = asyncio.run(act_on_review(found, action, member, text))
+        say_json({"member": member, "action": action, "result": said}) if as_json else say(clean(said))
+        return 0
+    if member is not None:
+        found = TeamReview(found.home, found.place, (found.member(member),))
+    if as_json:
+        say_json(review_json(found))
+        return 0
+    _show(found)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        require_person(home, "decides about the work of members")
+        _decide(found, name)
+    else:
+        say(f"act on it: teamwright review {found.place.session[:8]} --do ACTION --member NAME")
+    return 0
+
+
+def review_json(found: TeamReview) -> dict[str, Any]:
+    """Return the review as JSON output contains it, with the actions."""
+    actions = [{"name": one.name, "text": one.text, "help": one.help} for one in REVIEW_ACTIONS.values()]
+    where = found.place
+    return {
+        "team": where.team,
+        "session": where.session,
+        "cwd": where.cwd,
+        "members": to_plain(found.members),
+        "actions": actions,
+    }
+
+
+def _show(found: TeamReview) -> None:
+    say_facts([("team", found.place.team), ("session", found.place.session)], label=8)
+    say()
+    _print(review_lines(found))
+
+
+def _decide(found: TeamReview, name: str | None) -> None:
+    """Read actions until the person leaves. A refused action is named, and the next one is read."""
+    for line in (*key_lines(), f"{_DIFF} NAME                 show the diff", "Enter                  leave"):
+        say(line)
+    while True:
+        try:
+            words = input("review> ").split(maxsplit=2)
+        except (EOFError, KeyboardInterrupt):
+            say()
+            return
+        if not words:
+            return
+        try:
+            _step(found, *[*words, "", ""][:3])
+        except TeamwrightError as problem:
+            say(clean(problem.render()))
+        else:
+            found = team_review(found.home, Path(found.place.cwd), name or found.place.session)
+
+
+def _step(found: TeamReview, key: str, member: str, text: str) -> None:
+    if key == _DIFF:
+        _print(member_diff(found, member))
+        return
+    say(clean(asyncio.run(act_on_review(found, key, member, text))))
+
+
+def _print(lines: Iterable[StyledLine]) -> None:
+    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
+    for style, text in lines:
+        say_painted(paint(style, clean(text)))

@@ -1,6 +1,7 @@
 """Write the files that are made from the commands, as a part of `make generated`.
 
-These are `help.txt`, which `--help` prints, and `command_shape.json`, which completion parses with.
+These are `help.txt`, which `--help` prints, `command_shape.json`, which completion parses with, and the page for users
+of Claude Code.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import click
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE, Shape, command_shape
 from teamwright.ui.cli.root import root
+from teamwright.ui.coming_from_page import render_page
 from teamwright.ui.prepared_help import HELP_FILE, WIDTH
+
+COMING_FROM_PAGE = Path("docs/reference/coming-from.md")
+"""The page, from the top of the repository, where `make` runs."""
 
 
 def render_help() -> str:
@@ -40,3 +45,4 @@ def render_shapes() -> str:
 if __name__ == "__main__":
     Path(HELP_FILE).write_text(render_help(), "utf-8")
     SHAPE_FILE.write_text(render_shapes(), "utf-8")
+    COMING_FROM_PAGE.write_text(render_page(), "utf-8")

@@ -1,0 +1,60 @@
+"""Each line of the table for users of Claude Code is true: flags, commands and keys."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from teamwright.ui.cli.flags import to_kebab
+from teamwright.ui.cli.root import root
+from teamwright.ui.coming_from import COMMANDS, FLAGS, KEYS, HabitRow
+from teamwright.ui.coming_from_page import render_page
+from teamwright.ui.terminal.commands import HABITS, unknown_command_lines
+from teamwright.ui.terminal.keys import KEY_TABLE
+from teamwright.ui.terminal.line_parser import TerminalCommand, UnknownCommand, parse_line
+from tests.ui.program import Program
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coming-from.md"
+OPTIONS = {name for param in root.get_params(click.Context(root)) for name in param.opts}
+
+
+def name_of(row: HabitRow) -> str:
+    return row.name
+
+
+def test_the_page_is_the_one_that_the_table_gives():
+    assert PAGE.read_text() == render_page(), "make generated"
+
+
+@pytest.mark.parametrize("row", FLAGS, ids=name_of)
+def test_a_flag_is_what_its_line_says(row: HabitRow):
+    assert (to_kebab(row.name) in OPTIONS) is (row.relation != "absent")
+    assert bool(row.about) is (row.relation != "same")
+    for word in row.here.split():
+        if word.startswith("--"):
+            assert word in OPTIONS
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=name_of)
+def test_a_command_is_what_its_line_says(row: HabitRow):
+    line = parse_line(row.name, ())
+    if row.relation == "absent":
+        assert isinstance(line, UnknownCommand) and row.name in HABITS
+        assert HABITS[row.name] in " ".join(unknown_command_lines(line))
+    elif row.relation == "different":
+        assert isinstance(line, TerminalCommand) and line.name == row.here and row.about
+    else:
+        assert not isinstance(line, UnknownCommand)
+
+
+@pytest.mark.parametrize("row", KEYS, ids=name_of)
+def test_a_key_is_what_its_line_says(row: HabitRow):
+    words = {word.strip(",") for key in KEY_TABLE for word in key.name.split()} | {"Enter"}
+    assert (row.name in words) is (row.relation != "absent")
+    assert bool(row.about) is (row.relation != "same")
+
+
+def test_the_program_answers_a_flag_of_the_other_product_with_the_line(repo: Path, own_home: Path):
+    made = Program(repo, own_home / ".teamwright", "http://127.0.0.1:9").run("--chrome")
+    assert made.returncode == 2
+    assert "A browser is controlled by an MCP server." in made.stderr and "--mcp-config JSON" in made.stderr

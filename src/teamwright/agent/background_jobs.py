@@ -11,7 +11,7 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,7 @@ class BackgroundJobs:
         redact: Callable[[str], str] = omit_command,
     ) -> None:
         self._followers: tuple[Callable[[Job], None], ...] = ()
+        self._close_followers: tuple[Callable[[], Awaitable[None]], ...] = ()
         self.records = ProcessRecords(session) if session is not None else None
         self._session = session
         self._journal = JobJournal(session, redact) if session is not None else None
@@ -83,6 +84,10 @@ class BackgroundJobs:
     def follow_ends(self, follower: Callable[[Job], None]) -> None:
         """Call `follower` once for each job that ends, in the loop, also for a stopped one; never after `close`."""
         self._followers = (*self._followers, follower)
+
+    def follow_close(self, follower: Callable[[], Awaitable[None]]) -> None:
+        """Call `follower` when all jobs have ended in `close`."""
+        self._close_followers = (*self._close_followers, follower)
 
     def start(self, command: ProcessCommand, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
         """Start a job. `text` is the command as shown to people; its output goes to `<scratch>/<id>.output`.
@@ -220,6 +225,8 @@ class BackgroundJobs:
         self._closed = True
         await self.stop_all()
         await self.wait_for_orphan_cleanup()
+        for follower in self._close_followers:
+            await follower()
         if self._journal is not None:
             self._journal.close()
 

@@ -28,8 +28,7 @@ from teamwright.edit_history.session_diff import FileChange, file_changes
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import message_text
-from teamwright.protocol.unknown_names import unknown_member
-from teamwright.session.lookup.saved_members import transcripts_of
+from teamwright.session.lookup.saved_members import match_member_name, transcripts_of
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.session.session import Session
 from teamwright.storage.paths import Home
@@ -74,13 +73,8 @@ class TeamReview(Struct, frozen=True):
 
     def member(self, name: str) -> MemberReview:
         """Return the work of this member. Raises UnknownMember."""
-        wanted = name.lower().removeprefix("@")
-        wanted = LEAD_ALIAS if wanted == LEAD else wanted
-        found = next((one for one in self.members if one.name.lower() == wanted), None)
-        if found is None:
-            names = [one.name for one in self.members]
-            raise unknown_member(name, names, f"session {self.place.session[:8]}", note="nothing was changed")
-        return found
+        shown = match_member_name(name, [one.name for one in self.members], f"session {self.place.session[:8]}")
+        return next(one for one in self.members if one.name == shown)
 
 
 def team_review(home: Home, cwd: Path, name: str | None) -> TeamReview:

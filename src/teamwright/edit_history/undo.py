@@ -33,7 +33,7 @@ from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
 
-COMMANDS_STAY = "files that shell commands (Bash) changed are not covered"
+COMMANDS_STAY = "shell commands are covered in a git repository only, without ignored files"
 """The limit of an undo, in the same words in all user interfaces."""
 
 Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
@@ -152,8 +152,8 @@ def notice_text(undone: UndoResult) -> str:
         before = f'the prompt "{undone.prompt}"' if undone.prompt else "a later prompt"
         return escape_tags(
             f"The user took this conversation back to the time before {before}. Files that have their earlier content"
-            f" again: {shown or 'none'}. Read a file again before you change it. What shell commands, tasks and"
-            " teammates did since then was not taken back."
+            f" again: {shown or 'none'}. Read a file again before you change it. What tasks and teammates"
+            " did since then was not taken back, nor were changes to files that git ignores."
         )
     return escape_tags(
         f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
@@ -214,7 +214,7 @@ def _earlier(plan: UndoPlan, undo: UndoEntry, cwd: str) -> list[UndoneFile]:
 def _nothing(edits: EditJournal, who: str) -> TeamwrightError:
     whose = f"of {who} " if who else ""
     if not edits.changes:
-        what = "no file was changed with Write, Edit or NotebookEdit in this session"
+        what = "no file was changed in this session"
     else:
         what = f"no edit {whose}is left that could be taken back"
     return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)

@@ -107,6 +107,8 @@ class Toolset(Struct):
     attended: bool = True
     """True when a user can answer the questions of an agent."""
     allow_private: bool = False
+    notify: Callable[[str], None] | None = None
+    """Shows a text to the person, also from another thread. None: changes of files by commands are not recorded."""
     extra: Sequence[AnyTool] = ()
     sandbox: Callable[[], Sandbox] | None = None
     """Returns the sandbox of commands, made at the first call; None: they are not confined."""
@@ -171,20 +173,20 @@ class Toolset(Struct):
         [skills] = self._skills()
         return [skills if tool.name == "Skill" else tool for tool in tools]
 
+    def _bash(self) -> AnyTool:
+        """Load the tool for commands, with the recorder of the files that they change."""
+        sandbox = self.sandbox and self.sandbox()
+        made = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
+        if self.notify is None:
+            return made
+        from teamwright.tools.shell.command_changes import CommandChanges  # loaded only for a command
+
+        return made.with_changes(CommandChanges(self.notify))
+
     def _plain(self) -> Sequence[AnyTool]:
         if not self._shared:
             self._shared = (
-                BuiltInTool(
-                    "Bash",
-                    lambda: tool_classes.Bash(
-                        self.jobs,
-                        self.bash,
-                        self.proves_read_only,
-                        self.startup,
-                        self.env,
-                        self.sandbox and self.sandbox(),
-                    ),
-                ),
+                BuiltInTool("Bash", self._bash),
                 BuiltInTool("Read", lambda: tool_classes.Read()),
                 BuiltInTool("Edit", lambda: tool_classes.Edit()),
                 BuiltInTool("Write", lambda: tool_classes.Write()),

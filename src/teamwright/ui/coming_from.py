@@ -58,7 +58,7 @@ FLAGS: tuple[HabitRow, ...] = (
 
 COMMANDS: tuple[HabitRow, ...] = (
     *_same("/agents /clear /compact /config /context /cost /diff /doctor /exit /help /init /model /permissions"),
-    *_same("/plan /resume /review /skills /status /tasks /usage"),
+    *_same("/plan /resume /review /skills /status /tasks /usage /rewind /memory /hooks /mcp /add-dir /export"),
     HabitRow("/bashes", "different", "/members", "The list of members contains running commands."),
     HabitRow("/branch", "different", "/fork", "It makes a second session and stays in this one."),
     HabitRow("/todos", "different", "/tasks", "The task list is shared by the team."),

@@ -6,9 +6,10 @@ of them. Depends on all packages below and the settings.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,8 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.permissions.verdict import Approver
-from teamwright.protocol.ids import SessionId
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.sandbox.policy import SandboxMode
@@ -126,7 +128,11 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
 
 
 def _toolset(
-    context: SessionContext, services: AgentServices, agent_types: Callable[[], str], sandbox: Callable[[], Sandbox]
+    context: SessionContext,
+    services: AgentServices,
+    agent_types: Callable[[], str],
+    sandbox: Callable[[], Sandbox],
+    log: EventLog,
 ) -> Toolset:
     """Create the toolset. `agent_types` returns the list of agent types in the Agent tool."""
     settings, options = context.settings, context.options
@@ -141,12 +147,19 @@ def _toolset(
         context.env,
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
+        notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
         extra=_python_tools(options.tools),
         sandbox=sandbox,
         permits=services.permits,
         agent_types=agent_types,
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins),
     )
+
+
+def _notify_from_thread(loop: asyncio.AbstractEventLoop, log: EventLog, text: str) -> None:
+    """Emit a warning for the person from any thread, as long as the session's loop runs."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(log.emit, Notice(member=LEAD, text=text, level="warning"))
 
 
 def _python_tools(functions: Sequence[Callable[..., Any]]) -> Sequence[AnyTool]:
@@ -194,7 +207,7 @@ def make_agent_factory(
         context.id,
         context.cwd,
         models,
-        _toolset(context, services, types, _sandbox_maker(context, log.emit)),
+        _toolset(context, services, types, _sandbox_maker(context, log.emit), log),
         services.policies,
         services.asker,
         services.keep_grant,

@@ -6,6 +6,7 @@ Depends on the views of teams on disk.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from teamwright.protocol.errors import UnknownMember
@@ -44,6 +45,16 @@ def find_saved_member(home: Home, text: str) -> tuple[TeamConfig, RosterMember]:
         do=[f"--member {name[:60]}@TEAM"],
         note="nothing was run",
     )
+
+
+def match_member_name(text: str, names: Sequence[str], where: str) -> str:
+    """Return the one of these shown names that the text means, in any case. Raises UnknownMember with the nearest."""
+    wanted = parse_recipient(text, None).lower()
+    wanted = LEAD_ALIAS if wanted == LEAD else wanted
+    found = next((name for name in names if name.lower() == wanted), None)
+    if found is None:
+        raise unknown_member(text, names, where, note="nothing was changed")
+    return found
 
 
 def find_inbox(team: TeamView, name: str) -> Path:

@@ -1,7 +1,8 @@
 """The Bash tool: each command runs in a new shell; the working directory is kept between calls.
 
 Long commands move to the background, and processes that a command leaves running become a background job. With a
-startup, commands run in the user's shell with its snapshot. Permission is decided elsewhere, from `access`.
+startup, commands run in the user's shell with its snapshot. Changes of files are recorded for commands that are not
+proved read-only. Permission is decided elsewhere, from `access`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from teamwright.tools.shell.bash_settings import (
     command_environment,
     remove_variables,
 )
+from teamwright.tools.shell.call_changes import CallChanges
+from teamwright.tools.shell.command_changes import CommandChanges
 from teamwright.tools.shell.command_line import ShellLine, expand_command, shell_line, track_directory
 from teamwright.tools.shell.startup import ShellStartup
 
@@ -116,12 +119,18 @@ class Bash(Tool[BashInput]):
         env: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
+        self._changes = CallChanges()
         self._jobs = jobs
         self._settings = settings or BashSettings()
         self._proves_read_only = proves_read_only
         self._startup = startup
         self._env = env
         self._sandbox = sandbox
+
+    def with_changes(self, changes: CommandChanges) -> Bash:
+        """Record the files that commands change, and return this tool."""
+        self._changes.record(changes, self._jobs)
+        return self
 
     def is_read_only(self, call: BashInput) -> bool:
         """Return True for a command that the parser proves to be read-only in the directory that `access` checked."""
@@ -190,12 +199,16 @@ class Bash(Tool[BashInput]):
             await self._startup.ensure_ready()
             if not call.is_expansion_checked(self._expansion(call, place.cwd)):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
+        if not self._proves_read_only(call.command, place.cwd):
+            await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:
             if call.run_in_background:
                 return self._start(call, ctx)
             return await self._run(call, ctx, note)
         except OSError as problem:
             return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
+        finally:
+            await self._changes.end(call)
 
     def environment(self, workplace: Workplace, *, by_person: bool = False) -> dict[str, str]:
         """Return the environment of a command: this process's without credentials, the shell's PATH, and the
@@ -235,6 +248,7 @@ class Bash(Tool[BashInput]):
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
+        self._changes.move_to_job(job, call)
         return ToolResult(
             f"Started in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
             f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
@@ -306,6 +320,7 @@ class Bash(Tool[BashInput]):
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         if job is None:
             return ToolResult("The command continues in the background; it has closed its output.", brief="background")
+        self._changes.move_to_job(job, call)
         return ToolResult(
             f"It continues in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
             f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
@@ -320,6 +335,7 @@ class Bash(Tool[BashInput]):
         stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
             return f"[The background processes of the command continue until the session ends. {stop}]"
+        self._changes.move_to_job(job, call)
         return f"[The processes of the command continue as {job.id}. Its output: {job.file}. {stop}]"
 
 

@@ -30,7 +30,7 @@ from teamwright.ui.terminal.paint import make_paint
 def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: bool) -> int:
     """Show what a session changed since it began, and which member did it. Newest session here by default.
 
-    Shell commands are not covered: `git diff` shows their changes too.
+    Changes by shell commands are covered in a git repository, without ignored files.
     """
     if call_id is not None and (member is not None or how["stat"]):
         raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")

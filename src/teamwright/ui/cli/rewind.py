@@ -35,7 +35,7 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
     """Take a session's conversation and files back to the time before a prompt. Without --to its prompts are listed.
     With --fork a new session gets the conversation before that prompt, or without --to all of it.
 
-    Shell commands are not covered.
+    Changes by shell commands are covered in a git repository, without ignored files.
     """
     if how["conversation_only"] and how["files_only"]:
         raise UsageError("usage", "--conversation-only and --files-only exclude each other", do=["leave one out"])

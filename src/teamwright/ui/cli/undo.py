@@ -31,7 +31,8 @@ from teamwright.ui.display_text import clean
 def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: tuple[str, ...], **how: bool) -> int:
     """Undo the edits of the last prompt that changed files. A second undo goes one prompt further back.
 
-    Shell commands are not covered. While a session runs, type /undo there.
+    Changes by shell commands are covered in a git repository, without ignored files. While a session runs, type
+    /undo there.
     """
     require_person(resolve_home(run_location(ctx).home), "takes edits back")
     place = run_location(ctx)

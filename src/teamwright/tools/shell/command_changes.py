@@ -1,0 +1,241 @@
+"""Changes of files by shell commands, recorded in the edit journal with the member whose command made them.
+
+A scan of the git work tree before and after a command finds the changes. Between two scans they belong to the one
+member whose commands ran; with several, to none of them, and the journal names all. The state is in the history of the
+session, so that all its processes share it. A problem switches the scans off and never fails a command. Depends on
+work tree scans and the edit journal. Format: docs/reference/formats/edit-history.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from teamwright.agent.tool import ToolContext
+from teamwright.processes.repository_discovery import discover
+from teamwright.processes.worktree_scan import ChangedFile, WorktreeScan
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.storage.paths import make_private
+from teamwright.tools.files.edit_journal import JOURNAL, append_line, load_content, store_content
+from teamwright.tools.files.replace_file import open_regular, read_all
+
+LIMIT_S = 0.15
+"""Seconds that the scans of one command may take together."""
+
+SLOW_COMMANDS = 3
+"""The number of commands in a row over the limit after which the scans are switched off: a busy machine is not slow."""
+
+MAX_FILES = 500
+"""The most files of one scan that are recorded."""
+
+MAX_FILE_BYTES = 8 * 1024 * 1024
+"""The largest content that is recorded."""
+
+PERSON = "user"
+"""The member of a command that a person typed. Its changes are not recorded."""
+
+
+class CommandScan(Struct):
+    """A command whose changes are found. `descriptor` has the lock of its file, which ends with this process."""
+
+    scan: WorktreeScan
+    history: Path
+    file: Path
+    descriptor: int
+    seconds: float
+
+
+class CommandChanges:
+    """The recorder of one process. `notify` receives the reason when scans are switched off or files are left out."""
+
+    def __init__(self, notify: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
+        self._notify = notify
+        self._limit_s = limit_s
+        self._slow = 0
+        self._off: set[Path] = set()
+
+    def begin(self, ctx: ToolContext, *, by_person: bool) -> CommandScan | None:
+        """Scan before a command of this agent. None outside git, and when the scans are off. Blocks; raises nothing."""
+        history = ctx.workplace.edit_history
+        found = discover(ctx.workplace.cwd).repository
+        if found is None or found.tree in self._off:
+            return None
+        if history.is_relative_to(found.tree):
+            self._switch_off(found.tree, "the state of this program is inside")
+            return None
+        began = time.monotonic()
+        directory = history / "commands" / hashlib.sha256(os.fsencode(found.tree)).hexdigest()[:16]
+        scan = WorktreeScan(found, directory / "git")
+        try:
+            make_private(directory / "running")
+            with _locked(directory):
+                running = _running(directory)
+                self._record(scan, history, running)
+                name = f"{time.time_ns()}-{secrets.token_hex(4)}"
+                file, member = directory / "running" / name, PERSON if by_person else ctx.member
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                os.write(descriptor, json.dumps({"member": member, "call": ctx.call}).encode())
+        except (OSError, ValueError, TeamwrightError) as problem:
+            self._switch_off(found.tree, str(problem))
+            return None
+        return CommandScan(scan, history, file, descriptor, time.monotonic() - began)
+
+    def end(self, command: CommandScan) -> None:
+        """Scan after the command, and record its changes. Blocks; raises nothing."""
+        tree, began = command.scan.repository.tree, time.monotonic()
+        try:
+            if tree not in self._off:
+                with _locked(command.file.parent.parent):
+                    self._record(command.scan, command.history, _running(command.file.parent.parent))
+        except (OSError, ValueError, TeamwrightError) as problem:
+            self._switch_off(tree, str(problem))
+        finally:
+            with suppress(OSError):
+                command.file.unlink()
+            os.close(command.descriptor)
+        took = command.seconds + time.monotonic() - began
+        self._slow = self._slow + 1 if took > self._limit_s else 0
+        if self._slow >= SLOW_COMMANDS:
+            self._switch_off(tree, f"a scan of the repository takes {took * 1000:.0f} ms a command")
+
+    def _switch_off(self, tree: Path, why: str) -> None:
+        if tree not in self._off:
+            self._off.add(tree)
+            self._notify(f"Changes of files by shell commands are not recorded any more in {tree}: {why}.")
+
+    def _record(self, scan: WorktreeScan, history: Path, running: Sequence[dict[str, Any]]) -> None:
+        """Record the changes since the last scan for these running commands. The first scan records nothing."""
+        mark = scan.private.parent / "journal"
+        if not scan.is_ready:
+            scan.prepare()
+            scan.remember(scan.changed_files())
+            mark.write_text(str(_size(history)))
+            return
+        changed = scan.changed_files()
+        if changed:
+            self._record_files(scan, history, changed, running, _edited_since(history, int(mark.read_text() or 0)))
+            scan.remember(changed)
+        mark.write_text(str(_size(history)))
+
+    def _record_files(
+        self,
+        scan: WorktreeScan,
+        history: Path,
+        changed: Sequence[ChangedFile],
+        running: Sequence[dict[str, Any]],
+        edited: dict[str, str | None],
+    ) -> None:
+        members = list(dict.fromkeys(str(one["member"]) for one in running))
+        if not members or members == [PERSON]:
+            return
+        left = len(changed) - MAX_FILES
+        former = scan.former_contents(changed[:MAX_FILES])
+        call = str(running[0]["call"]) if len(running) == 1 else ""
+        who = members[0] if len(members) == 1 else " or ".join(LEAD_ALIAS if one == LEAD else one for one in members)
+        for file in changed[:MAX_FILES]:
+            path = scan.repository.tree / file.path
+            before = load_content(history, edited[str(path)] or "") if str(path) in edited else former.get(file.path)
+            known = before is not None or not file.blob or edited.get(str(path), "") is None
+            after = _content(path)
+            if not known or after is _UNREADABLE or (before is not None and len(before) > MAX_FILE_BYTES):
+                left = max(left, 0) + 1
+            elif before != after:
+                _append(history, who, path, before, after, call)
+        if left > 0:
+            self._notify(
+                f"{left} files that a shell command changed are not recorded: too many, too large or no files."
+            )
+
+
+_UNREADABLE = b"\0unreadable"
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the content; None without a file, and `_UNREADABLE` for a link, a large file and another type."""
+    if path.is_symlink() or os.path.realpath(path) != str(path):
+        return _UNREADABLE
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return _UNREADABLE
+    try:
+        return read_all(descriptor) if os.fstat(descriptor).st_size <= MAX_FILE_BYTES else _UNREADABLE
+    finally:
+        os.close(descriptor)
+
+
+def _append(history: Path, member: str, path: Path, before: bytes | None, after: bytes | None, call: str) -> None:
+    append_line(
+        history,
+        {
+            "at": iso_time(),
+            "member": member,
+            "path": str(path),
+            "before": None if before is None else store_content(history, before),
+            "after": None if after is None else store_content(history, after),
+            "call": call,
+            "shell": True,
+        },
+    )
+
+
+def _size(history: Path) -> int:
+    with suppress(OSError):
+        return (history / JOURNAL).stat().st_size
+    return 0
+
+
+def _edited_since(history: Path, offset: int) -> dict[str, str | None]:
+    """Return the last recorded content of each file that the journal names after this offset."""
+    if _size(history) <= offset:
+        return {}
+    with open(history / JOURNAL, "rb") as journal:
+        journal.seek(offset)
+        lines = journal.read().split(b"\n")
+    found: dict[str, str | None] = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            said: dict[str, Any] = json.loads(line.decode("utf-8", "surrogateescape"))
+            found[str(said["path"])] = None if said["after"] is None else str(said["after"])
+    return found
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[None]:
+    """Hold the lock of the scans of one work tree among the processes of the session."""
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _running(directory: Path) -> list[dict[str, Any]]:
+    """Return the running commands, oldest first. A file without a lock is of a process that has ended."""
+    found: list[dict[str, Any]] = []
+    for file in sorted((directory / "running").iterdir()):
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
+        except BlockingIOError:
+            found.append(json.loads(file.read_bytes()))
+        finally:
+            os.close(descriptor)
+    return found

@@ -9,7 +9,7 @@ from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.root import root
 from teamwright.ui.coming_from import COMMANDS, FLAGS, KEYS, HabitRow
 from teamwright.ui.coming_from_page import render_page
-from teamwright.ui.terminal.commands import HABITS, unknown_command_lines
+from teamwright.ui.terminal.command_habits import HABITS, unknown_command_lines
 from teamwright.ui.terminal.keys import KEY_TABLE
 from teamwright.ui.terminal.line_parser import TerminalCommand, UnknownCommand, parse_line
 from tests.ui.program import Program

@@ -65,7 +65,7 @@ COMMANDS: tuple[HabitRow, ...] = (
     *(HabitRow(name, "absent") for name in ("/ide", "/login", "/logout", "/output-style", "/pr-comments")),
     *(HabitRow(name, "absent") for name in ("/statusline", "/terminal-setup", "/theme", "/upgrade", "/vim")),
 )
-"""The text of an absent command is that of the terminal, `ui.terminal.commands.HABITS`."""
+"""The text of an absent command is that of the terminal, `ui.terminal.command_habits.HABITS`."""
 
 KEYS: tuple[HabitRow, ...] = (
     *_same("Ctrl-C Ctrl-D Ctrl-R Ctrl-O Ctrl-T Ctrl-B Shift-Tab ? @PATH !COMMAND #NOTE"),

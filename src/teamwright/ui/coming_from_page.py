@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from teamwright.ui.coming_from import COMMANDS, FLAGS, KEYS, HabitRow
-from teamwright.ui.terminal.commands import HABITS
+from teamwright.ui.terminal.command_habits import HABITS
 
 _HEAD = """# Coming from Claude Code
 

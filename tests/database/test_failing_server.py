@@ -15,6 +15,7 @@ from teamwright.database.mailbox import MailSettings
 from teamwright.database.server_facts import find_problems, read_facts
 from teamwright.protocol.errors import CannotStart, LockTimeout, StorageError
 from teamwright.protocol.mail import InboxEntry
+from teamwright.tasks.task_rules import Actor
 from tests.database.spaces import holder, make_space
 from tests.support.postgres import PostgresServer, run_server, unprivileged
 from tests.support.programs import require
@@ -102,6 +103,27 @@ async def test_a_row_that_another_process_keeps_locked_is_a_lock_timeout(postgre
                 await stores.database.write(impatient)
 
         await stores.database.write(keep)
+
+
+async def test_a_free_task_that_another_process_had_locked_is_claimed_once_it_is_released(postgres):
+    url = await make_space(postgres.new_space())
+    async with holder(url) as (stores, _), holder(url, "session/two") as (others, _):
+        await stores.tasks("demo").create(lambda id: task(id))
+        locked, claiming = asyncio.Event(), asyncio.Event()
+
+        async def keep(connection) -> None:
+            await connection.execute("select 1 from tasks where id = 1 for update")
+            locked.set()
+            await claiming.wait()
+
+        keeping = asyncio.create_task(others.database.write(keep))
+        await locked.wait()
+        claim = asyncio.create_task(stores.tasks("demo").claim_next(Actor("ann")))
+        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%for update%'"
+        await asyncio.to_thread(wait_until, lambda: postgres.sql(waits) != "0" or claim.done())
+        claiming.set()
+        assert (await claim).claimed is not None
+        await keeping
 
 
 def task(id):

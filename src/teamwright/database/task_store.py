@@ -24,13 +24,14 @@ from teamwright.tasks.task_store import (
 )
 
 _CANDIDATES = 20
-"""Free tasks that one attempt to claim locks at a time. Those that another process has locked are left to it."""
+"""Free tasks that an attempt to claim reads at a time."""
 
 _FREE = (
     "select t.id, t.body, t.changed_at from tasks t where t.list = $1 and t.id > $2 and t.status = 'pending' "
     "and t.owner is null and not t.is_internal and not exists (select 1 from tasks b where b.list = t.list "
-    "and b.id = any(t.blocked_by) and b.status <> 'completed') order by t.id limit $3 for update of t skip locked"
+    "and b.id = any(t.blocked_by) and b.status <> 'completed') order by t.id limit $3"
 )
+_TAKE = "select id, body from tasks where list = $1 and id = $2 and status = 'pending' and owner is null for update"
 
 
 class DatabaseTaskStore:
@@ -86,25 +87,41 @@ class DatabaseTaskStore:
         """See TaskStore."""
 
         async def work(connection: Connection) -> ClaimAttempt:
-            rows, at, later = TaskRows(self._list, connection), 0, list[int]()
-            while found := await connection.fetch(_FREE, self._list, at, _CANDIDATES):
-                candidates = [(parse(row), int(row["changed_at"].timestamp() * 1000)) for row in found]
-                creators = {task.draft.by for task, _ in candidates if task.draft is not None}
-                drafts = {creator: await rows.drafts_of(creator) for creator in creators}
-                for task, changed_ms in candidates:
-                    if moment := claimable_at(task, lambda by, known=drafts: known.get(by, ()), changed_ms, settle_ms):
-                        later.append(moment)
-                    elif may_claim(task, actor):
-                        after = apply_claim(task, actor, lambda: ())
-                        await self._write(rows, [after])
-                        return ClaimAttempt(TaskChange(task, after))
-                at = int(found[-1]["id"])
-            return ClaimAttempt(None, min(later, default=0))
+            rows = TaskRows(self._list, connection)
+            attempt = await self._claim_first(rows, actor, settle_ms, " skip locked")
+            if attempt.claimed is None and not attempt.next_at:
+                # A task that another process had locked may be free again, and nothing would wake this member for it.
+                attempt = await self._claim_first(rows, actor, settle_ms, "")
+            return attempt
 
         attempt = await self._database.write(work)
         if attempt.claimed is not None:
             self._learn(attempt.claimed)
         return attempt
+
+    async def _claim_first(self, rows: TaskRows, actor: Actor, settle_ms: int, lock: str) -> ClaimAttempt:
+        """Claim the first free task that fits; `lock` says what happens at a task that another process has locked."""
+        at, later = 0, set[int]()
+        while found := await rows.connection.fetch(_FREE, self._list, at, _CANDIDATES):
+            candidates = [(parse(row), int(row["changed_at"].timestamp() * 1000)) for row in found]
+            creators = {task.draft.by for task, _ in candidates if task.draft is not None}
+            drafts = {creator: await rows.drafts_of(creator) for creator in creators}
+            for task, changed_ms in candidates:
+                if moment := claimable_at(task, lambda by, known=drafts: known.get(by, ()), changed_ms, settle_ms):
+                    later.add(moment)
+                elif may_claim(task, actor) and (taken := await self._take(rows, task.id, actor, lock)) is not None:
+                    return ClaimAttempt(taken)
+            at = int(found[-1]["id"])
+        return ClaimAttempt(None, min(later, default=0))
+
+    async def _take(self, rows: TaskRows, id: str, actor: Actor, lock: str) -> TaskChange | None:
+        """Claim one task, unless it is no longer free."""
+        row = await rows.connection.fetchrow(_TAKE + lock, self._list, int(id))
+        if row is None or not may_claim(task := parse(row), actor):
+            return None
+        after = apply_claim(task, actor, lambda: ())
+        await self._write(rows, [after])
+        return TaskChange(task, after)
 
     async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
         """See TaskStore."""

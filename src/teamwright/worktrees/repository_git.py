@@ -26,7 +26,7 @@ TRIES = 8
 
 _BUSY = re.compile(
     r"(Unable to create|could not lock|cannot lock ref)[^\n]*(\.lock|File exists|is at)"
-    r"|(failed to read|could not open|unable to read|cannot read|invalid path|failed to stat|could not stat)[^\n]*worktrees/",
+    r"|(failed to (read|stat)|could not (open|stat)|unable to read|cannot read|invalid path)[^\n]*worktrees/",
     re.IGNORECASE,
 )
 """Messages of a git that met another one in the middle of its work: of a lock file, or of a half-made worktree."""

@@ -118,3 +118,16 @@ async def test_a_sub_agent_with_isolation_reports_its_branch_and_one_without_wor
     assert "Its work is in the worktree" in items
     [record] = records()
     assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"
+
+
+async def test_a_member_commits_without_a_question_in_a_mode_that_asks_for_git(shop):
+    calls = [
+        ("Write", {"file_path": "made.txt", "content": "x\n"}),
+        ("Bash", {"command": 'git add made.txt && git commit -q -m "ann: made"'}),
+    ]
+    async with a_team(shop, model(*calls), permission_mode="acceptEdits") as team:
+        ann = await team.spawn("ann", "Make it.", isolation="worktree")
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+        assert team.session.agent_factory.denials == []
+    [record] = records()
+    assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"

@@ -20,7 +20,7 @@ from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.file_integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration, fast_forward
-from teamwright.worktrees.integration_store import IntegrationEntry
+from teamwright.worktrees.integration_store import CONFLICT, FAILED, IntegrationEntry
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part
@@ -57,11 +57,19 @@ def integrate(
         say("The queue is empty." if only_list else f"No member has new commits for {integration.branch}.")
     else:
         say_table(("member", "commit", "state", "reason"), [_row(entry) for entry in entries])
-    returned = [entry for entry in entries if entry.state in {"conflict", "failed"}]
     if into is not None and not only_list:
-        fast_forward(git, into, integration.branch)
-        say(f"{into} is at {integration.branch}.")
+        _move_forward(git, into, integration.branch)
+        if not as_json:
+            say(f"{into} is at {integration.branch}.")
+    returned = any(entry.state in {CONFLICT, FAILED} for entry in entries)
     return 1 if returned and not only_list else 0
+
+
+def _move_forward(git: RepositoryGit, into: str, branch: str) -> None:
+    """Move the person's branch forward to the integration branch. Raises UsageError, WorktreeRefused."""
+    if not git.commit_of(branch):
+        raise UsageError("usage", f"nothing was integrated yet: there is no branch {branch}")
+    fast_forward(git, into, branch)
 
 
 def _integration(home: Home, git: RepositoryGit, team: str, check: str) -> Integration:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,10 @@ def test_further_paths_of_the_settings_are_used(confined):
 def test_dev_shm_and_the_devices_work(confined):
     done = confined.work_in("echo x > /dev/shm/y && cat /dev/shm/y && head -c 2 /dev/urandom | wc -c; echo > /dev/null")
     assert done.stdout == "x\n2\n" and done.returncode == 0
+
+
+def test_a_session_in_the_root_directory_has_its_own_tmp_devices_and_processes(confined):
+    confined.work = Path("/")
+    for run in (confined.read, confined.work_in):
+        done = run("ls -d /proc/[0-9]* | wc -l; ls /tmp | wc -l; cat /dev/null; cat ~/.ssh/id_ed25519")
+        assert int(done.stdout.split()[0]) < 8 and "PRIVATE-KEY" not in done.stdout

@@ -125,7 +125,10 @@ def _has_foreign_owner(paths: Iterable[str]) -> bool:
 
 def _reading_view(policy: SandboxPolicy) -> list[str]:
     """Return a file system with the system's directories, an empty /tmp and what the policy lets be read."""
-    options: list[str] = []
+    if "/" in policy.readable:  # a session in the root directory
+        options = ["--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--tmpfs", "/tmp", "--tmpfs", "/run"]
+        return [*options, *_run_directory(), *_binds("--ro-bind", sorted(_in_replaced_directories(policy.readable)))]
+    options = list[str]()
     for path in SYSTEM:
         if os.path.islink(path):
             options += ["--symlink", os.readlink(path), path]
@@ -139,14 +142,15 @@ def _reading_view(policy: SandboxPolicy) -> list[str]:
 
 def _working_view(policy: SandboxPolicy) -> list[str]:
     """Return the whole file system, read-only but for what the policy lets be changed."""
-    options = ["--ro-bind", "/", "/", "--dev", "/dev", *_processes()]
+    base = "--bind" if "/" in policy.writable else "--ro-bind"
+    options = [base, "/", "/", "--dev", "/dev", *_processes()]
     options += _binds("--dev-bind", [path for path in _DEVICES if os.path.exists(path)])
     options += ["--tmpfs", "/run", *_run_directory()]
     options += ["--bind", policy.temporary, "/tmp"] if policy.temporary else ["--tmpfs", "/tmp"]
     options += ["--tmpfs", "/var/tmp"] if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp") else []
     # A readable directory below /tmp or /run is visible again.
     options += _binds("--ro-bind", sorted(_in_replaced_directories(policy.readable), key=len))
-    options += _binds("--bind", sorted(policy.writable, key=len))
+    options += _binds("--bind", sorted(policy.writable - {"/"}, key=len))
     # Each directory above a protected path is a mount, so that it cannot be renamed and another one put in its place.
     above = {parent for path in policy.protected for parent in _parents_below(path, policy.writable)}
     options += _binds("--bind", sorted(above, key=len))

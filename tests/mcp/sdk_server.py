@@ -1,4 +1,4 @@
-"""A server of the official SDK: `stdio`, or `events` / `json` with a port."""
+"""A server of the official SDK: `stdio`, or `events` / `json` / `sse` with a port."""
 
 import sys
 
@@ -31,5 +31,7 @@ async def count(ctx: Context) -> str:
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run("stdio")
+    elif sys.argv[1] == "sse":
+        server.run("sse", host="127.0.0.1", port=int(sys.argv[2]))
     else:
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]), json_response=sys.argv[1] == "json")

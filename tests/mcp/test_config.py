@@ -61,7 +61,7 @@ def test_variables_are_filled_in_everywhere_they_may_stand():
         ({"url": "http://x y/"}, "not an http address"),
         ({"url": "http://x", "headers": {"A": "b\nc"}}, "cannot be sent"),
         ({"url": "http://x", "headers": {"A b": "c"}}, "cannot be sent"),
-        ({"type": "sse", "url": "http://x"}, "old transport"),
+        ({"type": "sse", "url": "ftp://x"}, "not an http address"),
         ({"type": "ws", "url": "http://x"}, "the type 'ws' is not supported"),
         ({"command": "x", "timeout": "soon"}, "its timeout"),
     ],

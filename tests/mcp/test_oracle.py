@@ -27,7 +27,7 @@ def behind_an_address(habit: str) -> Generator[str, None, None]:
     try:
         assert process.stderr is not None
         assert any("running on" in line for line in process.stderr), "it ended before it listened"
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/{'sse' if habit == 'sse' else 'mcp'}"
     finally:
         process.terminate()
         process.communicate(timeout=WAIT_S)
@@ -35,13 +35,15 @@ def behind_an_address(habit: str) -> Generator[str, None, None]:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.promise("H7")
-@pytest.mark.parametrize("way", ["stdio", "events", "json"])
+@pytest.mark.parametrize("way", ["stdio", "events", "json", "sse"])
 async def test_the_official_sdk_understands_us_and_we_it(place, way):
     if way == "stdio":
         await understand(McpServer(place.config("sdk", args=[SDK, "stdio"]), place.around()))
         return
     with behind_an_address(way) as url:
-        await understand(McpServer(place.config("sdk", url=url), place.around()))
+        await understand(
+            McpServer(place.config("sdk", url=url, type="sse" if way == "sse" else "http"), place.around())
+        )
 
 
 async def understand(server: McpServer) -> None:

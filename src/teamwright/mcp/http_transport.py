@@ -1,7 +1,7 @@
 """Transport over streamable HTTP: a POST for each message, the answer as JSON or as a stream of events.
 
-No redirect is followed, because headers may contain a secret. Received data is bounded. The only module of the package
-that uses httpx2.
+No redirect is followed, because headers may contain a secret. Received data is bounded. Constructs the HTTP clients of
+the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MAX_STREAM = 64 * 1024 * 1024
 CONNECT_S = 10.0
 _WRITE_S = 60.0
 _DELETE_SESSION_S = 2.0
-_ORDER_S = 5.0
+ORDER_S = 5.0
+"""Maximum wait of a request for earlier notifications, in seconds."""
+
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
@@ -140,7 +142,7 @@ class HttpTransport:
 
         try:
             if number is not None and (before := self._running.get(None)):
-                await asyncio.wait(set(before), timeout=_ORDER_S)  # earlier notifications must arrive first
+                await asyncio.wait(set(before), timeout=ORDER_S)  # earlier notifications must arrive first
             content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
             url, headers = self._config.url, self._headers(message)
             async with self._client.stream("POST", url, content=content, headers=headers) as response:
@@ -159,10 +161,8 @@ class HttpTransport:
         status, kind = response.status_code, response.headers.get("content-type", "")
         if status == 404 and self._session:
             self._session_lost()
-        elif status in {401, 403}:
-            self._fail(f"wants a login (HTTP {status}): give its entry the headers that it asks for", number)
-        elif 300 <= status < 400:
-            self._fail(f"has moved (HTTP {status}): give the address that it moved to", number)
+        elif why := refusal(status):
+            self._fail(why, number)
         elif kind.startswith("text/event-stream") and status < 300:
             await self._read_events(response, number)
         else:
@@ -209,6 +209,13 @@ class HttpTransport:
     def _fail(self, why: str, number: int | None) -> None:
         if number is not None:
             self._peer.fail(why, number)
+
+
+def refusal(status: int) -> str:
+    """Return why a status that asks for a login or for another address ends a request; empty for others."""
+    if status in {401, 403}:
+        return f"wants a login (HTTP {status}): give its entry the headers that it asks for"
+    return f"has moved (HTTP {status}): give the address that it moved to" if 300 <= status < 400 else ""
 
 
 def _is_about_a_session(body: bytes) -> bool:

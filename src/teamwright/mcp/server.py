@@ -192,6 +192,10 @@ class McpServer:
             if self._context.exchange is None:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)
             ClientTransport(self.config.name, peer, self._context.exchange)
+        elif self.config.kind == "sse":
+            from teamwright.mcp.sse_transport import SseTransport
+
+            SseTransport(self.config, peer)
         else:
             from teamwright.mcp.http_transport import HttpTransport
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.value_repr import repr_without
 
-TransportKind: TypeAlias = Literal["stdio", "http", "sdk"]
+TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
 
 MAX_SERVERS = 50
 """Maximum number of servers that are read from one file."""
@@ -168,17 +168,15 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
         env = fill.map(said.get("env", {}), "env")
         cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
         return ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
-    if kind in _HTTP:
+    if kind == "sse" or kind in _HTTP:
         url = _address(fill.text(said.get("url"), "url"))
         headers = _headers(fill.map(said.get("headers", {}), "headers"))
+        carrier = "sse" if kind == "sse" else "http"
         return ServerConfig(
-            name, key, "http", source.source, digest, cwd, url=url, headers=headers, call_timeout_s=call_s
+            name, key, carrier, source.source, digest, cwd, url=url, headers=headers, call_timeout_s=call_s
         )
     if kind == "sdk":
         return ServerConfig(name, key, "sdk", source.source, digest, cwd, call_timeout_s=call_s)
-    if kind == "sse":
-        why = 'the old transport "sse" is not supported; most such servers also have an "http" address'
-        raise _UnusableEntry(why, broken=False)
     raise _UnusableEntry(f"the type {_quote(str(kind))} is not supported", broken=False)
 
 

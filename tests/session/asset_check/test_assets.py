@@ -61,7 +61,7 @@ CASES = [
     (THEIRS, '{"hooks": {"Stop": [\n{"matcher": "("}]}}', "broken", 2, "no regular expression"),
     (THEIRS, hook('{"command": "x", "if": "y"}'), "ignored", 2, "'if' is not supported"),
     (".mcp.json", servers('"db": {"command": ""}'), "broken", 2, "its command is not a text"),
-    (".mcp.json", servers('"db": {"type": "sse", "url": "http://x"}'), "ignored", 2, "not supported"),
+    (".mcp.json", servers('"db": {"type": "ws", "url": "http://x"}'), "ignored", 2, "not supported"),
     (".mcp.json", servers('"db": {"command": "x", "args": ["${NOT_SET}"]}'), "ignored", 2, "NOT_SET is not set"),
     (".mcp.json", servers('"db": {"command": "x", "disabled": true}'), "ignored", 2, "disabled"),
     (".mcp.json", servers('"db": {"command": "x", "color": "red"}'), "ignored", 2, "'color' is not used"),

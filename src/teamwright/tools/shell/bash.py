@@ -35,6 +35,7 @@ from teamwright.tools.shell.bash_settings import (
 )
 from teamwright.tools.shell.call_changes import CallChanges
 from teamwright.tools.shell.command_changes import CommandChanges
+from teamwright.tools.shell.command_directory import allowed_directory, ensure_directory, follow_directory
 from teamwright.tools.shell.command_line import ShellLine, expand_command, shell_line, track_directory
 from teamwright.tools.shell.startup import ShellStartup
 
@@ -146,7 +147,7 @@ class Bash(Tool[BashInput]):
 
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
         """Return the whole command, and its form with aliases expanded, for an informed approval."""
-        means = self._expansion(call, _directory(ctx.workplace))
+        means = self._expansion(call, allowed_directory(ctx.workplace))
         shown = f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
         named = self._named_needs(call, ctx)
         return f"{shown}\n# in the sandbox with: {named}" if named else shown
@@ -168,7 +169,7 @@ class Bash(Tool[BashInput]):
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """Return the command, its directory, and its form with the shell's aliases expanded."""
-        cwd = _directory(ctx.workplace)
+        cwd = allowed_directory(ctx.workplace)
         means = self._expansion(call, cwd)
         call.note_checked(cwd, means)
         return Access(command=call.command, cwd=cwd, expanded_command=means)
@@ -189,7 +190,7 @@ class Bash(Tool[BashInput]):
         make_private(place.scratch)
         # processes of an earlier run of the session are gone before a command starts
         await self._jobs.wait_for_orphan_cleanup()
-        note = _ensure_directory(place)
+        note = ensure_directory(place)
         if not call.is_checked_in(place.cwd):
             # An inside path may be an outside path there: the verdict was for the other directory.
             return ToolResult.error(
@@ -279,7 +280,7 @@ class Bash(Tool[BashInput]):
             goes_on = in_time and not process.exited.is_set()
             if goes_on:
                 return self._move_to_background(process, output, call, ctx)
-            moved = _follow_directory(place, before, ended_in)
+            moved = follow_directory(place, before, ended_in)
         finally:
             with contextlib.suppress(OSError):
                 ended_in.unlink(missing_ok=True)
@@ -337,33 +338,6 @@ class Bash(Tool[BashInput]):
             return f"[The background processes of the command continue until the session ends. {stop}]"
         self._changes.move_to_job(job, call)
         return f"[The processes of the command continue as {job.id}. Its output: {job.file}. {stop}]"
-
-
-def _follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str:
-    """Set the working directory to the shell's last one if it is allowed. Return the sentence about it."""
-    try:
-        after = Path(ended_in.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
-    except OSError:  # the shell was ended, replaced by `exec`, or its directory is gone
-        return ""
-    if not after.is_absolute() or after == Path(os.path.realpath(before)):
-        return ""
-    if not workplace.is_allowed(after):
-        return f"[{after} is outside the allowed directories: the next command starts in {workplace.cwd} again]"
-    workplace.change_directory(after)
-    return f"[directory is now {after}]"
-
-
-def _directory(workplace: Workplace) -> Path:
-    """Return the directory of the next command: the last one's, or an allowed directory when that is gone."""
-    if workplace.cwd.is_dir():
-        return workplace.cwd
-    return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
-
-
-def _ensure_directory(workplace: Workplace) -> str:
-    gone = workplace.cwd
-    workplace.change_directory(_directory(workplace))
-    return "" if workplace.cwd == gone else f"[{gone} is gone: the command ran in {workplace.cwd}]"
 
 
 def _seconds(timeout: int | None, settings: BashSettings) -> float:

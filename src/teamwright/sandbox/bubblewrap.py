@@ -72,8 +72,8 @@ class Bubblewrap(Struct, frozen=True):
                 os.close(descriptor)
 
     def guard(self) -> ProtectedFiles:
-        """Return the protected paths that do not exist: mounts protect the others."""
-        return ProtectedFiles.take(self.policy.guarded)
+        """Return the protected paths that do not exist, and links: mounts protect the others."""
+        return ProtectedFiles.take(self.policy.guarded, filter(os.path.islink, self.policy.protected))
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""
@@ -154,7 +154,8 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     # Each directory above a protected path is a mount, so that it cannot be renamed and another one put in its place.
     above = {parent for path in policy.protected for parent in _parents_below(path, policy.writable)}
     options += _binds("--bind", sorted(above, key=len))
-    options += _binds("--ro-bind", sorted(policy.protected, key=len))
+    protected = [path for path in policy.protected if not os.path.islink(path)]
+    options += _binds("--ro-bind", sorted(protected, key=len))
     return options
 
 

@@ -96,7 +96,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPoli
         PolicyName.WORK,
         readable=frozenset(path for path in [place.home, *extra, *_program_directories(place)] if os.path.exists(path)),
         writable=kept,
-        protected=frozenset(path for path in protected if os.path.exists(path)),
+        protected=frozenset(path for path in protected if os.path.lexists(path)),
         guarded=frozenset(
             path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROJECT_FILES
         ),
@@ -113,15 +113,28 @@ def protected_paths(directories: Iterable[str], place: SandboxPlace, needs: Comm
     found: list[str] = []
     for directory in directories:
         found += [os.path.join(directory, name) for name in PROJECT_FILES]
-        if is_inside(place.home, directory):
-            found += [os.path.join(place.home, name) for name in STARTUP_FILES]
+        # Start files are often links into a project of settings.
+        start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
+        found += [path for path in start_files if _is_below(path, directory)]
         pointer = os.path.join(directory, ".git")
         found += [pointer] if os.path.isfile(pointer) else []
     allowed = {"config"} if needs.git_config else set[str]()
     for git_dir in _git_directories(directories):
         found += [os.path.join(git_dir, name) for name in GIT_FILES if name not in allowed]
         found += _submodule_files(git_dir)
-    return [os.path.realpath(path) for path in found]
+    # A link is protected besides what it leads to: another directory could be put in its place.
+    links = [_real_place(path) for path in found if os.path.islink(path)]
+    return [*(os.path.realpath(path) for path in found), *links]
+
+
+def _real_place(path: str) -> str:
+    """Return the path with its directory resolved, but not its last part."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Return True when the path, or what it leads to, is inside the directory."""
+    return any(one != directory and is_inside(one, directory) for one in (path, os.path.realpath(path)))
 
 
 def _submodule_files(git_dir: str) -> list[str]:

@@ -33,23 +33,37 @@ class ProtectedFiles(Struct, frozen=True):
     missing: tuple[str, ...]
     directories: tuple[str, ...]
     saved: dict[str, _SavedFile]
+    unsaved: frozenset[str] = frozenset()
+    """Files that were there and cannot be restored: large and special ones."""
 
     @classmethod
     def take(cls, missing: Iterable[str], there: Iterable[str] = ()) -> ProtectedFiles:
         """Record the state of paths: those that must not be created, and those that exist."""
         there = sorted(there)
-        saved = {file: found for path in there for file in _files_below(path) if (found := _read(file)) is not None}
-        return cls(tuple(sorted(missing)), tuple(path for path in there if os.path.isdir(path)), saved)
+        files = [file for path in there for file in _files_below(path)]
+        saved = {file: found for file in files if (found := _read(file)) is not None}
+        directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
+        return cls(tuple(sorted(missing)), directories, saved, frozenset(files) - frozenset(saved))
 
     def restore(self, quarantine: Path) -> list[str]:
         """Undo the changes since then; return the paths that were changed. Created files go to `quarantine`."""
-        changed: list[str] = []
+        # The paths were real ones: a link above one of them is new, and must not lead this process elsewhere.
+        changed = [
+            link
+            for path in (*self.missing, *self.directories, *self.saved)
+            if (link := _link_above(path)) and _move_away(link, quarantine)
+        ]
         for path in self.missing:
             if os.path.lexists(path) and _move_away(path, quarantine):
                 changed.append(path)
         for directory in self.directories:
             for file in _files_below(directory):
-                if file not in self.saved and os.path.lexists(file) and _move_away(file, quarantine):
+                if (
+                    file not in self.saved
+                    and file not in self.unsaved
+                    and os.path.lexists(file)
+                    and _move_away(file, quarantine)
+                ):
                     changed.append(file)
         for file, before in self.saved.items():
             if _read(file) != before:
@@ -68,6 +82,12 @@ def _files_below(path: str) -> list[str]:
         if len(found) >= _MAX_FILES:
             break
     return found[:_MAX_FILES]
+
+
+def _link_above(path: str) -> str:
+    """Return the topmost directory above the path that is a link; empty when none is one."""
+    parents = reversed(Path(path).parents)
+    return next((str(parent) for parent in parents if parent.is_symlink()), "")
 
 
 def _read(path: str) -> _SavedFile | None:

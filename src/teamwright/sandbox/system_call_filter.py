@@ -42,6 +42,7 @@ _NUMBERS: Mapping[str, tuple[int, int]] = {
     "clone": (56, 220),
     "unshare": (272, 97),
     "clone3": (435, 435),
+    "prlimit64": (302, 261),
 }
 """System calls that are examined, with their numbers on x86-64 and on ARM 64."""
 
@@ -82,12 +83,33 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
 }
 """System calls that no command needs. io_uring would open sockets that this filter does not see."""
 
-_REFUSED_TO_READERS: Mapping[str, tuple[int, int]] = {
+_REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "kcmp": (312, 272),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
 }
+"""Landlock has no right for modes, owners, times and attributes of files. ARM 64 lacks some of the calls."""
 
 
 class FilterChoice(Struct, frozen=True):
@@ -120,13 +142,16 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
     ]
     if machine == "x86_64":
         lines += [(_AT_LEAST, 0, 1, _X32_BIT), _error(errno.ENOSYS)]
-    for numbers in refused.values():
-        lines += [(_EQUAL, 0, 1, numbers[column]), _error(errno.EPERM)]
+    numbers = [number for row in refused.values() if (number := row[column]) is not None]
+    for number in numbers:
+        lines += [(_EQUAL, 0, 1, number), _error(errno.EPERM)]
     # Without clone3 the C library uses clone, whose flags a filter can read.
     lines += [(_EQUAL, 0, 1, _NUMBERS["clone3"][column]), _error(errno.ENOSYS)]
     for name in ("clone", "unshare"):
         flags = [(_ANY_BIT, 0, 1, _NEW_NAMESPACES), _error(errno.EPERM)]
         lines += _examine(_NUMBERS[name][column], 0, flags)
+    # Limits of another process of this user could end it: its processor time, its files.
+    lines += _examine(_NUMBERS["prlimit64"][column], 0, [(_EQUAL, 1, 0, 0), _error(errno.EPERM)])
     inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
     lines += _examine(_NUMBERS["ioctl"][column], 1, inputs)
     lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))

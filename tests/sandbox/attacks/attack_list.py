@@ -54,6 +54,9 @@ ATTACKS = [
         "a setting of the kernel",
         "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo CANARY-7f3a",
     ),
+    Attack("writes", "the mode of a file", "chmod 600 $WORK/a.txt && echo CANARY-7f3a", only_read=True),
+    Attack("writes", "the time of a file", "touch -d 2001-01-01 $WORK/a.txt && echo CANARY-7f3a", only_read=True),
+    Attack("processes", "limits of a process", "prlimit --pid $VICTIM --cpu=1 && echo CANARY-7f3a"),
     Attack("network", "TCP", "exec 3<>/dev/tcp/127.0.0.1/$PORT && echo CANARY-7f3a"),
     Attack(
         "network",

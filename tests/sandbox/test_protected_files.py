@@ -1,0 +1,62 @@
+"""Protected files are restored where they were, and nothing else is moved."""
+
+import os
+
+from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
+from teamwright.sandbox.command_needs import NO_NEEDS
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace, make_policy, protected_paths
+from teamwright.sandbox.landlock import Landlock
+from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.protected_files import ProtectedFiles
+
+
+def test_a_link_above_a_protected_path_leads_the_restoring_nowhere_else(tmp_path):
+    config, target = tmp_path / "work/.git/config", tmp_path / "elsewhere"
+    config.parent.mkdir(parents=True)
+    target.mkdir()
+    config.write_text("[core]\n")
+    (target / "config").write_text("KEPT")
+    (target / "commondir").write_text("KEPT")
+    before = ProtectedFiles.take([str(config.with_name("commondir"))], [str(config)])
+    config.parent.rename(tmp_path / "work/.moved")
+    (tmp_path / "work/.git").symlink_to(target)
+    changed = before.restore(tmp_path / "quarantine")
+    assert str(config.parent) in changed
+    assert (target / "config").read_text() == (target / "commondir").read_text() == "KEPT"
+    assert config.read_text() == "[core]\n" and not config.parent.is_symlink()
+
+
+def test_a_large_file_in_a_protected_directory_stays(tmp_path):
+    directory = tmp_path / ".claude"
+    directory.mkdir()
+    (directory / "large.json").write_bytes(bytes(300_000))
+    os.mkfifo(directory / "pipe")
+    before = ProtectedFiles.take([], [str(directory)])
+    assert before.restore(tmp_path / "quarantine") == []
+    assert sorted(os.listdir(directory)) == ["large.json", "pipe"]
+
+
+def test_a_start_file_that_is_a_link_into_a_project_is_protected(tmp_path):
+    home, project = tmp_path / "home", tmp_path / "home/dotfiles"
+    project.mkdir(parents=True)
+    (project / "bashrc").write_text("")
+    (home / ".bashrc").symlink_to(project / "bashrc")
+    place = SandboxPlace(str(home), (), (), "", {})
+    paths = protected_paths([str(project)], place, NO_NEEDS)
+    assert str(project / "bashrc") in paths and str(home / ".profile") not in paths
+
+
+def test_hooks_that_are_a_link_cannot_be_replaced_by_a_directory(confined):
+    hooks = confined.work / ".git/hooks"
+    hooks.rmdir()
+    (confined.work / "shared-hooks").mkdir()
+    hooks.symlink_to("../shared-hooks")
+    place = confined.place
+    made = make_policy(ConfinementRequest(PolicyName.WORK, (confined.work,)), place)
+    for confinement in (Bubblewrap(BubblewrapAbilities("bwrap"), made), Landlock(3, made)):
+        before = confinement.guard()
+        hooks.unlink()
+        hooks.mkdir()
+        (hooks / "pre-commit").write_text("evil")
+        assert str(hooks) in before.restore(confined.state / "quarantine")
+        assert hooks.is_symlink() and not list(hooks.iterdir())

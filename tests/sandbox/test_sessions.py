@@ -10,7 +10,7 @@ from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.sandbox import Implementation, find_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
-from tests.support.waits import wait_until
+from tests.support.waits import WAIT_S, wait_until
 
 
 def result(model: ScriptedModel, at: int) -> str:
@@ -87,7 +87,7 @@ async def test_an_agent_ends_its_own_background_job(tmp_path):
     ) as team:
         await team.run("Go.")
         [job] = team.session.jobs.list()
-        assert await team.session.jobs.wait(job.id, 60)
+        assert await team.session.jobs.wait(job.id, WAIT_S)
 
 
 async def test_a_required_sandbox_that_does_not_work_refuses_to_start(tmp_path, monkeypatch):

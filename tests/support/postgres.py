@@ -106,7 +106,7 @@ class PostgresServer:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(20)
+                self._process.wait(WAIT_S)
                 return
             self.kill()
 

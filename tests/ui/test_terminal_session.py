@@ -243,7 +243,7 @@ def test_several_lines_are_one_prompt(repo):
 
 def test_tab_completes_commands_and_files(repo):
     with at_terminal(lambda body: "Read." if "A small project" in told(body) else "Not read.", repo) as (person, _):
-        person.types("/mem\t")
+        person.types("/memb\t")
         person.sees("> /members")
         person.says("")
         person.sees("lead ", "idle")

@@ -74,7 +74,7 @@ def test_commands_are_offered_at_the_beginning(tmp_path):
     assert {"/help", "/members", "/mode", "/requests", "/stop", "/quit"} <= set(COMMAND_NAMES)
     assert [c.text for c in candidates("/", [], tmp_path)] == list(COMMAND_NAMES)
     assert [c.text for c in candidates("/interrupt a", ["ada", "bob"], tmp_path)] == ["ada"]
-    assert [c.text for c in candidates("/m", [], tmp_path)] == ["/members", "/mode", "/model"]
+    assert [c.text for c in candidates("/m", [], tmp_path)] == ["/members", "/mode", "/model", "/memory", "/mcp"]
     assert candidates("see /m", [], tmp_path) == []
 
 

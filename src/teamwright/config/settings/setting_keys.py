@@ -143,7 +143,7 @@ KEYS: dict[str, SettingKey] = {
     ),
     "sandbox.network": SettingKey(
         "word",
-        "The network of commands in the sandbox that do not name it: deny; ask, for each host; allow.",
+        "The network of commands in the sandbox that do not name it: deny, allow; ask is the same as deny so far.",
         user_only=True,
         words=("deny", "ask", "allow"),
     ),

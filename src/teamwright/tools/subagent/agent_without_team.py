@@ -57,7 +57,7 @@ class SubagentInput(ToolInput):
     budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
     run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
     isolation: Literal["worktree", "none"] | None = Field(
-        None, description="worktree: a separate checkout on a branch of its own; your uncommitted files are not in it."
+        None, description="worktree: a separate checkout on a separate branch; your uncommitted files are not in it."
     )
     resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
 

@@ -150,3 +150,20 @@ def test_a_session_in_the_root_directory_has_its_own_tmp_devices_and_processes(c
     for run in (confined.read, confined.work_in):
         done = run("ls -d /proc/[0-9]* | wc -l; ls /tmp | wc -l; cat /dev/null; cat ~/.ssh/id_ed25519")
         assert int(done.stdout.split()[0]) < 8 and "PRIVATE-KEY" not in done.stdout
+
+
+def test_programs_of_the_path_inside_a_cache_cannot_be_replaced(confined):
+    programs = confined.home / ".deno/bin"
+    programs.mkdir(parents=True)
+    (programs / "deno").write_text("real")
+    (confined.home / ".local/share/pnpm").mkdir(parents=True)
+    confined.env["PATH"] = f"{programs}:{confined.env['PATH']}"
+    done = confined.work_in("echo evil > ~/.deno/bin/deno; echo evil > ~/.local/share/pnpm/pnpm; echo c > ~/.deno/c")
+    assert (programs / "deno").read_text() == "real" and (confined.home / ".deno/c").exists()
+    assert not (confined.home / ".local/share/pnpm/pnpm").exists(), done.stdout
+
+
+def test_each_file_of_a_variable_with_a_list_of_credentials_is_hidden(confined):
+    (confined.home / "cluster").write_text("TOKEN")
+    confined.env["KUBECONFIG"] = f"/nowhere:{confined.home}/cluster"
+    assert "TOKEN" not in confined.work_in("cat ~/cluster").stdout

@@ -88,9 +88,10 @@ def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPoli
             visible=visible,
             own_files=request.own_files,
         )
-    protected = protected_paths(directories, place, request.needs)
+    caches = _caches(place, request.needs)
+    protected = [*protected_paths(directories, place, request.needs), *_programs_in(caches, directories, place)]
     writable = [os.path.realpath(os.path.expanduser(path)) for path in request.writable]
-    writable += [*directories, *_git_directories(directories), *_caches(place, request.needs)]
+    writable += [*directories, *_git_directories(directories), *caches]
     kept = frozenset(path for path in writable if os.path.isdir(path) or (os.path.exists(path) and path in writable))
     return SandboxPolicy(
         PolicyName.WORK,
@@ -161,7 +162,8 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPlace) -> frozenset
     """Return the existing paths that the command cannot read, without those that it names."""
     needs = request.needs
     secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
-    secrets += [place.env[name] for name in SECRET_VARIABLES if _is_path(place.env.get(name)) and not needs.agent]
+    named = [] if needs.agent else [place.env.get(name, "") for name in SECRET_VARIABLES]
+    secrets += [path for paths in named for path in paths.split(os.pathsep) if _is_path(path)]
     secrets += [*SYSTEM_SECRETS, *_host_keys(), *place.private, *request.denied]
     if place.home != "/root":
         secrets.append("/root")
@@ -231,6 +233,14 @@ def _caches(place: SandboxPlace, needs: CommandNeeds) -> list[str]:
     named = (place.env.get(variable) for variable in CACHE_VARIABLES)
     found += [path for path in named if path is not None and os.path.isabs(path)]
     return [os.path.realpath(path) for path in found]
+
+
+def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPlace) -> list[str]:
+    """Return the directories of the PATH inside caches: their programs run later, outside of the sandbox."""
+    found = {os.path.realpath(entry) for entry in place.env.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)}
+    own = list(directories)
+    inner = [path for path in found if any(path != cache and is_inside(path, cache) for cache in caches)]
+    return [path for path in inner if os.path.isdir(path) and not any(is_inside(path, top) for top in own)]
 
 
 @cache

@@ -65,7 +65,7 @@ CACHES: Mapping[str, str] = {
     ".npm": "npm",
     ".yarn": "yarn",
     ".pnpm-store": "pnpm",
-    ".local/share/pnpm": "pnpm",
+    ".local/share/pnpm/store": "pnpm",
     ".bun/install/cache": "bun",
     ".deno": "deno",
     ".cargo/registry": "cargo",
@@ -84,7 +84,7 @@ CACHES: Mapping[str, str] = {
 
 CACHE_VARIABLES = (
     *("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "GOCACHE", "GOMODCACHE"),
-    *("YARN_CACHE_FOLDER", "PNPM_HOME", "PRE_COMMIT_HOME", "CCACHE_DIR", "SCCACHE_DIR", "PYTHONPYCACHEPREFIX"),
+    *("YARN_CACHE_FOLDER", "PRE_COMMIT_HOME", "CCACHE_DIR", "SCCACHE_DIR", "PYTHONPYCACHEPREFIX"),
 )
 """Variables that name a cache."""
 

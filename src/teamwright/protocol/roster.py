@@ -7,7 +7,7 @@ incarnations) is in team.json.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -15,8 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
+from teamwright.protocol.unknown_names import did_you_mean, unknown_member
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("agentId", "agent_id"),
@@ -94,6 +95,22 @@ class TeamConfig(Struct, frozen=True, dict=True):
         """Return the member of that name, without regard to case; None when there is none."""
         position = self.positions.get(name.lower())
         return None if position is None else self.members[position]
+
+    def get(self, name: str, *, note: str = "nothing was changed", otherwise: Iterable[str] = ()) -> RosterMember:
+        """Return the member of that name, without regard to case.
+
+        Raises UnknownMember with all members and advice: the member of the agent type of that name, else the most
+        similar name, else `otherwise`. `note` is the error's sentence that nothing was done.
+        """
+        member = self.find(name)
+        if member is not None:
+            return member
+        names = [LEAD_ALIAS if one.name == LEAD else one.name for one in self.members]
+        of_type = next((one.name for one in self.members if one.agent_type.lower() == name.lower()), None)
+        do = did_you_mean(name, names, otherwise)
+        if of_type:
+            do = [f"'{name}' is an agent type; the member of that type is {of_type}"]
+        raise unknown_member(name, names, f"team {self.name}", note=note, do=do)
 
     @property
     def teammates(self) -> tuple[RosterMember, ...]:

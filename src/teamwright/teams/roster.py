@@ -11,11 +11,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.unknown_names import unknown_member
 from teamwright.teams.document import Document
 
 MAX_LISTED = 30
@@ -96,11 +95,7 @@ class Roster:
 
     async def find(self, name: str) -> RosterMember:
         """Return the member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
-        config = await self.read()
-        member = config.find(name)
-        if member is None:
-            raise _unknown_member_error(config, name)
-        return member
+        return (await self.read()).get(name)
 
     async def join(
         self, member: RosterMember, *, is_alive: Callable[[RosterMember], bool] = bool, dedupe: bool = False
@@ -166,15 +161,9 @@ class Roster:
 
     async def _set(self, name: str, change: Callable[[RosterMember], RosterMember]) -> RosterMember:
         def changed(config: TeamConfig) -> TeamConfig:
-            member = config.find(name)
-            if member is None:
-                raise _unknown_member_error(config, name)
-            return config.with_member(change(member))
+            return config.with_member(change(config.get(name)))
 
-        found = (await self.change(changed)).find(name)
-        if found is None:
-            raise UnknownMember("unknown-member", f"no member is named {name}")
-        return found
+        return (await self.change(changed)).get(name)
 
 
 def _namesake(config: TeamConfig, name: str) -> RosterMember | None:
@@ -203,8 +192,3 @@ def _name_taken_error(member: RosterMember) -> TeamRefused:
         do=[f"send {member.name} a message instead", f"replace it: stop {member.name}, then spawn it again"],
         note="nothing was started",
     )
-
-
-def _unknown_member_error(config: TeamConfig, name: str) -> UnknownMember:
-    names = [m.name for m in config.members]
-    return unknown_member(name, names, f"team {config.name}", note="nothing was changed")

@@ -13,14 +13,14 @@ from typing import NoReturn
 from msgspec import Struct
 
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, parse_recipient
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.unknown_names import did_you_mean, ended_member, unknown_member
+from teamwright.protocol.unknown_names import ended_member
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
@@ -201,10 +201,8 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     error's sentence that nothing was done.
     """
     name: MemberName = parse_recipient(to, team.names)
-    config = await team.roster.read()
-    member = config.find(name)
-    if member is None:
-        raise _unknown_member_error(team, name, config.members, note)
+    advice = "Use the name of one of these members, or start a teammate of that name first."
+    member = (await team.roster.read()).get(name, note=note, otherwise=[advice])
     if not _is_reachable(team, member):
         file = await team.state.read()
         kept = file is not None and file.find_crashed(member.name) is not None
@@ -222,15 +220,6 @@ def _is_reachable(team: SessionTeam, member: RosterMember) -> bool:
     if team.ports.remote_state is not None and team.find(name) is None:
         return team.ports.remote_state(member.name) is not None or name in team.external.external_names
     return team.find(name) is not None or name in team.resuming or name in team.external.external_names
-
-
-def _unknown_member_error(team: SessionTeam, name: str, members: Sequence[RosterMember], note: str) -> UnknownMember:
-    same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
-    names = [LEAD_ALIAS if m.name == LEAD else m.name for m in members]
-    do = did_you_mean(name, names, ["Use the name of one of these members, or start a teammate of that name first."])
-    if same_type:
-        do = [f"'{name}' is an agent type; the member of that type is {same_type}"]
-    return unknown_member(name, names, f"team {team.name}", note=note, do=do)
 
 
 async def _deliver(team: SessionTeam, member: RosterMember, entry: InboxEntry) -> Sent:

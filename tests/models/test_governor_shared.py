@@ -17,6 +17,7 @@ from teamwright.models.rate_limit import rate_limit_store
 from teamwright.models.rate_limit.rate_limit_store import PAGE, FileRateLimitStore, rate_limit_file
 from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
 from teamwright.models.rate_limit.rate_state import FORGET_S
+from teamwright.storage.paths import Home
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "H10")
@@ -233,12 +234,12 @@ async def test_what_was_learned_is_forgotten_when_nobody_was_refused_for_long(pa
 def test_a_page_is_private_and_its_name_gives_nothing_away(tmp_path):
     directory = tmp_path / "governors"
     endpoint = Endpoint("anthropic", "https://api.example", "sk-secret-0123456789")
-    page = rate_limit_file(directory, endpoint)
-    assert page == rate_limit_file(directory, endpoint)
-    assert page != rate_limit_file(directory, Endpoint("anthropic", "https://api.example", "sk-other-0123456789"))
-    assert page.name != rate_limit_file(tmp_path / "elsewhere", endpoint).name, (
-        "the name depends on a secret of the directory"
-    )
+    home = Home(tmp_path, tmp_path)
+    page = rate_limit_file(home, endpoint)
+    assert page == rate_limit_file(home, endpoint)
+    assert page != rate_limit_file(home, Endpoint("anthropic", "https://api.example", "sk-other-0123456789"))
+    elsewhere = Home(tmp_path, tmp_path / "elsewhere")
+    assert page.name != rate_limit_file(elsewhere, endpoint).name, "the name depends on a secret of the directory"
     assert rate_limiter_for("x", page) is rate_limiter_for("x", page)
     files = list(directory.iterdir())
     assert {file.name for file in files} == {"key", page.name, f"{page.name}.places"}
@@ -249,5 +250,5 @@ def test_a_page_is_private_and_its_name_gives_nothing_away(tmp_path):
 def test_where_nothing_can_be_written_the_process_has_a_governor_of_its_own(tmp_path):
     (tmp_path / "governors").write_text("a file is in its place")
     endpoint = Endpoint("anthropic", "https://api.example", "sk-secret-0123456789")
-    assert rate_limit_file(tmp_path / "governors", endpoint) is None
+    assert rate_limit_file(Home(tmp_path, tmp_path), endpoint) is None
     assert rate_limiter_for("y", tmp_path / "governors" / "a").limit == 32

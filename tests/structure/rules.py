@@ -50,6 +50,7 @@ STORES = {
 STORE_MODULES = (
     *("teamwright.storage.", "teamwright.tasks.", "teamwright.mail.", "teamwright.requests."),
     *("teamwright.teams.roster", "teamwright.teams.team_file", "teamwright.teams.file_stores"),
+    "teamwright.models.rate_limit.",
 )
 """The modules that implement stores on files, and the one that makes them for a session."""
 

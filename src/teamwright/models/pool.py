@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.models.catalog import aliases, is_known_id, known_ids
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from teamwright.models.endpoint import Endpoint
     from teamwright.models.providers.api_format import ApiFormat
     from teamwright.models.service_model import ServiceModel
+    from teamwright.storage.paths import Home
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
@@ -55,9 +55,9 @@ LIST_TIMEOUT_S = 10.0
 class ModelPool:
     """A pool that opens models and closes them. An async context manager; `aclose` may be called twice."""
 
-    def __init__(self, rate_limits: Path | None = None) -> None:
-        """Create the pool. `rate_limits` is the directory in which processes share the limits of a credential."""
-        self._rate_limits = rate_limits
+    def __init__(self, home: Home | None = None) -> None:
+        """Create the pool. Processes with the same `home` share the rate limits of a credential."""
+        self._home = home
         self._open: dict[tuple[str, str, str], ServiceModel] = {}
 
     async def __aenter__(self) -> ModelPool:
@@ -82,7 +82,7 @@ class ModelPool:
             served = ServerModelFacts(endpoint)
             card = await served.card_when_opened(card)
             most = known_providers(settings)[card.provider].requests
-            limiter = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._rate_limits, endpoint), most)
+            limiter = rate_limiter_for(endpoint.fingerprint, rate_limit_file(self._home, endpoint), most)
             api_format = format_for(card, endpoint)
             model = ServiceModel(
                 card, endpoint, rate_limiter=limiter, settings=settings, api_format=api_format, served=served

@@ -21,7 +21,7 @@ from teamwright.models.pool import ModelPool, require_served
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.paths import make_private
+from teamwright.storage.paths import Home, make_private
 
 if TYPE_CHECKING:
     from teamwright.models.scripted.scripted_model import Script
@@ -156,13 +156,13 @@ class SessionModels(Struct):
 
 
 def open_models(
-    model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: ScriptOptions, governors: Path
+    model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: ScriptOptions, home: Home
 ) -> SessionModels:
     """Return the source for `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script.
 
-    `governors` is the directory in which processes share the state of a credential's rate limits.
+    Processes with the same `home` share the state of a credential's rate limits.
     """
-    pool = ModelPool(governors)
+    pool = ModelPool(home)
     if model is not None and not isinstance(model, str):
         return SessionModels(SingleModel(model), ServiceModels(settings, env, pool=pool))
     if model is not None and model.startswith(SCRIPTED):

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +30,9 @@ from teamwright.storage.jsonl import (
 MAX_SEARCHED = 20_000
 """Maximum number of events that are read backward: logs of an older version contain no snapshot."""
 
+LOG_NAME = "events.jsonl"
+"""Name of an event log in the directory of a session or of a member process."""
+
 _BATCH = 64
 _BLOCK = 1 << 16
 _SNAPSHOT = b'"type":"snapshot"'
@@ -38,7 +41,13 @@ _SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 def log_path(directory: Path) -> Path:
     """Return the event log in the directory of a session or of a member process."""
-    return directory / "events.jsonl"
+    return directory / LOG_NAME
+
+
+def newest_log(parents: Iterable[Path]) -> Path | None:
+    """Return the event log of the directories in `parents` that was written last; None without one."""
+    found = [path for parent in parents for path in parent.glob(f"*/{LOG_NAME}") if path.is_file()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 class LogSnapshot(Struct, frozen=True):

@@ -26,6 +26,7 @@ from teamwright.config.settings_survey import reads_compat_files
 from teamwright.config.trust_store import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.session.platform_check import platform_name
+from teamwright.storage.event_log_reader import LOG_NAME, newest_log
 from teamwright.storage.paths import Home, make_private
 from teamwright.views.bug_report_redaction import Redactor, left_out, secrets_in
 from teamwright.views.doctor import find_problems
@@ -117,7 +118,7 @@ def collect_parts(wanted: ReportScope) -> list[ReportPart]:
     events = _events(subject.home, subject.cwd, wanted.events, redactor)
     if events:
         about = f"the last {len(events)} events: who, what, when; no words"
-        parts.append(ReportPart("events.jsonl", about, "".join(f"{line}\n" for line in events)))
+        parts.append(ReportPart(LOG_NAME, about, "".join(f"{line}\n" for line in events)))
     parts += _crashes(subject.home, redactor)
     return [ReportPart(part.name, part.about, redactor.text(part.text)) for part in parts]
 
@@ -215,9 +216,8 @@ def _inside(directory: Path) -> list[Path]:
 def _events(home: Home, cwd: Path, most: int, redactor: Redactor) -> list[str]:
     """Return the newest lines of the newest session's event log: of this directory, else of any."""
     for places in ([home.project(cwd)], _inside(home.own / "projects")):
-        logs = [path for place in places for path in place.glob("*/events.jsonl") if path.is_file()]
-        if logs:
-            return _tail(max(logs, key=lambda path: path.stat().st_mtime), most, redactor)
+        if (log := newest_log(places)) is not None:
+            return _tail(log, most, redactor)
     return []
 
 

@@ -25,17 +25,18 @@ from teamwright.models.rate_limit.rate_state import RateState
 from teamwright.processes.process_tree import boot_id
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import write_atomic, write_new
-from teamwright.storage.paths import make_private
+from teamwright.storage.paths import Home, make_private
 
 KEY_FILE = "key"
 """The file with the key of the hashes: 32 random bytes, created once."""
 _KEY_BYTES = 32
 
 
-def rate_limit_file(directory: Path | None, endpoint: Endpoint) -> Path | None:
-    """Return the file of this credential in the directory; None without a directory, or when it cannot be written."""
-    if directory is None:
+def rate_limit_file(home: Home | None, endpoint: Endpoint) -> Path | None:
+    """Return the file of this credential in the home; None without a home, or when it cannot be written."""
+    if home is None:
         return None
+    directory = home.rate_limits
     try:
         make_private(directory)
         return directory / endpoint.keyed_fingerprint(_key(directory / KEY_FILE))

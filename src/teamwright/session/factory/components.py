@@ -186,7 +186,7 @@ def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
     settings = model_settings(context.settings)
     if options.headless:
         settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
-    return open_models(model, settings, context.env, play, context.home.rate_limits)
+    return open_models(model, settings, context.env, play, context.home)
 
 
 def make_agent_factory(

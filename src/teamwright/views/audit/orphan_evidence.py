@@ -8,9 +8,7 @@ other systems, and for a command that cleared its environment, they are not dete
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from msgspec import Struct
 
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
 from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.guard_record import read_guard
 from teamwright.storage.lease import lease_held, lease_holder, lease_path
 from teamwright.storage.lock_dir import DirectoryMark, directory_mark
 from teamwright.views.audit.team_location import TeamLocation, entries
@@ -95,37 +94,10 @@ def _locks(place: TeamLocation) -> Iterator[tuple[LeftLock, bool]]:
 
 def _judged(place: TeamLocation, path: Path, mark: DirectoryMark) -> tuple[LeftLock, bool]:
     age = time.time() - mark.mtime_ns / 1e9
-    guard = place.home.guard(path.with_suffix(""))
-    made, intent, inside = _guard(guard)
-    pid = made[2] if len(made) > 2 and tuple(made[:2]) == mark else 0
-    begun = bool(intent) and abs(mark.mtime_ns - intent[0]) <= _INTENT_NS
-    return LeftLock(path, age, pid), (bool(pid) or begun) and not inside
-
-
-def _guard(path: Path) -> tuple[list[int], list[int], bool]:
-    """Return the fields of a guard's record: the newest directory, an intent, and True while a process holds the
-    guard.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return [], [], False
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return [], [], True
-        words = os.pread(fd, 4096, 0).split()
-    finally:
-        os.close(fd)
-    return _behind(words, b"made"), _behind(words, b"intent"), False
-
-
-def _behind(words: list[bytes], kind: bytes) -> list[int]:
-    if kind not in words:
-        return []
-    rest = words[words.index(kind) + 1 :]
-    return [int(word) for word in rest[:4] if word.isdigit()]
+    record = read_guard(place.home, path.with_suffix(""))
+    pid = record.creator_of(mark)
+    begun = bool(record.intent) and abs(mark.mtime_ns - record.intent[0]) <= _INTENT_NS
+    return LeftLock(path, age, pid), (bool(pid) or begun) and not record.is_held
 
 
 def _debris(place: TeamLocation) -> Iterator[Path]:

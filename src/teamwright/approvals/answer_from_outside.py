@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import Struct
 
 from teamwright.approvals.request_record import ELSEWHERE, answer_body, parse_answer, parse_request
-from teamwright.approvals.requests_on_disk import match_requests, matches_id, open_requests, request_directories
+from teamwright.approvals.requests_on_disk import (
+    doorbell_of,
+    match_requests,
+    matches_id,
+    open_requests,
+    request_directories,
+)
 from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, inbox_stem, nearest
+from teamwright.protocol.ids import nearest
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
@@ -77,11 +82,6 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
             ring(doorbell_of(request.box))
             return AnswerOutcome(FIRST, request, answer.by or ELSEWHERE, answer.verdict, answer.text)
     return _already_answered(box, request.id, answer, request) or AnswerOutcome(UNKNOWN, request)
-
-
-def doorbell_of(box: Path) -> Path:
-    """Return the doorbell of the process that watches this directory of requests: a team's lead, or a session."""
-    return box.parent / "bells" / inbox_stem(LEAD)
 
 
 def _not_open(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:

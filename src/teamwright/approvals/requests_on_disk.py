@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from teamwright.approvals.request_record import parse_request
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
@@ -23,6 +24,11 @@ from teamwright.storage.paths import Home
 
 REQUESTS = "requests"
 """Name of the directory of requests, in a team's directory and in a session's."""
+
+
+def doorbell_of(box: Path) -> Path:
+    """Return the doorbell of the process that watches this directory of requests: a team's lead, or a session."""
+    return box.parent / "bells" / inbox_stem(LEAD)
 
 
 class RequestDirectory(Struct, frozen=True):

@@ -5,8 +5,12 @@ Depends on the stores on files and the catalogue.
 
 from __future__ import annotations
 
-from teamwright.teams.catalogue import Teams
+from typing import TYPE_CHECKING
+
 from teamwright.teams.file_stores import FileStores
+
+if TYPE_CHECKING:
+    from teamwright.teams.catalogue import Teams
 
 
 class HomeStores(FileStores):
@@ -14,5 +18,7 @@ class HomeStores(FileStores):
 
     @property
     def teams(self) -> Teams:
-        """See TeamStores."""
+        """See TeamStores. The catalogue is imported with the first team."""
+        from teamwright.teams.catalogue import Teams
+
         return Teams(self._home)

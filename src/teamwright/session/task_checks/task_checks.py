@@ -23,7 +23,6 @@ from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
-from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from teamwright.agent.background_jobs import BackgroundJobs
     from teamwright.permissions.decide import Policy
     from teamwright.protocol.task import Task
+    from teamwright.teams.in_process_teammate import InProcessTeammate
 
 OUTPUT_CHARS = 4_000
 """Maximum characters of a check's output in the result, from its end."""
@@ -40,7 +40,7 @@ COMMAND_CHARS = 120
 """Maximum characters of a check in a refusal."""
 
 
-FindTeammate: TypeAlias = Callable[[str], InProcessTeammate | None]
+FindTeammate: TypeAlias = "Callable[[str], InProcessTeammate | None]"
 """Returns the live member of that name, if it runs in this process."""
 
 

@@ -19,10 +19,8 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.open import open_session
 from teamwright.session.options import Options, default_caps_line
-from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import offered_names, run_command
 from teamwright.ui.headless.run_output import RunOutput, init_object
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.views.run_report import CallCollector, report
@@ -44,6 +42,8 @@ def run_headless(invocation: Invocation) -> int:
 
 async def _run_headless(invocation: Invocation) -> int:
     if invocation.report is not None:
+        from teamwright.session.report_file import require_writable
+
         require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     with _catch_end_signals() as ending:
@@ -66,6 +66,8 @@ async def _run_headless(invocation: Invocation) -> int:
         result = replace(result, error=_strictly(result))
     outlet.write_ending(result)
     if invocation.report is not None:
+        from teamwright.session.report_file import write_report
+
         write_report(invocation.report, report(result, outlet.calls))
     return code if code is not None else _exit_code(result, strict=invocation.strict, outlet=outlet)
 
@@ -160,6 +162,8 @@ async def _run_until_done(
 
 async def _run_prompt(invocation: Invocation, session: Session) -> Result:
     if (called := invocation.named_command) is not None:
+        from teamwright.session.skills.run_command import run_command
+
         return await run_command(session, *called, before=invocation.stdin)
     prompt = await invocation.read_prompt()
     if not prompt and not await session.has_work():
@@ -201,6 +205,8 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
     if back := str(session.resumed):
         outlet.note(f"teamwright: resumed: {back}")
     if outlet.format == "stream-json":
+        from teamwright.session.skills.run_command import offered_names
+
         agent = session.lead.agent
         names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}
         mode = session.permission_mode

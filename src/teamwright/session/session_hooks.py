@@ -46,7 +46,7 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.hooks.agent_starts import AgentStarts
-    from teamwright.tools.tasks.task_port import CompletionReview
+    from teamwright.tools.tasks.caller_task_list import CompletionReview
 
 CRASHED = "crashed"
 """The ending of an agent whose process was killed, reported when its session is resumed."""
@@ -167,7 +167,7 @@ class SessionHooks(Struct):
 
     async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
         """Review the completion of a task; a hook may end the teammate that completes it."""
-        from teamwright.tools.tasks.task_port import CompletionReview
+        from teamwright.tools.tasks.caller_task_list import CompletionReview
 
         said = await self._of_task(TASK_COMPLETED, name, task, team)
         if said.halted and (teammate := team.find(name)) is not None:

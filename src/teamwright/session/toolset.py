@@ -19,12 +19,10 @@ from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
 from teamwright.hooks.hook_index import TASK_CREATED
 from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.verdict import Approver
-from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
-from teamwright.tasks.task_list import TaskList, TaskUpdateResult
 from teamwright.teams.blocked_callback import blocked_callback
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
@@ -37,40 +35,12 @@ if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
-    from teamwright.tools.tasks.task_port import CompletionReview
+    from teamwright.tools.tasks.caller_task_list import CallerTaskList, CompletionReview
     from teamwright.tools.team.permission_answer import PermissionAnswers
     from teamwright.tools.team.shutdown_messages import StopRequests
 
 PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""
-
-
-class CallerTaskList(Struct, frozen=True):
-    """The task list of a caller's team, for its tools."""
-
-    caller: Caller
-
-    @property
-    def tasks(self) -> TaskList:
-        """The present list."""
-        return self.caller.team.tasks
-
-    def caller_identity(self) -> tuple[str, bool]:
-        """Return the caller's name, and True for the lead."""
-        return self.caller.name, self.caller.name == LEAD
-
-    async def require_owner(self, owner: str | None, *, id: str = "") -> None:
-        """Implement `TaskPort.require_owner`."""
-        from teamwright.teams.task_owners import require_owner
-
-        await require_owner(self.caller.team, owner, self.caller.name, id=id)
-
-    async def notify_owners(self, change: TaskUpdateResult, call: str, *, is_rerun: bool) -> None:
-        """Implement `TaskPort.notify_owners`."""
-        from teamwright.teams.mailbox.outgoing import SendCall
-        from teamwright.teams.task_owners import notify_owners
-
-        await notify_owners(self.caller.team, change, self.caller.name, SendCall(call, is_rerun))
 
 
 class CallerTaskHooks(Struct, frozen=True):
@@ -266,13 +236,17 @@ class Toolset(Struct):
         return BuiltInTool("MessageSubagent", lambda: tool_classes.MessageSubagent(caller, self.agents))
 
     def _task_list(self, caller: Caller) -> list[AnyTool]:
-        port = CallerTaskList(caller)
+        def tasks() -> CallerTaskList:
+            from teamwright.tools.tasks.caller_task_list import CallerTaskList  # loaded with the first of these tools
+
+            return CallerTaskList(caller)
+
         watch = CallerTaskHooks(caller, self.hooking) if self.hooking is not None else None
         return [
-            BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(port, watch)),
-            BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(port)),
-            BuiltInTool("TaskListTool", lambda: tool_classes.TaskListTool(port)),
-            BuiltInTool("TaskUpdate", lambda: tool_classes.TaskUpdate(port, watch)),
+            BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(tasks(), watch)),
+            BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(tasks())),
+            BuiltInTool("TaskListTool", lambda: tool_classes.TaskListTool(tasks())),
+            BuiltInTool("TaskUpdate", lambda: tool_classes.TaskUpdate(tasks(), watch)),
         ]
 
     def _team(self, caller: Caller) -> list[AnyTool]:

@@ -10,7 +10,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,15 +21,7 @@ from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import task_event
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.task import Task
-
-
-class TaskHolder(Protocol):
-    """The port for a member's tasks."""
-
-    async def tasks_in_progress(self, name: str) -> list[Task]:
-        """Return the tasks that this member has in progress."""
-        ...
+from teamwright.teams.team_ports import TeamAccess
 
 
 class IdleHookResult(Struct, frozen=True):
@@ -41,13 +32,13 @@ class IdleHookResult(Struct, frozen=True):
 
 
 async def run_idle_hooks(
-    hooks: AgentHooks, name: str, holding: TaskHolder, end: TurnEnd, *, asked_before: bool
+    hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
 ) -> IdleHookResult:
     """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
     kept = _parse_outcome(await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before))
     if kept.continue_reason or kept.end_cause or not hooks.hooks.wants(TASK_COMPLETED):
         return kept
-    for task in await holding.tasks_in_progress(name):
+    for task in await team_access.tasks_in_progress(name):
         told = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
         kept = _parse_outcome(await hooks.fire(TASK_COMPLETED, lambda told=told: told), f"task #{task.id}: ")
         if kept.continue_reason or kept.end_cause:

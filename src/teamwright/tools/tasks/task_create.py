@@ -16,7 +16,7 @@ from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.task_check import own_check
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner, merge_metadata
-from teamwright.tools.tasks.task_port import TaskPort, TaskReview
+from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 
 REVIEW_OWNERS = ["(a hook looks at it)"]
 """The owner that reserves a task during its review: no member can have such a name."""
@@ -57,7 +57,7 @@ class TaskCreate(Tool[TaskCreateInput]):
     name = "TaskCreate"
     input_type = TaskCreateInput
 
-    def __init__(self, port: TaskPort, watch: TaskReview | None = None) -> None:
+    def __init__(self, port: CallerTaskList, watch: TaskReview | None = None) -> None:
         self._port = port
         self._watch = watch
 

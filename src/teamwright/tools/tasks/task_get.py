@@ -13,7 +13,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.task_rules import RUNTIME_KEYS
-from teamwright.tools.tasks.task_port import TaskPort
+from teamwright.tools.tasks.caller_task_list import CallerTaskList
 
 
 class TaskGetInput(ToolInput):
@@ -28,7 +28,7 @@ class TaskGet(Tool[TaskGetInput]):
     name = "TaskGet"
     input_type = TaskGetInput
 
-    def __init__(self, port: TaskPort) -> None:
+    def __init__(self, port: CallerTaskList) -> None:
         self._port = port
 
     def is_read_only(self, call: TaskGetInput) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tools.tasks.caller_task_list import CallerTaskList
 from teamwright.tools.tasks.task_get import number_list
-from teamwright.tools.tasks.task_port import TaskPort
 
 
 class TaskListTool(Tool[NoInput]):
@@ -17,7 +17,7 @@ class TaskListTool(Tool[NoInput]):
     name = "TaskList"
     input_type = NoInput
 
-    def __init__(self, port: TaskPort) -> None:
+    def __init__(self, port: CallerTaskList) -> None:
         self._port = port
 
     def is_read_only(self, call: NoInput) -> bool:

@@ -13,9 +13,9 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, TaskWishes
+from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 from teamwright.tools.tasks.task_create import check_access, check_preview, require_budget
 from teamwright.tools.tasks.task_get import number_list
-from teamwright.tools.tasks.task_port import TaskPort, TaskReview
 
 NEXT_STEP_TEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
 """The text for a member that has completed a task."""
@@ -45,7 +45,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     name = "TaskUpdate"
     input_type = TaskUpdateInput
 
-    def __init__(self, port: TaskPort, watch: TaskReview | None = None) -> None:
+    def __init__(self, port: CallerTaskList, watch: TaskReview | None = None) -> None:
         self._port = port
         self._watch = watch
 

@@ -1,6 +1,6 @@
-"""The ports of the task tools: the list, the caller, notifications of owners, and reviews by hooks.
+"""The task list of a tool's caller, with notifications of owners, and the port for reviews by hooks.
 
-Implemented in `session`. The caller's name is set by the runtime, never by the model.
+The caller's name is set by the runtime, never by the model. Depends on the team of the caller.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_list import TaskList, TaskUpdateResult
+from teamwright.teams.mailbox.outgoing import SendCall
+from teamwright.teams.task_owners import notify_owners, require_owner
+from teamwright.tools.caller import Caller
 
 
 class CompletionReview(Struct, frozen=True):
@@ -36,22 +39,24 @@ class TaskReview(Protocol):
         ...
 
 
-class TaskPort(Protocol):
-    """The port of the task tools."""
+class CallerTaskList(Struct, frozen=True):
+    """The task list that the caller of a tool uses."""
+
+    caller: Caller
 
     @property
     def tasks(self) -> TaskList:
         """The task list that the caller uses now: its team's, or its session's."""
-        ...
+        return self.caller.team.tasks
 
     def caller_identity(self) -> tuple[str, bool]:
         """Return the caller's name, and True for the lead."""
-        ...
+        return self.caller.name, self.caller.is_lead
 
     async def require_owner(self, owner: str | None, *, id: str = "") -> None:
         """Check that a name can own a task. `id` is the task that is changed. Raises UnknownMember."""
-        ...
+        await require_owner(self.caller.team, owner, self.caller.name, id=id)
 
     async def notify_owners(self, change: TaskUpdateResult, call: str, *, is_rerun: bool) -> None:
         """Notify a task's new and former owner, once for each `call`; `is_rerun`: a kill interrupted it before."""
-        ...
+        await notify_owners(self.caller.team, change, self.caller.name, SendCall(call, is_rerun))

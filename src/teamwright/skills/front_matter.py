@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
-from teamwright.skills.head_lines import Begins, FieldLines, field_lines
+from teamwright.skills.unparsed_front_matter import Begins, FieldLines, field_lines
 
 if TYPE_CHECKING:
     from yaml.events import Event

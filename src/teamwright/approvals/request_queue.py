@@ -93,7 +93,7 @@ class RequestQueue(Struct):
     waits: bool = False
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     lead: LeadApprover | None = None
-    strangers: ExternalMemberPermissions | None = None
+    external_members: ExternalMemberPermissions | None = None
     settings: Path | None = None
     """The user's settings file, whose rules also answer requests."""
     _left: str = ""
@@ -104,8 +104,8 @@ class RequestQueue(Struct):
     def set_team(self, team: SessionTeam, *, always: bool) -> None:
         """Set the team whose requests are in the queue. `always`: its lead answers for every member."""
         self.join_team(team, LeadApprover(team, always))
-        self.strangers = ExternalMemberPermissions(self, team)
-        team.external.report_requests(self.strangers)
+        self.external_members = ExternalMemberPermissions(self, team)
+        team.external.report_requests(self.external_members)
 
     def join_team(self, team: SessionTeam, lead: LeadApprover) -> None:
         """Write requests to the files of this team, whose lead may answer them."""

@@ -304,8 +304,8 @@ class Session(Struct):
         await self.outside.close()
         if self.processes is not None:
             await self.processes.close()
-        if self.requests.strangers is not None:
-            await self.requests.strangers.close()
+        if self.requests.external_members is not None:
+            await self.requests.external_members.close()
         await self.agents.close()
         if self.agent_factory.toolset.serving is not None:
             await self.agent_factory.toolset.serving.close()

@@ -15,7 +15,7 @@ from teamwright.ui.terminal.line_parser import TerminalCommand, UnknownCommand, 
 from tests.ui.program import Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coming-from.md"
-OPTIONS = {name for param in root.get_params(click.Context(root)) for name in param.opts}
+OPTIONS = {name for param in root.get_params(click.Context(root, **root.context_settings)) for name in param.opts}
 
 
 def name_of(row: HabitRow) -> str:

@@ -195,7 +195,7 @@ KEYS: dict[str, SettingKey] = {
     ),
     "notify.format": SettingKey(
         "word",
-        "The body for the webhook: json, as Slack reads it, or the text for ntfy. auto: ntfy for hosts named ntfy.…",
+        "The body for the webhook: json (Slack), or ntfy. auto: ntfy for a host whose name begins with ntfy.",
         words=("auto", "json", "ntfy"),
     ),
     "thinking": SettingKey(

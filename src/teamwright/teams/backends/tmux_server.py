@@ -69,7 +69,8 @@ _PASSED_VARIABLES = (
     "USER",
 )
 _NEWEST = (99, 0)
-_UNREACHABLE = ("no server running", "error connecting", "server exited", "lost server")
+_UNREACHABLE = ("no server running", "error connecting", "server exited", "lost server", "no current target")
+"""Messages of tmux without a server. The last one is of a server whose last session has just ended."""
 
 
 class TmuxError(Exception):

@@ -21,7 +21,7 @@ from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.options import Options
 
 if TYPE_CHECKING:
-    from teamwright.session.output_format import OutputFormat
+    from teamwright.session.answer_format import OutputFormat
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
 """The mode for calls that no rule decides. `default` asks, `acceptEdits` allows edits and asks for the rest, `dontAsk`
@@ -194,7 +194,7 @@ def _output_format(output_type: Any) -> OutputFormat | None:
     """Return the form of the final answer. Raises UsageError for a type without a JSON form."""
     if output_type is None:
         return None
-    from teamwright.session.output_format import type_format  # loaded only for typed results
+    from teamwright.session.answer_format import type_format  # loaded only for typed results
 
     return type_format(output_type)
 

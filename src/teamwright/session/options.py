@@ -19,7 +19,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.budget import NO_CAPS, Budget
 
 if TYPE_CHECKING:
-    from teamwright.session.output_format import OutputFormat
+    from teamwright.session.answer_format import OutputFormat
     from teamwright.teams.team_stores import TeamStores
 
 

@@ -28,7 +28,7 @@ from teamwright.session.prompt_input import parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation
 
 if TYPE_CHECKING:
-    from teamwright.session.output_format import OutputFormat
+    from teamwright.session.answer_format import OutputFormat
 
 MAX_STDIN = 10_000_000
 """The maximum size of a prompt on stdin, in bytes."""
@@ -291,7 +291,7 @@ def _output_format(where: RunLocation, value: str | None) -> OutputFormat | None
     """Return the form of the final answer: JSON Schema as text, or in a file. Raises UsageError."""
     if value is None:
         return None
-    from teamwright.session.output_format import schema_format  # loaded only for this flag
+    from teamwright.session.answer_format import schema_format  # loaded only for this flag
 
     given = value.strip()
     return schema_format(

@@ -82,7 +82,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
     address = find_database(where.database, resolve_home(where.home))
     if address is None:
         return open_files_home(where, word)
-    from teamwright.session.database_copy import copy_teams
+    from teamwright.session.database_snapshot import copy_teams
 
     return copy_teams(address, word or "")
 

@@ -1,4 +1,4 @@
-"""What every document does, on files, in memory and in a database; `open_document` is like one more process."""
+"""The contract of every document, on files, in memory and in a database; `open_document` is like one more process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

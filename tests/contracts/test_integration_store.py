@@ -1,4 +1,4 @@
-"""What every integration queue does, on files and in memory. Each call of `open_store` is like one more process."""
+"""The contract of every integration queue, on files and in memory. A call of `open_store` is like another process."""
 
 import asyncio
 from collections.abc import Callable

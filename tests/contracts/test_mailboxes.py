@@ -1,4 +1,4 @@
-"""What every mailbox does, on files, in memory and in a database; `open_mailbox` is like one more process."""
+"""The contract of every mailbox, on files, in memory and in a database; `open_mailbox` is like one more process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

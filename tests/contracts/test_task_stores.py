@@ -1,4 +1,4 @@
-"""What every task store does, on files, in memory and in a database; `open_store` is like one more process."""
+"""The contract of every task store, on files, in memory and in a database; `open_store` is like one more process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

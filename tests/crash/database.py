@@ -37,14 +37,14 @@ from tests.crash.verdict import is_done, of_answers, of_audit, of_errors, of_ros
 from tests.support.postgres import PostgresServer
 
 LIFE_S = 90.0
-"""A life that nobody kills ends by itself within this."""
+"""Seconds within which a run that is not killed ends."""
 
 MOST_LIVES = 60
 
 
 @dataclass(frozen=True)
 class Machine(RoundDirectory):
-    """A machine with a home of its own; the checkout is at the same path on all of them."""
+    """A machine with a separate home; the checkout is at the same path on all of them."""
 
     checkout: Path = Path()
 

@@ -87,7 +87,7 @@ FENCED = 7
 
 
 def _hold(url, ready) -> None:
-    """Hold the lease in a process of its own, which ends with FENCED once another one took it over."""
+    """Hold the lease in a separate process, which ends with FENCED once another one took it over."""
 
     async def work() -> None:
         async with holder(url, on_fenced=lambda: os._exit(FENCED)):

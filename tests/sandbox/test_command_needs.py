@@ -1,4 +1,4 @@
-"""What commands name: the network, credentials, and the configuration of the repository."""
+"""The needs that commands name: the network, credentials, and the configuration of the repository."""
 
 import shlex
 

@@ -32,7 +32,7 @@ class PromptEnvironment(Struct, frozen=True):
     git_trailer: str = ""
     """The last line of each commit message, by the setting of that name; empty: commits have no trailer."""
     notice: str = ""
-    """What the agent must know about its worktree; empty for an agent without one."""
+    """Facts about the agent's worktree for its prompt; empty for an agent without one."""
 
     def text(self) -> str:
         """Return the environment part, with today's date."""

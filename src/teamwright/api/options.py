@@ -95,7 +95,7 @@ class TeamOptions(TypedDict, total=False):
     """
 
     sandbox: Literal["off", "auto", "required"] | None
-    """Whether commands run in a sandbox. It wins over the environment and the settings."""
+    """The mode of the sandbox for commands. It wins over the environment and the settings."""
 
     task_list: str | None
     """The name of a task list that several teams share and that outlives the team. None: the team's private list."""
@@ -146,7 +146,7 @@ class SpawnOptions(TypedDict, total=False):
     """Caps on the member and its sub-agents, from start to end; `budget.agent` of the settings applies too."""
 
     isolation: Literal["worktree", "none"] | None
-    """`worktree`: a git worktree on a branch of its own; by default that of the agent type or the team file."""
+    """`worktree`: a git worktree on a separate branch; by default that of the agent type or the team file."""
 
     command: str
     """The command of `members.commands` that runs the member instead of this program; `teamwright` means this program.

@@ -155,7 +155,7 @@ async def open_pool(address: DatabaseAddress, schema: str, most: int) -> Pool:
         await apply_settings(connection, schema)
 
     async def keep(_connection: Connection) -> None:
-        """Keep the settings between two uses: every statement of ours leaves the state of the connection as it was."""
+        """Keep the settings between two uses: no statement of Teamwright changes the state of the connection."""
 
     try:
         return await driver.create_pool(

@@ -1,6 +1,6 @@
 """Facts about a server and the schema of a team space, and the reasons why this Teamwright cannot use them.
 
-Depends on the driver. Opens connections of its own, and changes nothing.
+Depends on the driver. Opens separate connections, and changes nothing.
 """
 
 from __future__ import annotations

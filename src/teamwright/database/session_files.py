@@ -203,7 +203,7 @@ class SessionFiles:
 
 
 def _new_lines(path: Path, name: str, mark: SizeMark, known: _Shipped | None) -> ShippedChange | None:
-    """Return the new complete lines; all of them when the file was written anew, as after damage."""
+    """Return the new complete lines; all of them when the file was written again, as after damage."""
     start = known.size if known is not None else 0
     is_whole = mark.size < start
     start = 0 if is_whole else start

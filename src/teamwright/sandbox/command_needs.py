@@ -90,7 +90,7 @@ _PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("huggingface-cli", _with(".huggingface", ".cache/huggingface/token")),
     **_each("gpg", CommandNeeds(credentials=frozenset({".gnupg"}))),
 }
-"""Programs that name what they need, whatever their arguments are."""
+"""Programs whose name alone says what they need, independent of the arguments."""
 
 _INSTALLS = "install i ci add update upgrade up outdated audit view info search exec dlx create init pack remove rm"
 _SERVES = "dev start serve preview"

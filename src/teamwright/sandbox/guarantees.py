@@ -1,4 +1,4 @@
-"""What each implementation enforces, as a table: `doctor`, `status` and the documentation show it."""
+"""The table of what each implementation enforces. `doctor`, `status` and the documentation show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
-"""What a command may do: read outside its paths, write, connect, use sockets of programs, act on other processes."""
+"""The acts that a sandbox can forbid: reads outside paths, writes, connections, sockets, other processes."""
 
 
 class Guarantee(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 
 class SandboxMode(StrEnum):
-    """Whether commands are confined, the strictest last."""
+    """The modes of the sandbox, the strictest last."""
 
     OFF = "off"
     """No command is confined."""

@@ -39,7 +39,7 @@ class CommandConfinement(Confinement, Protocol):
 
 
 class Implementation(Struct, frozen=True):
-    """What confines commands here. `landlock` is the version of the kernel's interface.
+    """The implementation that confines commands here. `landlock` is the version of the kernel's interface.
 
     `reason` says why it is not a better one.
     """

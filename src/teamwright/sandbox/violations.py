@@ -1,4 +1,4 @@
-"""What the sandbox refused, as far as the output of a command shows it: writes, reads and connections.
+"""Refusals of the sandbox, as far as the output of a command shows them: writes, reads and connections.
 
 A program reports a refusal in its own text, so this reads the texts of the C library, Python and Node.
 """

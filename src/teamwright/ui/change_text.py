@@ -90,7 +90,7 @@ TAKEN_BACK: dict[Scope, str] = {
     "files": "only files; the conversation stays",
     "conversation": "only the conversation; files stay",
 }
-"""What a rewind of each scope takes back."""
+"""The parts that a rewind of each scope takes back."""
 
 
 def plan_rows(plan: UndoPlan, cwd: str) -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ _OPERATIONS = {
 
 
 class WorktreeState(Struct, frozen=True):
-    """What a worktree is now. `state` is one of `clean changed missing moved unreadable`.
+    """The present condition of a worktree. `state` is one of `clean changed missing moved unreadable`.
 
     `commits` is the number of its commits that are in neither its base nor the integration branch. `ignored` leaves out
     what setup made. `moved_to` is its present path when git knows another one. `lock` is a foreign lock's reason.

@@ -78,7 +78,7 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
 
 
 def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number: int) -> WorktreeRecord | None:
-    """Return the record of the worktree with this number of its owner's; None when the name is used."""
+    """Return the record of the worktree with this number of the owner; None when the name is used."""
     end = "" if number == 1 else f"-{number}"
     tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
     branch = f"{member_branch(owner.team, owner.member)}{end}"

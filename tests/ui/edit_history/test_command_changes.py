@@ -128,7 +128,7 @@ def test_a_repository_that_git_cannot_read_fails_no_command(recorder: Recorder):
 
 
 def test_what_a_filter_of_the_repository_names_is_not_run(recorder: Recorder, tmp_path: Path):
-    """The repository's configuration and attributes are those of an archive that somebody sent."""
+    """The repository's configuration and attributes are those of an archive from another person."""
     mark = tmp_path / "ran"
     for name in ("clean", "smudge", "process"):
         subprocess.run(["git", "config", f"filter.evil.{name}", f"touch {mark}"], cwd=recorder.repo, check=True)

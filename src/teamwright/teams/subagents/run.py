@@ -50,7 +50,7 @@ class SubagentRun(Struct, eq=False):
     result_read: bool = False
     agent: Agent | None = None
     fork_notice: str = ""
-    """What a fork in a worktree must know about the paths in its conversation."""
+    """The notice for a fork in a worktree about the paths in its conversation."""
     limit: str = ""
     end: TurnEnd | None = None
     usage: Usage | None = None

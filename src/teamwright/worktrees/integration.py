@@ -124,7 +124,7 @@ class Integration(Struct, frozen=True):
 def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
     """Move a person's branch forward to a commit, with the files of a clean checkout. Returns the new commit.
 
-    Raises WorktreeRefused for a branch with commits that are not merged and for a checkout with changed files; nothing changes.
+    Raises WorktreeRefused for a branch with unmerged commits and for a checkout with changed files; nothing changes.
     """
     tip, goal = git.commit_of(f"refs/heads/{branch}"), git.commit_of(target)
     if not tip or not goal:

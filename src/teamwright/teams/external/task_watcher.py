@@ -88,7 +88,8 @@ class TaskWatcher:
         self._task_changes: TaskFollower | None = None
         self._names: set[str] | None = set()
         self._changes: list[_TaskChange] = []
-        self._damaged: set[str] = set()
+        self._damaged: dict[str, float] = {}
+        """The damaged files by task id, with the time of the first damaged reading."""
         self._reported_damaged: set[str] = set()
         self._retry_timer: asyncio.TimerHandle | None = None
         self._verifier = CompletionVerifier(team)
@@ -132,7 +133,9 @@ class TaskWatcher:
         if self._names is None or self._names:
             names, self._names = self._names, set()
             hurt = await self._task_changes.check_files(names)
-            looked_at = self._damaged.union(hurt) if names is None else {name.removesuffix(".json") for name in names}
+            looked_at = (
+                self._damaged.keys() | hurt.keys() if names is None else {name.removesuffix(".json") for name in names}
+            )
             await self._report_damaged(hurt, looked_at)
         await self._emit_changes()
 
@@ -197,15 +200,19 @@ class TaskWatcher:
 
     async def _report_damaged(self, hurt: Mapping[str, DamagedTask], looked_at: set[str]) -> None:
         """Check a damaged file again when its writer should be done; then notify lead and person, once."""
-        for id in sorted((hurt.keys() & self._damaged) - self._reported_damaged, key=int):
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        first_seen = {id: self._damaged.get(id, now) for id in hurt}
+        ready = {id for id, at in first_seen.items() if now - at >= PATIENCE_S}
+        for id in sorted(ready - self._reported_damaged, key=int):
             self._reported_damaged.add(id)
             text = f"Task #{id} cannot be read: {hurt[id]}. It is left as it is; repair or remove the file."
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
             await send_note(self._team, "task-list", LEAD, text, f"#{id} is damaged")
         self._reported_damaged -= looked_at - hurt.keys()
-        self._damaged = (self._damaged - looked_at) | hurt.keys()
-        if self._damaged - self._reported_damaged and self._retry_timer is None:
-            self._retry_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._retry)
+        self._damaged = {id: at for id, at in self._damaged.items() if id not in looked_at} | first_seen
+        if self._damaged.keys() - self._reported_damaged and self._retry_timer is None:
+            self._retry_timer = loop.call_later(PATIENCE_S, self._retry)
 
     def _retry(self) -> None:
         self._retry_timer = None

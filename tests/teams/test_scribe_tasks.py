@@ -11,6 +11,7 @@ from teamwright import Notice, TaskChanged, Team
 from teamwright.agent.tool import ToolContext
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.errors import TaskRefused, TeamRefused
+from teamwright.teams.external.task_watcher import TaskWatcher
 from teamwright.teams.shutdown import delete_team
 from teamwright.testing import ScriptedModel
 from teamwright.tools.tasks.task_list import TaskListTool
@@ -139,6 +140,28 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
         await stranger.task(tasks.store.directory, 1)
         await heard.one(TaskChanged, member="outside")
         assert len(heard.of(Notice, member="outside")) == 1
+
+
+@pytest.mark.promise("B1", "F04")
+async def test_a_file_that_is_being_written_in_several_steps_is_not_reported_as_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr("teamwright.teams.external.task_watcher.PATIENCE_S", 3600.0)
+    async with a_team(tmp_path, quiet_model()) as team:
+        heard = Told(team)
+        await team.tasks.add("ours")
+        path = team.session.team.tasks.store.directory / "1.json"
+        whole = path.read_bytes()
+        watcher = TaskWatcher(team.session.team, lambda: None)
+        watcher.begin()
+        for length in (5, 10, 20):
+            path.write_bytes(whole[:length])
+            watcher.note_change({"1.json"})
+            await watcher.check()
+        path.write_bytes(whole.replace(b"ours", b"hers"))
+        watcher.note_change({"1.json"})
+        await watcher.check()
+        watcher.end()
+        assert heard.of(Notice, member="outside") == []
+        assert heard.of(TaskChanged, member="outside")
 
 
 @pytest.mark.finding("D1")

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from teamwright.database.mailbox import DatabaseMailbox
-from teamwright.mail.inbox import MAX_TEXT_BYTES, Inbox
+from teamwright.mail.inbox import Inbox
 from teamwright.mail.mailbox import FollowedMailbox
+from teamwright.mail.unread_quota import MAX_TEXT_BYTES
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry

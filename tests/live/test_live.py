@@ -79,7 +79,9 @@ def test_a_session_that_was_killed_goes_on_with_what_it_knew(live: Live, tmp_pat
         f"sh -c 'echo $$ > {mark.path}; exec sleep 240'"
     )
     capped = live.capped
-    args = ["-p", prompt, "--model", live.model, "--permission-mode", "bypassPermissions", *capped]
+    # The mark is outside of the session's directories, and its pid is that of this machine: no sandbox.
+    free = ["--permission-mode", "bypassPermissions", "--sandbox", "off"]
+    args = ["-p", prompt, "--model", live.model, *free, *capped]
     process = live.start(*args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         command = int(mark.wait(240))

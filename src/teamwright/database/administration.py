@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.database.driver import Connection, connect, connect_error, is_driver_error, quote_name
+from teamwright.database.driver import Connection, quote_name, short_connection
 from teamwright.database.schema import MIGRATIONS, VERSION
 from teamwright.database.server_facts import DatabaseFacts, read_facts
 from teamwright.protocol.errors import CannotStart
@@ -53,18 +53,11 @@ async def upgrade_schema(address: DatabaseAddress, *, create: bool, target: int 
     if facts.version is not None and facts.version > target:
         what = f"the schema {facts.schema} has version {facts.version}, and this Teamwright knows {target}"
         raise _refusal(address, what, "update Teamwright on this machine")
-    connection = await connect(address)
-    try:
+    async with short_connection(address) as connection:
         transaction = connection.transaction()
         await transaction.start()
         before = await _migrate(connection, facts.schema, target)
         await transaction.commit()
-    except Exception as problem:
-        if is_driver_error(problem):
-            raise connect_error(address, problem) from problem
-        raise
-    finally:
-        await connection.close(timeout=2.0)
     return Upgrade(facts.schema, before, max(before, target))
 
 
@@ -91,8 +84,7 @@ async def _migrate(connection: Connection, schema: str, target: int) -> int:
 
 async def count_rows(address: DatabaseAddress, facts: DatabaseFacts) -> TeamSpaceCounts:
     """Return the content of the team space. Raises CannotStart (`database`)."""
-    connection = await connect(address)
-    try:
+    async with short_connection(address) as connection:
         await connection.execute(f"set search_path to {quote_name(facts.schema)}")
         row = await connection.fetchrow(
             "select (select count(*) from documents where kind = 'state') as teams, "
@@ -104,12 +96,6 @@ async def count_rows(address: DatabaseAddress, facts: DatabaseFacts) -> TeamSpac
             quote_name(facts.schema),
         )
         live = await connection.fetch("select name, owner from leases where is_held(name) order by name")
-    except Exception as problem:
-        if is_driver_error(problem):
-            raise connect_error(address, problem) from problem
-        raise
-    finally:
-        await connection.close(timeout=2.0)
     counts = dict(row or {})
     lines = tuple(f"{one['name']}: {one['owner']}" for one in live)
     return TeamSpaceCounts(

@@ -5,8 +5,8 @@ Depends on asyncpg, which the extra `postgres` installs. No other module imports
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -140,6 +140,20 @@ async def connect(address: DatabaseAddress) -> Connection:
         return await driver.connect(address.url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=0)
     except (driver.PostgresError, driver.InterfaceError, OSError, TimeoutError, ValueError) as problem:
         raise connect_error(address, problem) from problem
+
+
+@asynccontextmanager
+async def short_connection(address: DatabaseAddress) -> AsyncGenerator[Connection]:
+    """Open one connection for a few statements and close it. Raises CannotStart (`database`), also for a statement."""
+    connection = await connect(address)
+    try:
+        yield connection
+    except Exception as problem:
+        if is_driver_error(problem):
+            raise connect_error(address, problem) from problem
+        raise
+    finally:
+        await connection.close(timeout=2.0)
 
 
 async def apply_settings(connection: Connection, schema: str) -> None:

@@ -14,12 +14,10 @@ from typing import NamedTuple
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
-from teamwright.mail.inbox import MAX_TEXT_BYTES
 from teamwright.mail.inbox_events import OnArrival, OnLoss
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
-from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import inbox_stem, message_id
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
 from teamwright.storage.file_watcher import Watcher
@@ -53,13 +51,7 @@ class DatabaseMailbox:
 
     async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         """See Mailbox. An entry whose id is stored already is not stored again."""
-        if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            raise UsageError(
-                "usage",
-                f"the message is longer than {MAX_TEXT_BYTES // 1000} kB",
-                do=["write it to a file and send the file's path"],
-                note="nothing was sent",
-            )
+        check_text_size(entry.text)
         id = entry.msg_id or message_id()
         whole = entry.copy_with(msg_id=id, timestamp=entry.timestamp or iso_time(), read=False)
         await self._database.write(

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from teamwright.database.driver import (
     Connection,
     connect,
-    connect_error,
-    is_driver_error,
     is_lost_statement,
     quote_name,
+    short_connection,
 )
 from teamwright.database.schema import VERSION
 from teamwright.protocol.errors import CannotStart
@@ -40,8 +39,7 @@ class DatabaseFacts(NamedTuple):
 
 async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
     """Return facts about the server and the schema. Raises CannotStart (`database`)."""
-    connection = await connect(address)
-    try:
+    async with short_connection(address) as connection:
         row = await connection.fetchrow(
             "select current_setting('server_version') as server, current_setting('server_version_num')::int as number, "
             "current_user as person, pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on' "
@@ -53,12 +51,6 @@ async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
         version = await _schema_version(connection, schema)
         pooler = await _find_pooler(address, connection)
         return DatabaseFacts(row["server"], row["number"], row["person"], schema, version, row["read_only"], pooler)
-    except Exception as problem:
-        if is_driver_error(problem):
-            raise connect_error(address, problem) from problem
-        raise
-    finally:
-        await connection.close(timeout=2.0)
 
 
 async def _schema_version(connection: Connection, schema: str) -> int | None:

@@ -20,8 +20,9 @@ from teamwright.mail.inbox_events import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.inbox_layout import InboxItem, split_array
 from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage
 from teamwright.mail.outbox import Outbox, OutgoingEntry
+from teamwright.mail.unread_quota import check_text_size
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
+from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import InboxEntry, parse_entry
@@ -115,10 +116,6 @@ def _write_archive(items: list[InboxItem], archive: Path) -> list[InboxItem]:
     return [item for item in items if id(item) not in moved]
 
 
-MAX_TEXT_BYTES = 256_000
-"""Bytes of UTF-8 that one message may have; longer text should be in a file."""
-
-
 class Inbox:
     """A mailbox on files, in one event loop.
 
@@ -166,13 +163,7 @@ class Inbox:
 
     async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         """See Mailbox."""
-        if len(entry.text) > MAX_TEXT_BYTES // 4 and len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            raise UsageError(
-                "usage",
-                f"the message is longer than {MAX_TEXT_BYTES // 1000} kB",
-                do=["write it to a file and send the file's path"],
-                note="nothing was sent",
-            )
+        check_text_size(entry.text)
         msg_id, whole = entry.msg_id or message_id(), entry
         if not entry.msg_id or not entry.timestamp or entry.read:
             time_ = entry.timestamp or iso_time()

@@ -11,12 +11,10 @@ from collections.abc import Callable, Collection
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.mail.inbox import MAX_TEXT_BYTES
 from teamwright.mail.inbox_events import OnArrival, OnLoss
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
-from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
 from teamwright.protocol.clock import iso_time
-from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.storage.file_watcher import Watcher
@@ -44,10 +42,7 @@ class MemoryMailbox:
 
     async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
         """See Mailbox."""
-        if len(entry.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            raise UsageError(
-                "usage", f"the message is longer than {MAX_TEXT_BYTES // 1000} kB", note="nothing was sent"
-            )
+        check_text_size(entry.text)
         id = entry.msg_id or message_id()
         whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time(), read=False)
         async with self.table.lock:

@@ -207,7 +207,8 @@ class Bash(Tool[BashInput]):
                 return self._start(call, ctx)
             return await self._run(call, ctx, note)
         except OSError as problem:
-            return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
+            what = f"{problem.strerror}: {problem.filename}" if problem.filename else problem.strerror
+            return ToolResult.error(f"The shell could not be started: {what}.", note)
         finally:
             await self._changes.end(call)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 
@@ -29,8 +30,6 @@ MAX_STREAM = 64 * 1024 * 1024
 CONNECT_S = 10.0
 _WRITE_S = 60.0
 _DELETE_SESSION_S = 2.0
-ORDER_S = 5.0
-"""Maximum wait of a request for earlier notifications, in seconds."""
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SESSION_HEADER = "mcp-session-id"
@@ -78,7 +77,7 @@ class HttpTransport:
         self._peer = peer
         self._client = new_client(config.url)
         self._session = ""
-        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
+        self._posts = PostTasks(f"mcp {config.key}")
         self._closed = False
         peer.transport = self
 
@@ -86,24 +85,19 @@ class HttpTransport:
         """Start the POST of a message; the peer receives the outcome."""
         if self._closed:
             return
-        number = message["id"] if "method" in message and "id" in message else None
-        task = asyncio.create_task(self._exchange(message, number), name=f"mcp {self._config.key}")
-        self._running.setdefault(number, set()).add(task)
-        task.add_done_callback(lambda done: self._request_done(number, done))
+        number = request_number(message)
+        self._posts.start(number, self._exchange(message, number))
 
     def cancel(self, request: int) -> None:
         """Stop reading the answer of a request."""
-        for task in self._running.get(request, ()):
-            task.cancel()
+        self._posts.cancel(request)
 
     async def close(self) -> None:
         """Cancel running requests, and notify the server of the session's end."""
         if self._closed:
             return
         self._closed = True
-        tasks = [task for group in self._running.values() for task in group]
-        for task in tasks:
-            task.cancel()
+        tasks = self._posts.cancel_all()
         try:
             if tasks:
                 await asyncio.wait(tasks)
@@ -111,12 +105,6 @@ class HttpTransport:
                 await self._delete_session()
         finally:
             await self._client.aclose()
-
-    def _request_done(self, number: int | None, task: asyncio.Task[None]) -> None:
-        group = self._running.get(number, set())
-        group.discard(task)
-        if not group:
-            self._running.pop(number, None)
 
     async def _delete_session(self) -> None:
         with contextlib.suppress(Exception):  # the server may be gone: nothing depends on it
@@ -141,8 +129,7 @@ class HttpTransport:
         import httpx2
 
         try:
-            if number is not None and (before := self._running.get(None)):
-                await asyncio.wait(set(before), timeout=ORDER_S)  # earlier notifications must arrive first
+            await self._posts.wait_for_notifications(number)
             content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
             url, headers = self._config.url, self._headers(message)
             async with self._client.stream("POST", url, content=content, headers=headers) as response:

@@ -11,8 +11,9 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from teamwright.mcp.http_transport import MAX_ANSWER, ORDER_S, new_client, refusal
+from teamwright.mcp.http_transport import MAX_ANSWER, new_client, refusal
 from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 
@@ -32,7 +33,7 @@ class SseTransport:
         self._client = new_client(config.url)
         self._headers = {name: value for name, value in config.headers.items() if name.lower() not in _OWN_HEADERS}
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
+        self._posts = PostTasks(f"mcp {config.key}")
         self._closed = False
         peer.transport = self
         self._stream = asyncio.create_task(self._read_stream(), name=f"mcp {config.key} events")
@@ -41,35 +42,25 @@ class SseTransport:
         """Start the POST of a message. The answer arrives on the stream."""
         if self._closed:
             return
-        number = message["id"] if "method" in message and "id" in message else None
-        task = asyncio.create_task(self._post(message, number), name=f"mcp {self._config.key}")
-        self._running.setdefault(number, set()).add(task)
-        task.add_done_callback(lambda done: self._post_done(number, done))
+        number = request_number(message)
+        self._posts.start(number, self._post(message, number))
 
     def cancel(self, request: int) -> None:
         """Stop the POST of a request that the server has not received yet."""
-        for task in self._running.get(request, ()):
-            task.cancel()
+        self._posts.cancel(request)
 
     async def close(self) -> None:
         """End the stream and running POSTs. The server sees the end of its stream as the end of the session."""
         if self._closed:
             return
         self._closed = True
-        tasks = [self._stream, *(task for group in self._running.values() for task in group)]
-        for task in tasks:
-            task.cancel()
+        self._stream.cancel()
+        tasks = [self._stream, *self._posts.cancel_all()]
         try:
             await asyncio.wait(tasks)
         finally:
             self._address.cancel()
             await self._client.aclose()
-
-    def _post_done(self, number: int | None, task: asyncio.Task[None]) -> None:
-        group = self._running.get(number, set())
-        group.discard(task)
-        if not group:
-            self._running.pop(number, None)
 
     async def _read_stream(self) -> None:
         import httpx2
@@ -123,10 +114,8 @@ class SseTransport:
     async def _post(self, message: Message, number: int | None) -> None:
         import httpx2
 
-        before = self._running.get(None) if number is not None else None
         try:
-            if before:
-                await asyncio.wait(set(before), timeout=ORDER_S)  # earlier notifications must arrive first
+            await self._posts.wait_for_notifications(number)
             address = await asyncio.shield(self._address)
             content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
             headers = {**self._headers, "content-type": "application/json"}

@@ -245,7 +245,7 @@ async def test_nothing_of_a_broken_answer_counts(client, fault):
 @pytest.mark.parametrize("after", [0, 1, 4])
 async def test_a_stream_without_progress_is_given_up_and_tried_again(client, quick, pings, after):
     script = [Stall(after, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
-    settings = quick(stall_s=0.4, read_timeout_s=5 if pings else 0.2)
+    settings = quick(stall_s=1.5, read_timeout_s=5 if pings else 1.0)
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,

@@ -112,10 +112,19 @@ class Screen:
 class Person:
     """Types at `teamwright`. `sees` waits until texts are on the screen, and fails with all that is on it."""
 
-    def __init__(self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), **env: str) -> None:
+    def __init__(
+        self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), starts_after_line: bool = False, **env: str
+    ) -> None:
+        """Start it; with `starts_after_line` by a shell that first reads a line, so that more can be typed before."""
         own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "TMUX", "TMUX_PANE"}}
         environment = {**own, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env}
-        self.child = spawn([*COMMAND, *args], cwd=str(cwd), env=environment, dimensions=size)
+        if starts_after_line:
+            shell = ["-c", 'read -r line; exec "$@"', "sh", *COMMAND, *args]
+            self.child = pexpect.spawn(
+                "sh", shell, cwd=str(cwd), env=environment, dimensions=size, encoding="utf-8", echo=False
+            )
+        else:
+            self.child = spawn([*COMMAND, *args], cwd=str(cwd), env=environment, dimensions=size)
         self.child.delaybeforesend = None
         self.screen = Screen(*size)
         self.raw = ""

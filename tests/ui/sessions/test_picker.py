@@ -109,8 +109,8 @@ def test_a_dumb_terminal_is_left_with_ctrl_d(three, repo):
 
 @pytest.mark.promise("K8")
 def test_what_was_typed_before_the_list_was_there_picks_nothing(three, repo):
-    person = Person("-r", cwd=repo)
-    person.types("4" + ENTER)
+    person = Person("-r", cwd=repo, starts_after_line=True)
+    person.types(f"start{ENTER}4{ENTER}")
     person.sees("Which one [1]:")
     person.types(ENTER)
     assert three[3] in opened(person)

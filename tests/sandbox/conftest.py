@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.processes.confinement import ProcessStart
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
 from teamwright.sandbox.policy import NetworkAccess, PolicyName
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.sandbox.settings import SandboxSettings
@@ -33,7 +33,7 @@ class Confined:
         (self.work / ".git/refs").mkdir()
         (self.work / "a.txt").write_text("A\n")
         self.env = {**os.environ, "HOME": str(self.home), "PATH": os.environ["PATH"]}
-        self.place = SandboxPlace(
+        self.place = SandboxPaths(
             str(self.home), (str(self.state),), (str(self.state / "output"),), str(self.state / "tmp"), self.env
         )
 

@@ -4,7 +4,7 @@ import os
 
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
 from teamwright.sandbox.command_needs import NO_NEEDS
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace, make_policy, protected_paths
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, protected_paths
 from teamwright.sandbox.landlock import Landlock
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.protected_files import ProtectedFiles
@@ -41,7 +41,7 @@ def test_a_start_file_that_is_a_link_into_a_project_is_protected(tmp_path):
     project.mkdir(parents=True)
     (project / "bashrc").write_text("")
     (home / ".bashrc").symlink_to(project / "bashrc")
-    place = SandboxPlace(str(home), (), (), "", {})
+    place = SandboxPaths(str(home), (), (), "", {})
     paths = protected_paths([str(project)], place, NO_NEEDS)
     assert str(project / "bashrc") in paths and str(home / ".profile") not in paths
 

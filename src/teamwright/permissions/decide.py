@@ -34,7 +34,7 @@ from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.sandbox.policy import narrower_policy
 
 if TYPE_CHECKING:
-    from teamwright.permissions.worktree_place import WorktreePlace
+    from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 _MAX_CACHED = 1_000
 """The number of cached verdicts. A subject may be any text."""
@@ -226,7 +226,7 @@ class Policy:
             made.allow_plan(self.plan_file)
         return made
 
-    def in_worktree(self, place: WorktreePlace) -> Policy:
+    def in_worktree(self, place: WorktreeBounds) -> Policy:
         """Return this policy for an agent that works in that worktree. It follows the changes of this one."""
         from teamwright.permissions.worktree_context import move_context
 

@@ -18,7 +18,7 @@ from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.processes.git_entries import GitEntry
 
 if TYPE_CHECKING:
-    from teamwright.permissions.worktree_place import WorktreePlace
+    from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
 """The reason of a decision by plan mode."""
@@ -39,7 +39,7 @@ class PermissionScope(Struct, frozen=True):
     trusted_git: frozenset[GitEntry] = frozenset()
     base: Path = Path("/")
     ownership: PathOwnership | None = None
-    worktree: WorktreePlace | None = None
+    worktree: WorktreeBounds | None = None
     """The worktree in which the agent works; None for one in the session's directory."""
     settings: Path | None = None
     """The user's settings file, whose rules answer every question. Denials name it."""

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from teamwright.permissions.rule_index import DecisionContext, PermissionScope, RuleIndex
 from teamwright.permissions.rules import PATH_TOOLS, Rule, parse_rule
-from teamwright.permissions.worktree_place import WorktreePlace
+from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 
-def move_context(context: DecisionContext, place: WorktreePlace) -> DecisionContext:
+def move_context(context: DecisionContext, place: WorktreeBounds) -> DecisionContext:
     """Return the context of decisions for an agent in this worktree."""
     rules = RuleIndex(tuple(_move_rule(rule, place) for rule in context.rules.rules))
     return replace(context, rules=rules, scope=move_scope(context.scope, place))
 
 
-def move_scope(scope: PermissionScope, place: WorktreePlace) -> PermissionScope:
+def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope:
     """Return the scope in this worktree: the directories that are not part of the checkout stay."""
     also = tuple(path for path in scope.directories if _is_apart(path, place.checkout) and path != place.tree)
     place = replace(place, also=tuple(path for path in also if _is_apart(path, place.tree)))
@@ -38,7 +38,7 @@ def move_scope(scope: PermissionScope, place: WorktreePlace) -> PermissionScope:
 
 
 @lru_cache(maxsize=4_096)
-def _move_rule(rule: Rule, place: WorktreePlace) -> Rule:
+def _move_rule(rule: Rule, place: WorktreeBounds) -> Rule:
     if rule.pattern is None or rule.tool not in PATH_TOOLS:
         return rule
     text, absolute = rule.text, f"/{place.checkout}/"
@@ -51,6 +51,6 @@ def _is_apart(one: Path, other: Path) -> bool:
     return not one.is_relative_to(other) and not other.is_relative_to(one)
 
 
-def _moved(path: str, place: WorktreePlace) -> str:
+def _moved(path: str, place: WorktreeBounds) -> str:
     inside = path.startswith(f"{place.checkout}/")
     return str(place.tree / os.path.relpath(path, place.checkout)) if inside else path

@@ -111,7 +111,7 @@ NO_ENTRIES: frozenset[GitEntry] = frozenset()
 """No trusted entries of a repository."""
 
 
-class GitTerms(Struct, frozen=True):
+class GitCallOptions(Struct, frozen=True):
     """How git is called. `trusted` are entries of the repository that a person trusted.
 
     `switches` come after the safe ones and have precedence over them; `variables` are added to the environment.
@@ -125,12 +125,12 @@ class GitTerms(Struct, frozen=True):
     exact: bool = False
 
 
-def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitTerms | None = None) -> GitResult:
+def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOptions | None = None) -> GitResult:
     """Run `git ARGS` in this directory. Exit code 128: the repository could make git run a program.
 
     Exit code 127: git is missing; 124: timeout after `timeout_s` seconds. Raises nothing.
     """
-    terms = terms or GitTerms()
+    terms = terms or GitCallOptions()
     entries = [entry for entry in git_entries(cwd) if entry not in terms.trusted]
     if entries:
         return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")

@@ -37,7 +37,7 @@ _SOCKET_FIELDS = 8
 """Fields of a row of /proc/net/unix that has a path (proc(5))."""
 
 
-class SandboxPlace(Struct, frozen=True):
+class SandboxPaths(Struct, frozen=True):
     """The paths of a session. `private` is the state that no command sees, but for `visible`.
 
     `temporary` is the directory that working commands have as `/tmp`. `env` is the environment of commands.
@@ -67,7 +67,7 @@ class ConfinementRequest(Struct, frozen=True):
     network: NetworkAccess = NetworkAccess.DENY
 
 
-def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPolicy:
+def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPolicy:
     """Return the policy of a command. Unconfined commands have one without restrictions."""
     if request.policy is PolicyName.UNCONFINED:
         return SandboxPolicy(PolicyName.UNCONFINED, network=NetworkAccess.ALLOW)
@@ -109,7 +109,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPlace) -> SandboxPoli
     )
 
 
-def protected_paths(directories: Iterable[str], place: SandboxPlace, needs: CommandNeeds) -> list[str]:
+def protected_paths(directories: Iterable[str], place: SandboxPaths, needs: CommandNeeds) -> list[str]:
     """Return the paths that a working command may not change, also those that do not exist."""
     found: list[str] = []
     for directory in directories:
@@ -158,7 +158,7 @@ def _git_directories(directories: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _hidden_paths(request: ConfinementRequest, place: SandboxPlace) -> frozenset[str]:
+def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset[str]:
     """Return the existing paths that the command cannot read, without those that it names."""
     needs = request.needs
     secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
@@ -176,7 +176,7 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPlace) -> frozenset
     )
 
 
-def _sockets_of_others(request: ConfinementRequest, place: SandboxPlace) -> list[str]:
+def _sockets_of_others(request: ConfinementRequest, place: SandboxPaths) -> list[str]:
     """Return the sockets on which programs listen (Linux), outside of the agent's directories."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
@@ -209,7 +209,7 @@ def _is_system(path: str) -> bool:
     return any(is_inside(path, top) for top in SYSTEM if os.path.isdir(top) and not os.path.islink(top))
 
 
-def _program_directories(place: SandboxPlace) -> list[str]:
+def _program_directories(place: SandboxPaths) -> list[str]:
     """Return the directories of the programs on the PATH that are outside the system's, with their libraries."""
     found: dict[str, None] = {}
     for entry in place.env.get("PATH", os.defpath).split(os.pathsep):
@@ -222,7 +222,7 @@ def _program_directories(place: SandboxPlace) -> list[str]:
     return list(found)
 
 
-def _caches(place: SandboxPlace, needs: CommandNeeds) -> list[str]:
+def _caches(place: SandboxPaths, needs: CommandNeeds) -> list[str]:
     """Return the caches that exist. A missing one is created for a command that names its program."""
     found: list[str] = []
     for name, program in CACHES.items():
@@ -235,7 +235,7 @@ def _caches(place: SandboxPlace, needs: CommandNeeds) -> list[str]:
     return [os.path.realpath(path) for path in found]
 
 
-def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPlace) -> list[str]:
+def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPaths) -> list[str]:
     """Return the directories of the PATH inside caches: their programs run later, outside of the sandbox."""
     found = {os.path.realpath(entry) for entry in place.env.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)}
     own = list(directories)
@@ -248,7 +248,7 @@ def _has_program(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def _temporary(place: SandboxPlace) -> str:
+def _temporary(place: SandboxPaths) -> str:
     """Return the session's `/tmp`, created if it is missing; empty without a place for it."""
     if not place.temporary:
         return ""

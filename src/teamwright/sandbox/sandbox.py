@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace, make_policy
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy
 from teamwright.sandbox.landlock import Landlock, probe_landlock
 from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
 from teamwright.sandbox.protected_files import ProtectedFiles
@@ -54,7 +54,7 @@ class Sandbox:
     """The sandbox of a session. `warn` is called once, before the first command that runs without confinement."""
 
     def __init__(
-        self, settings: SandboxSettings, place: SandboxPlace, warn: Callable[[str], None] | None = None
+        self, settings: SandboxSettings, place: SandboxPaths, warn: Callable[[str], None] | None = None
     ) -> None:
         self.settings = settings
         self.place = place

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git import NO_ENTRIES, NOT_CALLED, GitResult, GitTerms, run_git
+from teamwright.processes.git import NO_ENTRIES, NOT_CALLED, GitCallOptions, GitResult, run_git
 from teamwright.processes.git_config import GitEntry
 from teamwright.processes.repository_discovery import common_dir, discover
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
@@ -87,7 +87,7 @@ class RepositoryGit(Struct, frozen=True):
         """
         where = self.tree if cwd is None else cwd
         variables: Mapping[str, str] = self._identity(where) if identity else {}
-        terms = GitTerms(self.trusted, _NO_SIGNING, variables, text, exact=True)
+        terms = GitCallOptions(self.trusted, _NO_SIGNING, variables, text, exact=True)
         done = GitResult(128, "", "")
         for number in range(TRIES):
             done = run_git(where, *args, timeout_s=TIMEOUT_S, terms=terms)
@@ -119,7 +119,7 @@ class RepositoryGit(Struct, frozen=True):
         self.read("update-ref", "-d", f"refs/heads/{branch}", tip)
 
     def _identity(self, cwd: Path) -> Mapping[str, str]:
-        terms = GitTerms(self.trusted, ("-c", "user.useConfigOnly=true"))
+        terms = GitCallOptions(self.trusted, ("-c", "user.useConfigOnly=true"))
         done = run_git(cwd, "var", "GIT_COMMITTER_IDENT", terms=terms)
         return {} if done.ok else _IDENTITY
 

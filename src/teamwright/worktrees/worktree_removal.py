@@ -132,16 +132,16 @@ def _kept(record: WorktreeRecord, why: str, do: list[str]) -> WorktreeRefused:
     )
 
 
-class Sweep(Struct):
+class WorktreeCleanup(Struct):
     """The result of a removal of all worktrees of a session: the removed ones, and the others with the reasons."""
 
     removed: list[WorktreeRecord]
     kept: list[tuple[WorktreeRecord, str]]
 
 
-def remove_unneeded(git: RepositoryGit, root: Path, records: list[WorktreeRecord]) -> Sweep:
+def remove_unneeded(git: RepositoryGit, root: Path, records: list[WorktreeRecord]) -> WorktreeCleanup:
     """Remove each of these worktrees in which nothing could be lost. Errors of one do not stop the others."""
-    done = Sweep([], [])
+    done = WorktreeCleanup([], [])
     for record in records:
         try:
             remove_worktree(git, root, record)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from teamwright.processes.confinement import ProcessStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, probe_bubblewrap
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPlace
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
 from teamwright.sandbox.landlock import Landlock, probe_landlock
 from teamwright.sandbox.policy import NetworkAccess, PolicyName
 from teamwright.sandbox.sandbox import Sandbox
@@ -43,7 +43,7 @@ class AttackWorld:
 
     def succeeds(self, attack: Attack, policy: PolicyName, implementation: str) -> bool:
         """Return True when the attack reached what it must not."""
-        place = SandboxPlace(
+        place = SandboxPaths(
             str(self.home), (str(self.state),), (str(self.state / "output"),), str(self.state / "tmp"), self.env
         )
         request = ConfinementRequest(policy, (self.work,))

@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.config.notify_settings import NotifySettings
 from teamwright.session.notifications import Notification, body_of, is_ntfy
-from teamwright.ui.terminal.attention import PRESENT_S, Attention, signal_of, signal_sequence
+from teamwright.ui.terminal.window_focus import PRESENT_S, WindowFocus, signal_of, signal_sequence
 from tests.support.waits import wait_until
 from tests.ui.test_terminal_session import at_terminal, bash, told
 
@@ -104,17 +104,17 @@ def test_a_repository_sets_no_command_and_no_webhook(repo, own_home, tmp_path):
 
 def test_a_terminal_without_reports_counts_a_person_as_present_for_a_while_after_a_key():
     now = [100.0]
-    attention = Attention(clock=lambda: now[0])
-    assert not attention.is_present
-    attention.note_key()
-    assert attention.is_present
+    focus = WindowFocus(clock=lambda: now[0])
+    assert not focus.is_present
+    focus.note_key()
+    assert focus.is_present
     now[0] += PRESENT_S
-    assert not attention.is_present
-    attention.note_focus(True)
-    assert attention.is_present
-    attention.note_focus(False)
-    attention.note_key()
-    assert not attention.is_present
+    assert not focus.is_present
+    focus.note_focus(True)
+    assert focus.is_present
+    focus.note_focus(False)
+    focus.note_key()
+    assert not focus.is_present
 
 
 @pytest.mark.parametrize(

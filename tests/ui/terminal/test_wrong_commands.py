@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
-from teamwright.ui.terminal.command_habits import HABITS, unknown_command_lines
+from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.line_completion import candidates
 from teamwright.ui.terminal.line_parser import (
     ALIASES,
@@ -26,7 +26,7 @@ def answer(line: str) -> str:
 
 
 @pytest.mark.finding("U8")
-@pytest.mark.parametrize("line", [*HABITS, "/claer", "/quti", "/stp", "/undoo", "/plna", "/inti x", "/c", "/x"])
+@pytest.mark.parametrize("line", [*EQUIVALENTS, "/claer", "/quti", "/stp", "/undoo", "/plna", "/inti x", "/c", "/x"])
 def test_no_command_that_ends_or_removes_work_is_suggested(line):
     suggested = answer(line).partition("there are")[0]
     named = {word.strip(":;,?`") for word in suggested.split()} - {line.split()[0]}
@@ -41,10 +41,10 @@ def test_a_typo_of_a_harmless_command_is_recognised():
 
 
 @pytest.mark.finding("U8")
-@pytest.mark.parametrize("name", HABITS)
+@pytest.mark.parametrize("name", EQUIVALENTS)
 def test_a_command_of_a_similar_program_is_answered_by_what_to_type(name):
     assert name not in COMMAND_NAMES
-    words = HABITS[name].replace("`", "").split()
+    words = EQUIVALENTS[name].replace("`", "").split()
     for word in words:
         assert not word.startswith("/") or word.strip(",;") in COMMAND_NAMES
     if "teamwright" in words:
@@ -69,7 +69,7 @@ voice web-setup
 @pytest.mark.parametrize("name", BUILT_IN.split())
 def test_each_command_of_the_modelled_product_works_or_is_answered_by_what_to_type(name):
     found = parse_line(f"/{name}", ())
-    assert not isinstance(found, UnknownCommand) or found.name in HABITS
+    assert not isinstance(found, UnknownCommand) or found.name in EQUIVALENTS
 
 
 @pytest.mark.finding("U9")

@@ -41,7 +41,7 @@ from teamwright.tools.caller import Caller
 
 if TYPE_CHECKING:
     from teamwright.processes.git import GitState
-    from teamwright.session.factory.agent_place import AgentPlace
+    from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import SubagentRun
@@ -243,7 +243,7 @@ class AgentFactory(AgentParts):
 
     async def _subagent_place(
         self, spec: SpawnSpec, parent: Inheritance, run: SubagentRun
-    ) -> tuple[SpawnSpec, AgentPlace | None]:
+    ) -> tuple[SpawnSpec, AgentWorkspace | None]:
         """Return the spec and the worktree place of a sub-agent: its own, else its caller's. Raises TeamwrightError."""
         if spec.worktree is None and not spec.wants_worktree:
             return spec, parent.place

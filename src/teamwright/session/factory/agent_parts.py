@@ -58,7 +58,7 @@ from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
     from teamwright.processes.git import GitState
-    from teamwright.session.factory.agent_place import AgentPlace
+    from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.worktrees.session_worktrees import SessionWorktrees
 
@@ -261,13 +261,15 @@ class AgentParts(Struct, dict=True):
             there = (await team.roster.read()).teammates if team.exists else ()
             await self.worktrees.end_session(frozenset(one.worktree_path for one in there if one.worktree_path))
 
-    async def _place_of(self, spec: SpawnSpec) -> AgentPlace | None:
+    async def _place_of(self, spec: SpawnSpec) -> AgentWorkspace | None:
         """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
         if spec.worktree is None:
             return None
-        from teamwright.session.factory.agent_place import open_place  # a session without worktrees does not load it
+        from teamwright.session.factory.agent_workspace import (
+            open_workspace,  # a session without worktrees does not load it
+        )
 
-        return await open_place(self.worktrees, spec.worktree, self.instructions, self.home.own)
+        return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
 
     def _basis(self, who: HookAgent, model: Model, born: Inheritance, cwd: Path | None = None) -> AgentBasis:
         """Return the parts of an agent that come before its tools and its conversation."""
@@ -322,7 +324,7 @@ class AgentParts(Struct, dict=True):
         state = {} if git is None else {"git_head": git.head, "git_dirty": git.dirty}
         return {**known, TAG_KEY: self.tag_key, **state}
 
-    def _session_part(self, header: Mapping[str, Any] | None, place: AgentPlace | None = None) -> SessionPart:
+    def _session_part(self, header: Mapping[str, Any] | None, place: AgentWorkspace | None = None) -> SessionPart:
         """Return the session's part of a prompt; a resumed agent keeps the key in its transcript's first line."""
         key = self.tag_key if header is None else header_tag_key(header)
         if place is not None:

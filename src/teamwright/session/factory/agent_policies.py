@@ -23,7 +23,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 
 if TYPE_CHECKING:
-    from teamwright.session.factory.agent_place import AgentPlace
+    from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
 
@@ -48,7 +48,7 @@ class Inheritance(Struct, eq=False, weakref=True):
     """The agent's name in requests, as shown to people, with all agents above it."""
     root: str = LEAD
     """The lead or member that the agent works for, and that waits for its requests."""
-    place: AgentPlace | None = None
+    place: AgentWorkspace | None = None
     """The worktree in which the agent works."""
     waiting: MarkBlocked | None = None
     """Marks the waiting member while the agent asks."""
@@ -118,7 +118,7 @@ class AgentPolicies(Struct):
         above: Callable[[], Policy],
         kind: str,
         denied: Sequence[str] = (),
-        place: AgentPlace | None = None,
+        place: AgentWorkspace | None = None,
     ) -> Callable[[], Policy]:
         """Return a function for the agent's policy, which never allows more than the caller's present policy.
 

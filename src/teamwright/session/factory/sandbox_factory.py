@@ -7,7 +7,7 @@ import os
 from teamwright.config.permission_policy import private_paths
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.sandbox.command_policy import SandboxPlace
+from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.session.context import SessionContext
 from teamwright.session.factory.shell_startup import snapshot_file
@@ -17,7 +17,7 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
     """Create the sandbox of this process. Raises CannotStart (`no-sandbox`) when one is required and none works."""
     home = context.home
     directory = home.session(context.cwd, context.id)
-    place = SandboxPlace(
+    place = SandboxPaths(
         home=os.path.realpath(os.path.expanduser(context.env.get("HOME") or "~")),
         private=tuple(str(path) for path in private_paths(home)),
         visible=(str(directory / "output"), str(snapshot_file(home, context.id))),

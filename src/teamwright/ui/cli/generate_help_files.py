@@ -14,7 +14,7 @@ import click
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE, Shape, command_shape
 from teamwright.ui.cli.root import root
-from teamwright.ui.coming_from_page import render_page
+from teamwright.ui.equivalents_page import render_page
 from teamwright.ui.prepared_help import HELP_FILE, WIDTH
 
 COMING_FROM_PAGE = Path("docs/reference/coming-from.md")

@@ -13,7 +13,7 @@ from click.exceptions import NoSuchOption
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.ui.cli.command_table import COMMANDS
-from teamwright.ui.coming_from import absent_flag
+from teamwright.ui.equivalents import absent_flag
 
 _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
 _RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
@@ -31,9 +31,9 @@ def usage_error(problem: click.ClickException) -> UsageError:
         what = f"{problem.option_name} is not a flag of {command}"
         if (command, problem.option_name) in _NEWEST_FLAGS:
             return UsageError("usage", what, do=['teamwright -c [-p] "…"'], note="nothing was started")
-        if (habit := absent_flag(problem.option_name)) is not None:
-            do = [habit.here] if habit.here else [f"{command} --help"]
-            return UsageError("usage", what, looked_at=[("here", habit.about)], do=do, note="nothing was started")
+        if (equivalent := absent_flag(problem.option_name)) is not None:
+            do = [equivalent.here] if equivalent.here else [f"{command} --help"]
+            return UsageError("usage", what, looked_at=[("here", equivalent.about)], do=do, note="nothing was started")
     else:
         close, what = None, _sentence(problem.format_message())
     looked_at = [("nearest", close)] if close else []

@@ -36,7 +36,7 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.protocol_text import input_lines, output_lines
-from teamwright.ui.terminal.command_habits import MAX_CUSTOM_COMMANDS
+from teamwright.ui.terminal.command_equivalents import MAX_CUSTOM_COMMANDS
 from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from teamwright.ui.terminal.attention import Attention
 from teamwright.ui.terminal.keys import InterruptAction
 from teamwright.ui.terminal.line_completion import Candidate
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS
+from teamwright.ui.terminal.window_focus import WindowFocus
 
 
 class LineDraft(Struct, frozen=True):
@@ -107,7 +107,7 @@ class EditorCallbacks(Struct, frozen=True):
     """The rows below the input line, on a terminal with a movable cursor."""
     text_rows: Callable[[], Sequence[str]] = _no_rows
     """The rows above the input line that show text which still arrives, on the same terminals."""
-    attention: Attention | None = None
+    focus: WindowFocus | None = None
     """Receives keys and the focus of the window; None: they are not noted."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 

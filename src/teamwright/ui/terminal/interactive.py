@@ -162,7 +162,7 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
         on_output=screen.shortcuts.show_output,
         on_keys=screen.shortcuts.show_keys,
         on_escape=screen.on_escape,
-        attention=screen.notifier.attention,
+        focus=screen.notifier.focus,
         label=screen.view.label,
         status_area=screen.panel,
         text_rows=screen.text_rows,

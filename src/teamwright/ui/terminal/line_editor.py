@@ -35,10 +35,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.display_text import window_size
-from teamwright.ui.terminal.attention import FOCUS_OFF, FOCUS_ON
 from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
 from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
 from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
+from teamwright.ui.terminal.window_focus import FOCUS_OFF, FOCUS_ON
 
 REDRAW_S = 0.03
 """The minimum time between two redraws, in seconds; each redraw costs bytes."""
@@ -100,7 +100,7 @@ class LineEditor:
         _put_above(self._lines, self._text_rows)
         self._lines.default_buffer.on_text_changed += self._leave_rows
         self._note_key()  # the person has just started the program, or pressed its first key
-        if callbacks.attention is not None:
+        if callbacks.focus is not None:
             self._output.write_raw(FOCUS_ON)
             self._output.flush()
         self._redraw_timer: asyncio.TimerHandle | None = None
@@ -158,7 +158,7 @@ class LineEditor:
         """See Editor."""
         if self._redraw_timer is not None:
             self._redraw_timer.cancel()
-        if self._callbacks.attention is not None:
+        if self._callbacks.focus is not None:
             with suppress(OSError):  # the terminal was closed
                 self._output.write_raw(FOCUS_OFF)
                 self._output.flush()
@@ -243,10 +243,10 @@ class LineEditor:
                 actions[action] = lambda _, call=call: call()
         if self._callbacks.on_keys is not None:
             actions[KeyAction.KEYS] = self._show_keys
-        if (attention := self._callbacks.attention) is not None:
+        if (focus := self._callbacks.focus) is not None:
             for sequence, (key, focused) in _FOCUS_KEYS.items():
                 ANSI_SEQUENCES.setdefault(sequence, key)
-                keys.add(key)(_key_handler(lambda _, focused=focused: attention.note_focus(focused)))
+                keys.add(key)(_key_handler(lambda _, focused=focused: focus.note_focus(focused)))
         keys.add(Keys.BracketedPaste, filter=~is_searching)(self._paste)
         for action, names in (bind for key in KEY_TABLE for bind in key.bindings):
             if (do := actions.get(action)) is not None:
@@ -255,8 +255,8 @@ class LineEditor:
         return keys
 
     def _note_key(self, _processor: object = None) -> None:
-        if self._callbacks.attention is not None:
-            self._callbacks.attention.note_key()
+        if self._callbacks.focus is not None:
+            self._callbacks.focus.note_key()
 
     def _send(self, typed: Buffer) -> None:
         below = self._callbacks.status_area

@@ -32,8 +32,7 @@ from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
-from teamwright.ui.terminal.attention import Attention, Notifier
-from teamwright.ui.terminal.command_habits import is_habit, unknown_command_lines
+from teamwright.ui.terminal.command_equivalents import has_equivalent, unknown_command_lines
 from teamwright.ui.terminal.commands import CommandCalls
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
@@ -61,6 +60,7 @@ from teamwright.ui.terminal.session_completion import SessionCompletion
 from teamwright.ui.terminal.session_rewind import choose_rewind
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
+from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
 from teamwright.views.live_status import SessionStatusSource
 
 
@@ -83,7 +83,7 @@ class SessionScreen:
         self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.cwd))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
-        self.notifier = Notifier(sender, Attention(), session.id, os.environ)
+        self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ)
         requests = PendingRequests(run_command=self._run_at_request)
         self.line_input = LineInput(self.formatter, self.show, requests)
         colors, markdown = self.formatter.paint.on, self.session.shows_markdown
@@ -335,7 +335,7 @@ class SessionScreen:
         if text.strip() in ANSWER_COMMANDS or parse_slash_command(text) is None:
             return False
         line = parse_line(text, (), custom_commands=self._custom_command_names())
-        if isinstance(line, UnknownCommand) and not is_habit(line):
+        if isinstance(line, UnknownCommand) and not has_equivalent(line):
             return False  # it may be the answer to a question: a path such as /tmp
         await self._handle_line(text)
         return True

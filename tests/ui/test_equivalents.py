@@ -7,9 +7,9 @@ import pytest
 
 from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.root import root
-from teamwright.ui.coming_from import COMMANDS, FLAGS, KEYS, HabitRow
-from teamwright.ui.coming_from_page import render_page
-from teamwright.ui.terminal.command_habits import HABITS, unknown_command_lines
+from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, EquivalentRow
+from teamwright.ui.equivalents_page import render_page
+from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.keys import KEY_TABLE
 from teamwright.ui.terminal.line_parser import TerminalCommand, UnknownCommand, parse_line
 from tests.ui.program import Program
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "coming-from.md"
 OPTIONS = {name for param in root.get_params(click.Context(root, **root.context_settings)) for name in param.opts}
 
 
-def name_of(row: HabitRow) -> str:
+def name_of(row: EquivalentRow) -> str:
     return row.name
 
 
@@ -27,7 +27,7 @@ def test_the_page_is_the_one_that_the_table_gives():
 
 
 @pytest.mark.parametrize("row", FLAGS, ids=name_of)
-def test_a_flag_is_what_its_line_says(row: HabitRow):
+def test_a_flag_is_what_its_line_says(row: EquivalentRow):
     assert (to_kebab(row.name) in OPTIONS) is (row.relation != "absent")
     assert bool(row.about) is (row.relation != "same")
     for word in row.here.split():
@@ -36,11 +36,11 @@ def test_a_flag_is_what_its_line_says(row: HabitRow):
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=name_of)
-def test_a_command_is_what_its_line_says(row: HabitRow):
+def test_a_command_is_what_its_line_says(row: EquivalentRow):
     line = parse_line(row.name, ())
     if row.relation == "absent":
-        assert isinstance(line, UnknownCommand) and row.name in HABITS
-        assert HABITS[row.name] in " ".join(unknown_command_lines(line))
+        assert isinstance(line, UnknownCommand) and row.name in EQUIVALENTS
+        assert EQUIVALENTS[row.name] in " ".join(unknown_command_lines(line))
     elif row.relation == "different":
         assert isinstance(line, TerminalCommand) and line.name == row.here and row.about
     else:
@@ -48,7 +48,7 @@ def test_a_command_is_what_its_line_says(row: HabitRow):
 
 
 @pytest.mark.parametrize("row", KEYS, ids=name_of)
-def test_a_key_is_what_its_line_says(row: HabitRow):
+def test_a_key_is_what_its_line_says(row: EquivalentRow):
     words = {word.strip(",") for key in KEY_TABLE for word in key.name.split()} | {"Enter"}
     assert (row.name in words) is (row.relation != "absent")
     assert bool(row.about) is (row.relation != "same")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.system_prompt import PromptEnvironment
-from teamwright.permissions.worktree_place import WorktreePlace
+from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.worktrees.session_worktrees import SessionWorktrees, describe_base
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
@@ -30,11 +30,11 @@ _FORK_NOTICE = (
 )
 
 
-class AgentPlace(Struct, frozen=True, eq=False):
-    """The place of one agent in a worktree. `cwd` corresponds to the session's working directory."""
+class AgentWorkspace(Struct, frozen=True, eq=False):
+    """The workspace of one agent in a worktree. `cwd` corresponds to the session's working directory."""
 
     record: WorktreeRecord
-    scope: WorktreePlace
+    scope: WorktreeBounds
     cwd: Path
     instructions: SessionInstructions
     variables: Mapping[str, str]
@@ -52,15 +52,17 @@ class AgentPlace(Struct, frozen=True, eq=False):
         return _FORK_NOTICE.format(checkout=self.scope.checkout, tree=tree, base=base)
 
 
-async def open_place(worktrees: SessionWorktrees, path: Path, session: SessionInstructions, home: Path) -> AgentPlace:
-    """Open the place of an agent whose worktree is `path`; `home` has the user's instructions. Raises
+async def open_workspace(
+    worktrees: SessionWorktrees, path: Path, session: SessionInstructions, home: Path
+) -> AgentWorkspace:
+    """Open the workspace of an agent whose worktree is `path`; `home` has the user's instructions. Raises
     TeamwrightError."""
     record = await worktrees.open(path)
     tree, checkout = Path(os.path.realpath(path)), Path(os.path.realpath(record.repository))
     inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
     cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
-    scope = WorktreePlace(tree, checkout, record.branch)
-    return AgentPlace(
+    scope = WorktreeBounds(tree, checkout, record.branch)
+    return AgentWorkspace(
         record,
         scope,
         cwd,

@@ -1,4 +1,4 @@
-"""The attention of the person: whether the window has the focus, and the signals when it has not.
+"""The focus of the terminal window, and the signals when it has not.
 
 A terminal that reports its focus decides. Elsewhere a person who has pressed no key for some time counts as absent.
 """
@@ -32,7 +32,7 @@ _OSC9_PROGRAMS = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 _OSC777_TERMS = ("foot", "rxvt")
 
 
-class Attention(Struct):
+class WindowFocus(Struct):
     """The focus of the window and the time of the last key. `focused` is None until the terminal reports it."""
 
     clock: Callable[[], float] = time.monotonic
@@ -88,7 +88,7 @@ class Notifier(Struct):
     """Notifies an absent person: by the terminal's signal, and by the command and the webhook of the settings."""
 
     sender: NotificationSender
-    attention: Attention
+    focus: WindowFocus
     session: str
     env: Mapping[str, str]
     fd: int = 1
@@ -106,7 +106,7 @@ class Notifier(Struct):
         self._notify(Notification("done", who, cut(one_line(text), MAX_CHARS), "", self.session))
 
     def _notify(self, notification: Notification) -> None:
-        if self.attention.is_present:
+        if self.focus.is_present:
             return
         signal = signal_sequence(signal_of(self.sender.settings.terminal, self.env), notification)
         if signal:

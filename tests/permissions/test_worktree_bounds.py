@@ -9,7 +9,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.permissions.worktree_place import WorktreePlace
+from teamwright.permissions.worktree_bounds import WorktreeBounds
 from tests.support.repositories import git, make_repository
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -25,7 +25,7 @@ class Place:
         self.extra = top / "extra"
         self.extra.mkdir()
         git(self.checkout, "worktree", "add", "-q", "-b", "teamwright/demo/ann", str(self.tree))
-        self.place = WorktreePlace(self.tree, self.checkout, "teamwright/demo/ann")
+        self.place = WorktreeBounds(self.tree, self.checkout, "teamwright/demo/ann")
 
     def session(self, mode: Mode = Mode.DEFAULT, **rules: list[str]) -> Policy:
         parsed = [

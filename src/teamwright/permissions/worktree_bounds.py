@@ -27,7 +27,7 @@ _COMMIT_TEXTS = frozenset({"-m", "--message", "-am", "-qm", "-aqm", "-qam"})
 _ADD_FLAGS = frozenset({"-A", "--all", "-u", "--update", "-v", "--verbose", "-n", "--dry-run", "--", "-N"})
 
 
-class WorktreePlace(Struct, frozen=True):
+class WorktreeBounds(Struct, frozen=True):
     """One worktree by real path, the person's checkout of the same repository, and the worktree's own branch.
 
     `also` are directories outside that a person gave to all agents.

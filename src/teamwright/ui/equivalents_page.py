@@ -1,11 +1,11 @@
-"""The page docs/reference/coming-from.md, rendered from the table of habits by `make generated`."""
+"""The page docs/reference/coming-from.md, rendered from the table of equivalents by `make generated`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from teamwright.ui.coming_from import COMMANDS, FLAGS, KEYS, HabitRow
-from teamwright.ui.terminal.command_habits import HABITS
+from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, EquivalentRow
+from teamwright.ui.terminal.command_equivalents import EQUIVALENTS
 
 _HEAD = """# Coming from Claude Code
 
@@ -24,10 +24,10 @@ def render_page() -> str:
     return "\n".join(parts)
 
 
-def _table(rows: Sequence[HabitRow]) -> Iterator[str]:
+def _table(rows: Sequence[EquivalentRow]) -> Iterator[str]:
     yield "| there | | here | difference |"
     yield "|---|---|---|---|"
     for row in rows:
         here = row.here or (row.name if row.relation == "same" else "")
-        about = row.about or HABITS.get(row.name, "")
+        about = row.about or EQUIVALENTS.get(row.name, "")
         yield f"| `{row.name}` | {row.relation} | {f'`{here}`' if here else '–'} | {about or '–'} |"

@@ -15,7 +15,7 @@ _KEY = "a key is an environment variable; `teamwright doctor` names it"
 _PLUGIN = "--plugin-dir DIR, at the start, is a plugin; /skills lists what it brings"
 _NOT_HERE = "there is no cloud service behind this program; all of it runs on your machine"
 
-HABITS = {
+EQUIVALENTS = {
     "/advisor": "/model NAME sets another model; an agent type can name one too",
     "/agents-platform": "/agents lists the agent types",
     "/allowed-tools": "/permissions shows the rules",
@@ -97,15 +97,15 @@ HABITS = {
 """Commands of similar programs by their names, and what to type here."""
 
 
-def is_habit(unknown: UnknownCommand) -> bool:
+def has_equivalent(unknown: UnknownCommand) -> bool:
     """Return True for a command of a similar program, and for a typo of a command here; other texts may be paths."""
-    return unknown.name.lower() in HABITS or bool(unknown.nearest)
+    return unknown.name.lower() in EQUIVALENTS or bool(unknown.nearest)
 
 
 def unknown_command_lines(unknown: UnknownCommand, custom_commands: Sequence[str] = ()) -> list[str]:
     """Return the lines for an unknown command; `custom_commands` are the names to list."""
-    if (habit := HABITS.get(unknown.name.lower())) is not None:
-        return [f"  there is no {clean(unknown.name)} here: {habit}"]
+    if (equivalent := EQUIVALENTS.get(unknown.name.lower())) is not None:
+        return [f"  there is no {clean(unknown.name)} here: {equivalent}"]
     close = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
     names = clean(" ".join([*COMMAND_NAMES, *custom_commands[:MAX_CUSTOM_COMMANDS]]))
     return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

@@ -1,0 +1,87 @@
+"""The table for users who come from Claude Code: its flags, commands and keys, and what each is here.
+
+`make generated` writes docs/reference/coming-from.md from it, and a wrong flag is answered with its text. Source: the
+public documentation of that product, read in November 2026. Depends on nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Relation: TypeAlias = Literal["same", "different", "absent"]
+
+
+class EquivalentRow(NamedTuple):
+    """A flag, command or key. `here` is what to type instead, and `about` one sentence. Both are empty for `same`."""
+
+    name: str
+    relation: Relation
+    here: str = ""
+    about: str = ""
+
+
+def _same(names: str) -> tuple[EquivalentRow, ...]:
+    return tuple(EquivalentRow(name, "same") for name in names.split())
+
+
+FLAGS: tuple[EquivalentRow, ...] = (
+    *_same("--print --continue --resume --fork-session --session-id --name --model --fallback-model --effort"),
+    *_same("--permission-mode --dangerously-skip-permissions --allowedTools --disallowedTools --tools --add-dir"),
+    *_same("--permission-prompt-tool --settings --setting-sources --mcp-config --strict-mcp-config --plugin-dir"),
+    *_same("--agent --agents --system-prompt --system-prompt-file --append-system-prompt --append-system-prompt-file"),
+    *_same("--max-turns --max-budget-usd --output-format --input-format --json-schema --include-partial-messages"),
+    *_same("--replay-user-messages --no-session-persistence --version --help"),
+    EquivalentRow(
+        "--teammate-mode", "different", "--teammate-mode", "It takes auto, in-process, tmux, detached or an adapter."
+    ),
+    EquivalentRow("--verbose", "different", "--verbose", "It prints one line per event on stderr, and needs -p."),
+    EquivalentRow(
+        "--debug", "different", "--debug", "It shows tracebacks and takes no filter; `teamwright log` shows events."
+    ),
+    EquivalentRow(
+        "--allow-dangerously-skip-permissions", "absent", "/mode", "The mode is chosen at the start or with /mode."
+    ),
+    EquivalentRow("--betas", "absent", "", "The program chooses the beta headers that a model needs."),
+    EquivalentRow("--chrome", "absent", "--mcp-config JSON", "A browser is controlled by an MCP server."),
+    EquivalentRow("--no-chrome", "absent", "", "The program controls no browser."),
+    EquivalentRow("--ide", "absent", "", "The program runs in the terminal of any editor."),
+    EquivalentRow(
+        "--from-pr", "absent", "", "The prompt can name the pull request; git and gh are commands of an agent."
+    ),
+    EquivalentRow("--init", "absent", "/init", "The lead writes or improves AGENTS.md."),
+    EquivalentRow("--init-only", "absent", "/init", "The lead writes or improves AGENTS.md."),
+    EquivalentRow("--maintenance", "absent", "", "No hook of that kind exists."),
+    EquivalentRow("--remote", "absent", "", "Sessions run on your machines only."),
+    EquivalentRow(
+        "--teleport", "absent", "teamwright resume ID", "Sessions are on disk, and any terminal continues them."
+    ),
+    EquivalentRow("--disable-slash-commands", "absent", "", "Commands of a repository have no effect before trust."),
+    EquivalentRow("--mcp-debug", "absent", "teamwright check", "It lists the MCP servers and their errors."),
+    EquivalentRow("--bare", "absent", "--setting-sources ''", "No settings file is read then."),
+)
+
+COMMANDS: tuple[EquivalentRow, ...] = (
+    *_same("/agents /clear /compact /config /context /cost /diff /doctor /exit /help /init /model /permissions"),
+    *_same("/plan /resume /review /skills /status /tasks /usage /rewind /memory /hooks /mcp /add-dir /export"),
+    EquivalentRow("/bashes", "different", "/members", "The list of members contains running commands."),
+    EquivalentRow("/branch", "different", "/fork", "It makes a second session and stays in this one."),
+    EquivalentRow("/todos", "different", "/tasks", "The task list is shared by the team."),
+    *(EquivalentRow(name, "absent") for name in ("/ide", "/login", "/logout", "/output-style", "/pr-comments")),
+    *(EquivalentRow(name, "absent") for name in ("/statusline", "/terminal-setup", "/theme", "/upgrade", "/vim")),
+)
+"""The text of an absent command is that of the terminal, `ui.terminal.command_equivalents.EQUIVALENTS`."""
+
+KEYS: tuple[EquivalentRow, ...] = (
+    *_same("Ctrl-C Ctrl-D Ctrl-R Ctrl-O Ctrl-T Ctrl-B Shift-Tab ? @PATH !COMMAND #NOTE"),
+    EquivalentRow("Esc", "different", "Esc", "It leaves the viewed member first; at the lead it ends the lead's turn."),
+    EquivalentRow("Enter", "different", "Enter", "It sends; Alt-Enter begins a new line."),
+    EquivalentRow("Ctrl-G", "absent", "", "A long prompt can be a file: a prompt that is only @FILE is read from it."),
+    EquivalentRow("Ctrl-V", "absent", "", "An image is attached by its path."),
+    EquivalentRow("Alt-P", "absent", "/model", "It sets the model."),
+    EquivalentRow("Alt-T", "absent", "--effort LEVEL", "Effort is set at the start."),
+)
+
+
+def absent_flag(name: str) -> EquivalentRow | None:
+    """Return the row of a flag that only the other product has; None for other flags."""
+    return next((row for row in FLAGS if row.name == name and row.relation == "absent"), None)

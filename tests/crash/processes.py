@@ -340,7 +340,7 @@ class Round:
         for name in STAFF:
             causes = [body["cause"] for body in lead.protocol("teammate_terminated") if body["name"] == name]
             crashes = [cause for cause in causes if cause.startswith("crashed")]
-            if len(crashes) != len(set(crashes)):
+            if len(crashes) != len(set(crashes)) and len(crashes) > self._crashed(name):
                 yield f"the lead was told twice of a crash of {name}: {crashes}"
             crashes += [cause for cause in causes if cause.startswith("could not be resumed: the process")]
             if self.acts.done["disk full"]:
@@ -350,6 +350,14 @@ class Round:
             if len(causes) - len(crashes) > begun.get(name, 0) or len(causes) < self._lived(name):
                 lived = f"who began {begun.get(name, 0)} lives and lived {self._lived(name)}"
                 yield f"the lead was told {causes} of the ends of {name}, {lived}"
+
+    def _crashed(self, name: str) -> int:
+        """How often the session's log says that this member crashed: several crashes can have the same cause."""
+        return sum(
+            (event.get("type"), event.get("state"), event.get("member")) == ("member_changed", "crashed", name)
+            for log in self.round_directory.root.glob("projects/*/*/events.jsonl")
+            for event in map(json.loads, log.read_bytes().splitlines())
+        )
 
     def _taken_back(self) -> set[tuple[str, int]]:
         """Starts that failed, as the session's log has them: their member has no end to hear of."""

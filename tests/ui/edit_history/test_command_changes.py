@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,16 @@ def test_an_edit_with_a_tool_during_a_command_is_not_recorded_twice(recorder: Re
     file.write_text("by ben\n")
     recorder.changes.end(begun)
     assert [member for member, _, _ in recorder.recorded()["main.py"]] == ["ben"]
+
+
+def test_commands_that_end_while_others_begin_do_not_switch_the_scans_off(recorder: Recorder):
+    def run(name: str) -> None:
+        for number in range(8):
+            recorder.changes.end(recorder.begin(name, f"{name}{number}"))
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(run, "abcdef"))
+    assert recorder.told == []
 
 
 def test_a_scan_over_the_limit_is_switched_off_with_a_notice_and_commands_run_on(repo: Path, tmp_path: Path):

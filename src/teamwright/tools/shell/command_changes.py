@@ -230,12 +230,15 @@ def _running(directory: Path) -> list[dict[str, Any]]:
     """Return the running commands, oldest first. A file without a lock is of a process that has ended."""
     found: list[dict[str, Any]] = []
     for file in sorted((directory / "running").iterdir()):
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # its command ended just now, after its last scan
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
+            file.unlink(missing_ok=True)
         except BlockingIOError:
-            found.append(json.loads(file.read_bytes()))
+            found.append(json.loads(read_all(descriptor)))
         finally:
             os.close(descriptor)
     return found

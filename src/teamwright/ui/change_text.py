@@ -6,7 +6,6 @@ The texts are not cleaned; the caller makes them safe for a terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -14,10 +13,7 @@ from teamwright.edit_history.edit_journal import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult
 from teamwright.edit_history.undo_plan import UndoPlan
-from teamwright.ui.terminal.paint import DIFF_STYLES
-
-StyledLine: TypeAlias = tuple[str, str]
-"""A style, empty for none, and a text."""
+from teamwright.ui.terminal.diff_colors import StyledLine, diff_lines
 
 _UNDO_WORDS: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 
@@ -49,9 +45,7 @@ def change_lines(change: FileChange) -> Iterator[StyledLine]:
     state = "" if change.state == "changed" else f" ({change.state})"
     yield "bold", f"{change.path}{state}  {line_counts(change)}  {editor_names(change.members)}"
     yield from (("yellow", f"  {note}") for note in change_notes(change))
-    lines = change.diff.removesuffix("\n").split("\n") if change.diff else []
-    yield from (("bold", line) for line in lines[:2])
-    yield from ((DIFF_STYLES.get(line[:1], ""), line) for line in lines[2:])
+    yield from diff_lines(change.diff.removesuffix("\n").split("\n") if change.diff else [])
 
 
 def change_notes(change: FileChange) -> list[str]:

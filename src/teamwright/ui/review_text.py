@@ -11,7 +11,8 @@ from teamwright.edit_history.review_actions import REVIEW_ACTIONS
 from teamwright.edit_history.team_review import MemberReview, TeamReview
 from teamwright.protocol.usage import Usage
 from teamwright.teams.status.team_views import TaskView
-from teamwright.ui.change_text import StyledLine, change_lines, line_counts
+from teamwright.ui.change_text import change_lines, line_counts
+from teamwright.ui.terminal.diff_colors import StyledLine
 
 REPORT_LINES = 6
 """The number of lines of a report that the screen shows."""

@@ -188,7 +188,8 @@ def test_colours_are_for_a_terminal_that_wants_them(edited, repo):
         )
         child.expect(pexpect.EOF)
         child.close()
-        assert ("\x1b[31m-print('hello')\x1b[0m" in child.before) is colours
+        assert ("\x1b[31m-print('\x1b[0m\x1b[7;31mhello\x1b[0m\x1b[31m')\x1b[0m" in child.before) is colours
+        assert ("\x1b[" in child.before) is colours
 
 
 @pytest.mark.slow_after(1)

@@ -128,14 +128,15 @@ def test_a_person_reviews_in_the_session_and_takes_edits_back(repo: Path):
 
 
 def test_a_person_decides_at_a_terminal_after_the_run_and_a_refusal_ends_nothing(ended: Program):
-    env = {**ended.environment, "TERM": "xterm-256color"}
+    env = {key: value for key, value in ended.environment.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     args = [*COMMAND[1:], "review", TEAM]
     typed = pexpect.spawn(COMMAND[0], args, cwd=str(ended.cwd), env=env, encoding="utf-8", timeout=WAIT_S)
     typed.expect_exact("review> ")
     typed.sendline("x ada")
     typed.expect_exact("no action")
     typed.sendline("d ada")
-    typed.expect_exact("ada was here")
+    typed.expect_exact("\x1b[7;31mhello\x1b[0m")
+    typed.expect_exact("\x1b[7;32mada was here\x1b[0m")
     typed.sendline("a ada")
     typed.expect_exact("the work of ada is accepted")
     typed.sendline("")

@@ -13,10 +13,11 @@ from teamwright.edit_history.history_location import find_history
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.change_text import ChangeTotals, StyledLine, change_lines, stat_rows, summary_notes
+from teamwright.ui.change_text import ChangeTotals, change_lines, stat_rows, summary_notes
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_painted, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
+from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import make_paint
 
 
@@ -75,5 +76,5 @@ def _show(found: SessionChanges, *, stat: bool) -> None:
 def _print(lines: Iterable[StyledLine]) -> None:
     """Print the lines, with colours on a terminal that supports them."""
     paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    for style, text in lines:
-        say_painted(paint(style, clean(text)))
+    for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
+        say_painted(line)

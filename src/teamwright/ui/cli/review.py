@@ -16,11 +16,11 @@ from teamwright.edit_history.review_actions import REVIEW_ACTIONS, act_on_review
 from teamwright.edit_history.team_review import TeamReview, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.change_text import StyledLine
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_painted, to_plain
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
 from teamwright.ui.review_text import key_lines, member_diff, review_lines
+from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import make_paint
 
 _DIFF = "d"
@@ -109,5 +109,5 @@ def _step(found: TeamReview, key: str, member: str, text: str) -> None:
 
 def _print(lines: Iterable[StyledLine]) -> None:
     paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    for style, text in lines:
-        say_painted(paint(style, clean(text)))
+    for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
+        say_painted(line)

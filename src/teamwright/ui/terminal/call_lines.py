@@ -16,7 +16,8 @@ from typing import cast
 
 from teamwright.protocol.events import ToolCalled
 from teamwright.ui.display_text import cell_width, clean, cut, one_line
-from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
+from teamwright.ui.terminal.diff_colors import hunk_lines, paint_lines
+from teamwright.ui.terminal.paint import Paint
 
 MAX_DIFF_LINES = 20
 """The number of diff lines that are shown; the rest is counted."""
@@ -143,14 +144,9 @@ def diff_lines(event: ToolCalled, paint: Paint, room: int, rest_command: str) ->
     diff = event.facts.get("diff")
     if event.outcome != "done" or not isinstance(diff, str) or not diff:
         return []
-    body = [line for line in diff.rstrip("\n").split("\n") if not line.startswith(("--- ", "+++ "))]
-    lines = [diff_line(paint, cut(clean(line), room)) for line in body[:MAX_DIFF_LINES]]
+    body = diff.removesuffix("\n").split("\n")[2:]  # without its two heads: the line of the call names the file
+    lines = list(paint_lines(hunk_lines(cut(clean(line), room) for line in body[:MAX_DIFF_LINES]), paint))
     if len(body) > MAX_DIFF_LINES:
         more = f": {rest_command} {event.call}" if rest_command else ""
         lines.append(paint("dim", f"… {len(body) - MAX_DIFF_LINES} more lines{more}"))
     return lines
-
-
-def diff_line(paint: Paint, line: str) -> str:
-    """Return a line of a unified diff in its colour."""
-    return paint(DIFF_STYLES.get(line[:1], ""), line)

@@ -24,7 +24,6 @@ from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
 from teamwright.ui.change_text import (
     ChangeTotals,
-    StyledLine,
     change_lines,
     plan_rows,
     stat_rows,
@@ -33,6 +32,7 @@ from teamwright.ui.change_text import (
 )
 from teamwright.ui.display_text import clean
 from teamwright.ui.review_text import key_lines, member_diff, review_lines
+from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import Paint
 
 MAX_LINES = 1_000
@@ -124,7 +124,7 @@ async def review_team_lines(session: Session, rest: str, paint: Paint = PLAIN) -
 
 
 def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:
-    return [f"  {paint(style, clean(text))}" for style, text in lines]
+    return [f"  {line}" for line in paint_lines(((style, clean(text)) for style, text in lines), paint)]
 
 
 def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:

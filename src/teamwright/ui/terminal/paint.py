@@ -20,9 +20,11 @@ _CODES = {
     "cyan": "36",
     "orange": "38;5;208",
     "pink": "38;5;205",
+    "removed": "31",
+    "added": "32",
+    "removed words": "7;31",
+    "added words": "7;32",
 }
-DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-"""The style of a line of a unified diff, by its first character."""
 
 PLAIN_TERMINALS = frozenset({"", "dumb", "unknown"})
 """Values of TERM for terminals without colours and without a movable cursor."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.display_text import clean, clean_exact, fold_lines, one_line
-from teamwright.ui.terminal.call_lines import diff_line
+from teamwright.ui.terminal.diff_colors import diff_lines, paint_lines
 from teamwright.ui.terminal.event_formatter import EventFormatter
 
 RULE_DESTINATIONS = {
@@ -156,7 +156,7 @@ def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: st
     """
     paint = formatter.paint
     head = f"{paint('yellow', '?')} {formatter.name(request.member, request.owner)} {_request_verb(request)}{more}"
-    body = [f"    {diff_line(paint, line)}" for line in subject_lines(request)]
+    body = [f"    {line}" for line in paint_lines(diff_lines(subject_lines(request)), paint)]
     options = _options(request)
     facts = {
         "rule": "" if request.kind == "question" else one_line(request.rule),

@@ -1,7 +1,7 @@
 """Plugins: directories that a person names, with agents, skills, commands, hooks and MCP servers of one author.
 
-The manifest `.claude-plugin/plugin.json` has the name, and may name further paths of parts, which add to the usual
-ones. No path leads out of the directory, by link or by name. Format: docs/reference/formats/plugins.md.
+The manifest `.claude-plugin/plugin.json` has the name and may name paths of parts; so may the plugin's entry in a
+marketplace. No path leads out of the directory, by link or by name. Format: docs/reference/formats/plugins.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.protocol.errors import UsageError
+from teamwright.skills.skill_search import SKILL_FILE
 from teamwright.storage.read_bounded import read_plain
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
@@ -26,6 +27,8 @@ ROOT = "CLAUDE_PLUGIN_ROOT"
 """The variable by which a plugin's hooks and servers name its directory."""
 
 _USUAL = {"agents": "./agents", "skills": "./skills", "commands": "./commands"}
+_ADDED = "skills"
+"""The part whose named paths add to the usual directory. Other named paths replace it."""
 _FILES = {"hooks": "./hooks/hooks.json", "mcpServers": "./.mcp.json"}
 _OTHERS = ("output-styles", ".lsp.json")
 _OTHER_KEYS = ("outputStyles", "lspServers")
@@ -52,23 +55,52 @@ class Plugin(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class PluginSource(Struct, frozen=True):
+    """The directory of a plugin, and its entry in a marketplace, which may name further parts.
+
+    `is_whole`: the entry describes the plugin alone, and its manifest is not read. `is_shared`: other plugins of the
+    marketplace have the same directory, so that only named skills belong to this one.
+    """
+
+    path: Path
+    entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    is_whole: bool = False
+    is_shared: bool = False
+
+
 def plugin_at(path: Path) -> Plugin:
     """Return the plugin in a directory, named by its manifest, else like the directory.
 
     Raises UsageError with the file.
     """
-    if not path.is_dir():
-        raise _bad(path, f"there is no directory {path}")
-    return _PluginReader(path).plugin()
+    return read_plugin(PluginSource(path))
+
+
+def read_plugin(source: PluginSource) -> Plugin:
+    """Return the plugin of a source: named by its manifest, else by its entry, else like the directory.
+
+    Raises UsageError with the file.
+    """
+    if not source.path.is_dir():
+        raise _bad(source.path, f"there is no directory {source.path}")
+    return _PluginReader(source).plugin()
 
 
 class _PluginReader:
     """A reader of one plugin."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file = path / MANIFEST
-        self.said = self._object(self.file, "plugin.json") or {}
+    def __init__(self, source: PluginSource) -> None:
+        self.source, self.path = source, source.path
+        self.file = self.path / MANIFEST
+        manifest = {} if source.is_whole else self._object(self.file, "plugin.json") or {}
+        self.said: dict[str, Any] = {**source.entry, **manifest}
+        self.parts: tuple[Mapping[str, Any], ...] = (manifest, source.entry)
+
+    @property
+    def is_listed(self) -> bool:
+        """True when the plugin has only the parts that its entry names: the directory is that of a marketplace."""
+        named = any(key in self.source.entry for key in (*_USUAL, *_FILES))
+        return self.source.is_whole and self.source.is_shared and named
 
     def plugin(self) -> Plugin:
         said, path = self.said, self.path
@@ -100,15 +132,19 @@ class _PluginReader:
         return value
 
     def _places(self, key: str) -> tuple[Path, ...]:
-        """Return the usual path, if it exists, and the paths that the manifest names."""
-        value = self.said.get(key, [])
-        named = cast("list[Any]", value) if isinstance(value, list) else [value]
+        """Return the paths that the manifest and the entry name, and the usual path where they do not replace it."""
+        named = [one for part in self.parts for one in _listed(part.get(key, []))]
         found = [self._inside(key, one) for one in named]
         usual = self.path / _USUAL[key]
-        return tuple(dict.fromkeys([*([usual] if usual.is_dir() else []), *found]))
+        replaced = self.is_listed or (bool(found) and (key != _ADDED or self.source.is_shared))
+        if key == _ADDED and not found and not usual.is_dir() and (self.path / SKILL_FILE).is_file():
+            return (self.path,)
+        return tuple(dict.fromkeys([*([usual] if usual.is_dir() and not replaced else []), *found]))
 
     def _inside(self, key: str, said: object) -> Path:
         """Return the path of a part. Raises UsageError for a missing path or one outside the plugin."""
+        if said == "." and key == _ADDED:
+            return self.path
         if not isinstance(said, str) or not said.startswith("./") or "\0" in said:
             raise self._wrong(f"{key} must be a path that begins with ./, or a list of them")
         place = Path(os.path.normpath(self.path / said))
@@ -118,26 +154,33 @@ class _PluginReader:
             raise self._wrong(f"{key}: there is no {said}")
         return place
 
-    def _part(self, key: str) -> tuple[Any, Path]:
-        """Return a part and its file: inline in the manifest, in the file that it names, or in the usual file."""
-        value = self.said.get(key)
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value), self.file
-        file = self._inside(key, value) if value is not None else self.path / _FILES[key]
-        read = self._object(file, file.name) or {}
-        return read.get(key, {} if key == "hooks" else read), file
+    def _values(self, key: str) -> list[tuple[Any, Path]]:
+        """Return the values of a part, each with its file: inline, in named files, or in the usual file."""
+        named = [one for part in self.parts for one in _listed(part.get(key, []))]
+        found: list[tuple[Any, Path]] = [(one, self.file) for one in named if isinstance(one, dict)]
+        files = [self._inside(key, one) for one in named if not isinstance(one, dict)]
+        for file in files if named or self.is_listed else [self.path / _FILES[key]]:
+            read = self._object(file, file.name) or {}
+            found.append((read.get(key, {} if key == "hooks" else read), file))
+        return found
 
     def _hooks(self) -> tuple[tuple[HookSpec, ...], tuple[str, ...]]:
-        value, file = self._part("hooks")
-        found, warnings = parse_hooks(value, str(file))
+        hooks: list[HookSpec] = []
+        warnings: list[str] = []
         given = f"export {ROOT}={shlex.quote(os.path.realpath(self.path))}; "
-        return tuple(replace(hook, command=given + hook.command) for hook in found), tuple(warnings)
+        for value, file in self._values("hooks"):
+            found, lines = parse_hooks(value, str(file))
+            hooks += (replace(hook, command=given + hook.command) for hook in found)
+            warnings += lines
+        return tuple(hooks), tuple(warnings)
 
     def _servers(self) -> dict[str, Any]:
-        value, file = self._part("mcpServers")
-        if not isinstance(value, dict):
-            raise _bad(self.path, "mcpServers is not an object", file)
-        return cast("dict[str, Any]", value)
+        servers: dict[str, Any] = {}
+        for value, file in self._values("mcpServers"):
+            if not isinstance(value, dict):
+                raise _bad(self.path, "mcpServers is not an object", file)
+            servers |= cast("dict[str, Any]", value)
+        return servers
 
     def _object(self, file: Path, shown: str) -> dict[str, Any] | None:
         """Return the object in a file; None when the file does not exist."""
@@ -157,6 +200,10 @@ class _PluginReader:
 
     def _wrong(self, what: str) -> UsageError:
         return _bad(self.path, f"its plugin.json cannot be used: {what}", self.file)
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _bad(path: Path, what: str, file: Path | None = None) -> UsageError:

@@ -20,6 +20,7 @@ from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.person_check import require_person
+from teamwright.config.plugins import plugin_at
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.team_definition import TeamDefinition
 from teamwright.config.team_file_reader import FILE, read_definition
@@ -129,7 +130,7 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
         settings = _with_definition(settings, definition)
     options = with_default_caps(options, settings.run_defaults)
-    plugins, agents = options.plugin_dirs, options.agents
+    plugins, agents = [plugin_at(path) for path in options.plugin_dirs], options.agents
     places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *told))

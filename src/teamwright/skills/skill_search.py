@@ -155,8 +155,10 @@ def _commands(
             else:
                 found.skipped.append((path, "directories of commands are read by plain names, and 4 deep"))
         elif path.suffix == ".md" and path.stem.lower() != "readme":
-            if NAME_PATTERN.fullmatch(path.stem):
-                yield ":".join((*below, path.stem)), path, place.directory
+            if all(NAME_PATTERN.fullmatch(part) for part in path.stem.split(":")):
+                # `svelte/svelte:test.md` has its namespace in both names, and is `svelte:test`.
+                own = path.stem.removeprefix(f"{below[-1]}:") if below else path.stem
+                yield ":".join((*below, own)), path, place.directory
             else:
                 found.problems.append(f"{path}: left out: {path.stem[:40]!r} cannot be a command's name")
         else:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.config.agent_types.definition_sources import parse_agents_flag
+from teamwright.config.plugins import MANIFEST
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import directory_name, session_id
@@ -332,5 +333,19 @@ def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]
 
 
 def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the directories of `--plugin-dir`."""
-    return tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())
+    """Return the directories of `--plugin-dir`. Raises UsageError for a marketplace, with its plugins."""
+    found = tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())
+    if not found:
+        return ()
+    from teamwright.config.marketplaces import is_marketplace, read_marketplace  # only for this flag
+
+    for path in found:
+        if is_marketplace(path) and not (path / MANIFEST).is_file():
+            local = [entry.local.path for entry in read_marketplace(path).entries if entry.local is not None]
+            raise UsageError(
+                "usage",
+                f"{path} is a marketplace, not a plugin",
+                do=[f"--plugin-dir {one}" for one in dict.fromkeys(local) if one != path][:5],
+                note="nothing was started",
+            )
+    return found

@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.agent_types.definition_sources import Plugin, definition_sources
+from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
 from teamwright.config.merge import reads_other_product
+from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
@@ -33,7 +34,7 @@ class AgentTypeQuery(Struct, frozen=True):
     cwd: Path
     settings_file: Path | str | None = None
     agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    plugins: Sequence[Path] = ()
+    plugins: Sequence[PluginSource] = ()
 
 
 class AgentTypeView(Struct, frozen=True):
@@ -67,7 +68,8 @@ def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
     compat = reads_other_product(asked.home, flags)
     trust = TrustStore.load(asked.home).verdict(Path(os.path.realpath(asked.cwd)), compat=compat)
     team, _ = load_team_definition(trust)
-    places = definition_sources(asked.home, trust.root, compat=compat, agents=asked.agents, plugins=asked.plugins)
+    plugins = [read_plugin(source) for source in asked.plugins]
+    places = definition_sources(asked.home, trust.root, compat=compat, agents=asked.agents, plugins=plugins)
     kinds = AgentTypes(places, team, TrustedDefinitions(asked.home, trust, compat))
     ignored = tuple(line for plugin in places.plugins for line in _ignored(plugin))
     return AgentTypesView(tuple(_view(entry) for entry in kinds.entries()), ignored)

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.config.plugins import Plugin, plugin_at
+from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.setting_parts import State, line_in
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
@@ -88,7 +88,7 @@ class AssetQuery(Struct, frozen=True):
     env: Mapping[str, str]
     settings_file: Path | str | None = None
     agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    plugins: Sequence[Path] = ()
+    plugins: Sequence[PluginSource] = ()
 
 
 class CheckSubject(Struct, frozen=True):
@@ -126,9 +126,9 @@ def load_subject(asked: AssetQuery) -> CheckSubject:
     trust = TrustStore.load(asked.home).verdict(cwd, compat=compat)
     plugins: list[Plugin] = []
     bad: list[tuple[Path, UsageError]] = []
-    for path in asked.plugins:
+    for source in asked.plugins:
         try:
-            plugins.append(plugin_at(path))
+            plugins.append(read_plugin(source))
         except UsageError as problem:
-            bad.append((path, problem))
+            bad.append((source.path, problem))
     return CheckSubject(asked, cwd, trust, compat, survey_settings(asked.home, cwd, flags, trust), plugins, bad)

@@ -26,7 +26,7 @@ SHORTENED = f"its description is shortened in the Agent tool, whose list of type
 
 def agent_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield each definition of a file or flag, with its ignored parts. Raises UsageError for a flag's definition."""
-    asked, plugins = subject.asked, [plugin.path for plugin in subject.plugins]
+    asked, plugins = subject.asked, subject.plugins
     places = definition_sources(asked.home, subject.root, compat=subject.compat, agents=asked.agents, plugins=plugins)
     kinds = AgentTypes(places, None, TrustedDefinitions(asked.home, subject.trust, subject.compat))
     shortened = kinds.shortened()

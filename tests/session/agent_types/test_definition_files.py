@@ -17,6 +17,7 @@ from teamwright.config.agent_types.definition_sources import (
     read_file,
 )
 from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypes
+from teamwright.config.plugins import plugin_at
 from teamwright.config.tool_names import KNOWN
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
@@ -222,7 +223,7 @@ def test_of_one_name_the_nearest_holds_and_the_others_are_shadowed(tmp_path, mon
         put(directory / "agents", "x.md", minimal("Plan"))
     put(tmp_path / "tools/agents", "x.md", minimal("Plan"))
     given = {"plan": {"description": "d", "prompt": "given"}}
-    places = definition_sources(home, root, compat=True, agents=given, plugins=[tmp_path / "tools"])
+    places = definition_sources(home, root, compat=True, agents=given, plugins=[plugin_at(tmp_path / "tools")])
     kinds = AgentTypes(places, allows=lambda _found: True)
     states = [(entry.source.name, entry.state) for entry in kinds.entries() if entry.source.name.lower() == "plan"]
     assert states == [("plan", "used"), *[("Plan", "shadowed")] * 5]
@@ -246,7 +247,7 @@ def test_a_plugin_is_called_as_its_manifest_says_and_what_is_not_read_is_told(tm
     put(tmp_path, ".claude-plugin/plugin.json", '{"name": "whales"}')
     put(tmp_path, "agents/a.md", minimal("reviewer"))
     put(tmp_path, "output-styles/s.md", "x")
-    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[tmp_path])
+    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[plugin_at(tmp_path)])
     assert "whales:reviewer" in AgentTypes(places).active()
     assert places.plugins[0].ignored == ("output-styles",)
 
@@ -255,9 +256,9 @@ def test_a_plugin_is_called_as_its_manifest_says_and_what_is_not_read_is_told(tm
 def test_a_plugin_that_is_none_is_an_error(tmp_path, manifest):
     put(tmp_path, ".claude-plugin/plugin.json", manifest)
     with pytest.raises(UsageError):
-        definition_sources(find_home(), tmp_path, compat=False, plugins=[tmp_path])
+        plugin_at(tmp_path)
     with pytest.raises(UsageError, match="there is no directory"):
-        definition_sources(find_home(), tmp_path, compat=False, plugins=[tmp_path / "none"])
+        plugin_at(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.plugins import plugin_at
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
+from teamwright.ui.cli.run_location import RunLocation
+from teamwright.ui.invocation import parse_plugin_dirs
 
 SERVER = Path(__file__).parents[2] / "mcp" / "stdio_server.py"
 SKILL = "---\nname: {name}\ndescription: Does it.\n---\nText.\n"
@@ -55,11 +57,13 @@ def whole(base: Path) -> Path:
 
 
 @pytest.mark.promise("row F8", "H4")
-def test_every_part_that_a_manifest_names_is_found_beside_the_usual_ones(tmp_path):
+def test_named_agents_and_commands_replace_the_usual_ones_and_named_skills_add_to_them(tmp_path):
     plugin = plugin_at(whole(tmp_path / "it"))
     assert (plugin.name, plugin.version, plugin.description) == ("release", "1.2.0", "Cuts releases.")
-    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[tmp_path / "it"])
-    assert {"release:usual", "release:other", "release:single"} <= set(AgentTypes(places).active())
+    places = definition_sources(find_home(), tmp_path / "repo", compat=False, plugins=[plugin])
+    active = set(AgentTypes(places).active())
+    assert {"release:other", "release:single"} <= active and "release:usual" not in active
+    assert [path.name for path in plugin.skills] == ["skills", "tag"]
     assert list(plugin.servers) == ["db"]
     assert [hook.event for hook in plugin.hooks] == ["PreToolUse"]
     assert any("lspServers" in part for part in plugin.ignored)
@@ -118,3 +122,12 @@ async def test_a_server_of_a_plugin_gets_no_credential(tmp_path):
     async with team:
         assert not team.session.agent_factory.toolset.serving.configs
         assert any("ANTHROPIC_API_KEY is not given" in line for line in team.session.warnings)
+
+
+def test_a_flag_that_names_a_marketplace_is_an_error_with_its_plugins(tmp_path):
+    put(tmp_path / "m/tools/agents/a.md", AGENT.format(name="a"))
+    listed = {"name": "m", "plugins": [{"name": "tools", "source": "./tools"}]}
+    put(tmp_path / "m/.claude-plugin/marketplace.json", json.dumps(listed))
+    with pytest.raises(UsageError, match="is a marketplace") as raised:
+        parse_plugin_dirs(RunLocation(cwd=tmp_path), {"plugin_dir": ["m"]})
+    assert list(raised.value.do) == [f"--plugin-dir {tmp_path / 'm/tools'}"]

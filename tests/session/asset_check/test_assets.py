@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.config.plugins import PluginSource
 from teamwright.views.asset_list import Assets, list_assets
 from teamwright.views.assets import AssetQuery
 from tests.session.compatibility.folder import fill, put
@@ -170,7 +171,7 @@ def test_every_part_of_a_plugin_is_found(repository, tmp_path):
     put(plugin, "output-styles/x.md", "x")
     broken = tmp_path / "broken"
     put(broken, ".claude-plugin/plugin.json", "{")
-    found = look(repository, plugins=(plugin, broken))
+    found = look(repository, plugins=(PluginSource(plugin), PluginSource(broken)))
     states = {(a.group, a.name): a.state for a in found.assets if str(plugin) in a.file and not a.line}
     assert states == {
         ("agents", "kit:a"): "used",

@@ -25,7 +25,7 @@ from teamwright.config.agent_types.definition_fields import (
     default_name,
     parse_definition_values,
 )
-from teamwright.config.plugins import Plugin, plugin_at
+from teamwright.config.plugins import Plugin
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
 from teamwright.storage.paths import Home
@@ -248,14 +248,13 @@ def user_directories(home: Home, compat: bool) -> list[DefinitionDirectory]:
 
 
 def definition_sources(
-    home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Path] = ()
+    home: Home, root: Path, *, compat: bool, agents: Mapping[str, Any] | None = None, plugins: Sequence[Plugin] = ()
 ) -> DefinitionSources:
     """Return the sources of a run in the repository at `root`, by real path. Raises UsageError for a flag's value."""
     users = user_directories(home, compat)
     own = {os.path.realpath(shelf.base) for shelf in users}
     mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]
-    known = [plugin_at(path) for path in plugins]
     parts = [
-        DefinitionDirectory(f"{PLUGIN} {one.name}", place, f"{one.name}:") for one in known for place in one.agents
+        DefinitionDirectory(f"{PLUGIN} {one.name}", place, f"{one.name}:") for one in plugins for place in one.agents
     ]
-    return DefinitionSources(tuple(parse_given_agents(agents or {})), (*mine, *users, *parts), tuple(known))
+    return DefinitionSources(tuple(parse_given_agents(agents or {})), (*mine, *users, *parts), tuple(plugins))

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from teamwright.config.plugins import PluginSource
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import agent_flags
@@ -76,7 +77,8 @@ def show_command(ctx: click.Context, /, name: str, as_json: bool, **flags: Any) 
 def _query(ctx: click.Context, flags: dict[str, Any]) -> AgentTypeQuery:
     place = run_location(ctx)
     given = parse_agents(place, flags)
-    return AgentTypeQuery(resolve_home(place.home), place.cwd, place.settings, given, parse_plugin_dirs(place, flags))
+    plugins = tuple(map(PluginSource, parse_plugin_dirs(place, flags)))
+    return AgentTypeQuery(resolve_home(place.home), place.cwd, place.settings, given, plugins)
 
 
 def _list(found: AgentTypesView) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from teamwright.config.plugins import PluginSource
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
@@ -32,9 +33,8 @@ def check(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     """
     place = run_location(ctx)
     given = parse_agents(place, flags)
-    asked = AssetQuery(
-        resolve_home(place.home), place.cwd, os.environ, place.settings, given, parse_plugin_dirs(place, flags)
-    )
+    plugins = tuple(map(PluginSource, parse_plugin_dirs(place, flags)))
+    asked = AssetQuery(resolve_home(place.home), place.cwd, os.environ, place.settings, given, plugins)
     found = list_assets(asked)
     if as_json:
         counts = found.counts

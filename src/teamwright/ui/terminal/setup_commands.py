@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from teamwright.config.plugins import PluginSource
 from teamwright.protocol.errors import UsageError
 from teamwright.session.control.person_actions import allow_directory
 from teamwright.session.mcp_status import read_state
@@ -85,7 +86,7 @@ async def _asset_rows(session: Session, group: str, *, unused_only: bool = False
         session.agent_factory.cwd,
         _environment(session),
         options.settings_file,
-        plugins=tuple(options.plugin_dirs),
+        plugins=tuple(map(PluginSource, options.plugin_dirs)),
     )
     found = await asyncio.to_thread(list_assets, asked)
     chosen = [one for one in found.assets if one.group == group and not (unused_only and one.state == "used")]

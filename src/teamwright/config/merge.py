@@ -300,6 +300,8 @@ class SettingsMerge:
                 self.origins[name] = f"--{name.replace('_', '-')}"
         if flags.markdown is not None:
             self.values["markdown"], self.origins["markdown"] = flags.markdown, "--no-markdown"
+        if flags.plain_terminal is not None:
+            self.values["terminal.plain"], self.origins["terminal.plain"] = flags.plain_terminal, "--plain"
         if flags.sandbox is not None:
             self.values["sandbox.mode"], self.origins["sandbox.mode"] = flags.sandbox, "--sandbox"
         if flags.backend is not None:

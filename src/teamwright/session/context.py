@@ -222,6 +222,7 @@ def settings_flags(options: Options) -> SettingFlags:
         plan_approval=options.plan_approval,
         backend=options.backend,
         markdown=options.markdown,
+        plain_terminal=options.plain_terminal,
         sandbox=options.sandbox,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,

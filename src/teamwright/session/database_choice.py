@@ -5,11 +5,11 @@ A repository's settings never choose it. Depends on the home; loads nothing of a
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
+from teamwright.config.settings.user_setting import user_setting
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
@@ -24,23 +24,9 @@ def find_database(given: str | None, home: Home, env: Mapping[str, str] | None =
 
     `none` as the flag's value keeps a team on files. Raises UsageError for an address that cannot be used.
     """
-    text = given or (os.environ if env is None else env).get(_VARIABLE, "") or _user_setting(home)
-    if not text or text == "none":
+    text = given or (os.environ if env is None else env).get(_VARIABLE, "") or user_setting(home, _SETTING)
+    if not isinstance(text, str) or not text or text == "none":
         return None
     from teamwright.database.address import parse_address
 
     return parse_address(text)
-
-
-def _user_setting(home: Home) -> str:
-    try:
-        content = home.settings.read_bytes()
-    except OSError:
-        return ""
-    if b'"database"' not in content:
-        return ""
-    try:
-        value: Any = cast("dict[str, Any]", json.loads(content)).get(_SETTING)
-    except (ValueError, AttributeError, RecursionError):
-        return ""  # the reader of settings reports a file that it cannot read
-    return value if isinstance(value, str) else ""

@@ -101,6 +101,8 @@ class Options(Struct, frozen=True):
     database: str | None = None
     backend: str | None = None
     markdown: bool | None = None
+    plain_terminal: bool | None = None
+    """True: text alone at a terminal, without redraws and colours."""
     sandbox: str | None = None
     """The mode of the sandbox; None: that of the environment, else of the settings."""
     stores: TeamStores | None = None

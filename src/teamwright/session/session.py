@@ -49,6 +49,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 if TYPE_CHECKING:
+    from teamwright.config.settings.settings import Settings
     from teamwright.session.member_process.lead_side_setup import MemberProcesses
     from teamwright.session.structured_output import ReadOutput
 
@@ -125,9 +126,9 @@ class Session(Struct):
         return replace(await self.result_of_turn(end), output=None if output is None else output.value)
 
     @property
-    def shows_markdown(self) -> bool:
-        """True when a terminal shows Markdown as headings, lists and tables."""
-        return self.reloading.context.settings.markdown
+    def settings(self) -> Settings:
+        """The settings in use."""
+        return self.reloading.context.settings
 
     async def result_of_turn(self, end: TurnEnd) -> Result:
         """Return the result for the ending of the lead's last turn."""

@@ -147,7 +147,7 @@ class Toolset(Struct):
         """Load the tool for commands, with the recorder of the files that they change."""
         sandbox = self.sandbox and self.sandbox()
         made = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
-        if self.notify is None:
+        if self.notify is None or not self.bash.records_changes:
             return made
         from teamwright.tools.shell.command_changes import CommandChanges  # loaded only for a command
 

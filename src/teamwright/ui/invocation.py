@@ -217,6 +217,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         backend=flags.get("backend"),
         sandbox=flags.get("sandbox"),
         markdown=False if flags.get("no_markdown") else None,
+        plain_terminal=True if flags.get("plain") else None,
         task_list=directory_name(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
         ask=flags.get("ask"),

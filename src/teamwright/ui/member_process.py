@@ -109,15 +109,16 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.event_formatter import EventFormatter
-    from teamwright.ui.terminal.paint import make_paint
+    from teamwright.ui.terminal.paint import make_paint, terminal_environment
 
+    env = terminal_environment(os.environ, plain=member.settings.plain_terminal)
     control = OwnTerminalControl(
         member, lambda request: terminal.on_request(request), lambda event: terminal.on_answer(event)
     )
-    formatter = EventFormatter(make_paint(os.environ, is_tty=True), usual_model=control.model)
-    terminal = MemberTerminal(control, formatter, member.spawn.team, member.spawn.grace_s)
+    formatter = EventFormatter(make_paint(env, is_tty=True), usual_model=control.model)
+    terminal = MemberTerminal(control, formatter, member.spawn.team, member.spawn.grace_s, env)
     terminal.line_input.editor = editor = make_editor(
-        terminal.editor_callbacks(member.agent_factory.home.prompt_history), deferred=True
+        terminal.editor_callbacks(member.agent_factory.home.prompt_history), env, deferred=True
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
     terminal.greet()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -172,7 +172,12 @@ class MemberTerminal:
     """
 
     def __init__(
-        self, control: OwnTerminalControl, formatter: EventFormatter, team: str, grace_s: float | None
+        self,
+        control: OwnTerminalControl,
+        formatter: EventFormatter,
+        team: str,
+        grace_s: float | None,
+        env: Mapping[str, str] = os.environ,
     ) -> None:
         self.control = control
         self.formatter = formatter
@@ -182,8 +187,8 @@ class MemberTerminal:
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
         self.line_input = LineInput(self.formatter, self.show, PendingRequests(run_command=self._run_at_request))
-        colors, markdown = self.formatter.paint.on, self.control.member.shows_markdown
-        self.texts = AgentTextOutput(self.show, _mask, block_renderer(os.environ, markdown=markdown, colors=colors))
+        colors, markdown = self.formatter.paint.on, self.control.member.settings.markdown
+        self.texts = AgentTextOutput(self.show, _mask, block_renderer(env, markdown=markdown, colors=colors))
         self.panel = Panel(
             MemberScreen(self.control),
             self.running_calls,

@@ -196,3 +196,13 @@ def test_diff_and_undo_cover_what_commands_changed_in_front_and_in_the_backgroun
         assert undone.returncode == 0, undone.stderr
     assert sorted(path.name for path in repo.iterdir()) == [".git", "README.md", "main.py"]
     assert (repo / "main.py").read_text() == "print('hello')\n"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_setting_switches_the_recording_off(repo: Path, own_home: Path, recorded):
+    play = Play([call("Bash", command="echo changed > main.py", description="change"), "Done."])
+    with play.on(repo, own_home / ".teamwright") as program:
+        program.settings(**({} if recorded else {"undo": {"bash_changes": False}}))
+        assert program.run("-p", "change it", BYPASS).returncode == 0
+        assert ("main.py" in program.run("diff").stdout) is recorded
+    assert (repo / "main.py").read_text() == "changed\n"

@@ -59,6 +59,8 @@ FIELDS: Mapping[str, str] = {
     "plan_approval": "plan_approval",
     "git_trailer": "git_trailer",
     "markdown": "markdown",
+    "terminal.plain": "plain_terminal",
+    "undo.bash_changes": "bash.records_changes",
     "notify.terminal": "notify.terminal",
     "notify.command": "notify.command",
     "notify.webhook": "notify.webhook",

@@ -181,6 +181,12 @@ KEYS: dict[str, SettingKey] = {
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),
     "markdown": SettingKey("bool", "Whether a terminal shows Markdown as headings, lists, tables and coloured code."),
+    "terminal.plain": SettingKey(
+        "bool", "Whether a terminal gets text alone, in order and without colours, as screen readers need it."
+    ),
+    "undo.bash_changes": SettingKey(
+        "bool", "Whether changes of files by commands are recorded for diff, undo and review.", user_only=True
+    ),
     "notify.terminal": SettingKey(
         "word",
         "The terminal's signal when a request waits or the team is done, and its window has no focus. auto: a "

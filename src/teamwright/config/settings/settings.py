@@ -58,6 +58,7 @@ class SettingFlags(Struct, frozen=True):
     plan_approval: str | None = None
     backend: str | None = None
     markdown: bool | None = None
+    plain_terminal: bool | None = None
     sandbox: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
@@ -106,6 +107,7 @@ class Settings(Struct, frozen=True):
     plan_approval: str = "lead"
     git_trailer: str = ""
     markdown: bool = True
+    plain_terminal: bool = False
     notify: NotifySettings = field(default_factory=NotifySettings)
     retention_days: int = 30
     database: str = ""

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.config.settings.settings import Settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
@@ -79,8 +80,8 @@ class RunningMember(Struct):
     line: LeadConnection
     watcher: Watcher
     obeying: LedMember
+    settings: Settings
     warnings: tuple[str, ...] = ()
-    shows_markdown: bool = True
 
 
 @asynccontextmanager
@@ -137,7 +138,7 @@ async def _join(
     obeying.set_member(teammate)
     stack.push_async_callback(obeying.close)
     return RunningMember(
-        spawn, team, teammate, agent_factory, log, line, watcher, obeying, tuple(warnings), context.settings.markdown
+        spawn, team, teammate, agent_factory, log, line, watcher, obeying, context.settings, tuple(warnings)
     )
 
 

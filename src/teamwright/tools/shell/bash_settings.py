@@ -49,6 +49,8 @@ class BashSettings(Struct, frozen=True):
     startup: bool = True
     """True when commands start with the snapshot of the shell's startup files."""
     startup_s: float = 10.0
+    records_changes: bool = True
+    """True when changes of files by commands are recorded for undo."""
 
 
 def remove_variables(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:

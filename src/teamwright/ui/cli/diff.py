@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable
-
 import click
 from msgspec.structs import replace
 
 from teamwright.edit_history.history_location import find_history
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes
 from teamwright.protocol.errors import UsageError
+from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import ChangeTotals, change_lines, stat_rows, summary_notes
-from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_painted, say_table
+from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_styled, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
-from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
-from teamwright.ui.terminal.paint import make_paint
 
 
 @click.command()
@@ -36,16 +31,17 @@ def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: s
     if call_id is not None and (member is not None or how["stat"]):
         raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")
     place = run_location(ctx)
-    where = find_history(resolve_home(place.home), place.cwd, name)
+    home = resolve_home(place.home)
+    where = find_history(home, place.cwd, name)
     if call_id is not None:
         change = edit_of_call(where, call_id)
-        say_json(change) if how["as_json"] else _print(change_lines(change))
+        say_json(change) if how["as_json"] else say_styled(change_lines(change), home)
         return 0
     found = session_changes(where, member)
     if how["as_json"]:
         _say_json(found, stat=how["stat"])
     else:
-        _show(found, stat=how["stat"])
+        _show(found, home, stat=how["stat"])
     return 0
 
 
@@ -56,7 +52,7 @@ def _say_json(found: SessionChanges, *, stat: bool) -> None:
     say_json({**about, "files": files, "again": found.again, "cut_off": found.cut_off, "damaged": found.damaged})
 
 
-def _show(found: SessionChanges, *, stat: bool) -> None:
+def _show(found: SessionChanges, home: Home, *, stat: bool) -> None:
     sums = ChangeTotals()
     files = (sums.add(change) for change in found.files)
     if stat:
@@ -65,16 +61,9 @@ def _show(found: SessionChanges, *, stat: bool) -> None:
             say()
     else:
         for change in files:
-            _print(change_lines(change))
+            say_styled(change_lines(change), home)
             say()
     whose = f"{clean(found.member)} in " if found.member else ""
     say(clean(str(sums)) if sums.files else f"Nothing is changed by {whose}session {found.place.session[:8]}.")
     for line in summary_notes(found.again, format_iso(found.cut_off) if found.cut_off else "", found.damaged):
         say(clean(line))
-
-
-def _print(lines: Iterable[StyledLine]) -> None:
-    """Print the lines, with colours on a terminal that supports them."""
-    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
-        say_painted(line)

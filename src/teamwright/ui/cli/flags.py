@@ -185,6 +185,7 @@ START_FLAGS: tuple[click.Option, ...] = (
     ),
     click.Option(["--fork-session"], is_flag=True, help="With -c or -r: continue in a copy of that session."),
     click.Option(["--no-markdown"], is_flag=True, help="Show text of agents as it was written."),
+    click.Option(["--plain"], is_flag=True, help="For screen readers: text alone, no redraws and no colours."),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
 )
 """The flags of the root command alone, which start a session."""

@@ -1,13 +1,13 @@
-"""Output of the reading commands: plain lines, tables and JSON, without colours and at most 80 columns wide.
+"""Output of the reading commands: plain lines, tables and JSON, at most 80 columns wide. Only diffs have colours.
 
-Control characters in texts of models and files are escaped. Depends only on stdout.
+Control characters in texts of models and files are escaped. Depends on stdout and on the person's settings.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,11 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
+from teamwright.ui.own_terminal import own_terminal
+from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
+from teamwright.ui.terminal.paint import make_paint
 from teamwright.views.cost_line import duration
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -62,9 +66,11 @@ def note(line: str) -> None:
     sys.stderr.write(clean(line) + "\n")
 
 
-def say_painted(line: str) -> None:
-    """Print one line with colours to stdout; its text must be cleaned already."""
-    sys.stdout.write(line + "\n")
+def say_styled(lines: Iterable[StyledLine], home: Home) -> None:
+    """Print lines with styles to stdout, in colours on a terminal that supports them."""
+    paint = make_paint(own_terminal(home), is_tty=sys.stdout.isatty())
+    for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
+        sys.stdout.write(line + "\n")
 
 
 def say_json(value: Any) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,10 @@ from teamwright.edit_history.review_actions import REVIEW_ACTIONS, act_on_review
 from teamwright.edit_history.team_review import TeamReview, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_painted, to_plain
+from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_styled, to_plain
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
 from teamwright.ui.review_text import key_lines, member_diff, review_lines
-from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
-from teamwright.ui.terminal.paint import make_paint
 
 _DIFF = "d"
 
@@ -77,7 +73,7 @@ def review_json(found: TeamReview) -> dict[str, Any]:
 def _show(found: TeamReview) -> None:
     say_facts([("team", found.place.team), ("session", found.place.session)], label=8)
     say()
-    _print(review_lines(found))
+    say_styled(review_lines(found), found.home)
 
 
 def _decide(found: TeamReview, name: str | None) -> None:
@@ -102,12 +98,6 @@ def _decide(found: TeamReview, name: str | None) -> None:
 
 def _step(found: TeamReview, key: str, member: str, text: str) -> None:
     if key == _DIFF:
-        _print(member_diff(found, member))
+        say_styled(member_diff(found, member), found.home)
         return
     say(clean(asyncio.run(act_on_review(found, key, member, text))))
-
-
-def _print(lines: Iterable[StyledLine]) -> None:
-    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
-        say_painted(line)

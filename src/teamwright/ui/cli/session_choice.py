@@ -23,6 +23,7 @@ from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
+from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.terminal.session_picker import pick, session_rows
 from teamwright.views.cost_line import duration
 
@@ -83,9 +84,9 @@ def _open_home_with(where: RunLocation, word: str) -> tuple[Home, str]:
     return open_files_home(where, word), word
 
 
-def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
-    """Return the session that the user picks. Off a terminal the error lists the sessions. Raises click.Abort when the
-    user picks none.
+def choose_session(where: RunLocation, *, ask: bool, plain: bool = False) -> ChosenSession:
+    """Return the session that the user picks, at a plain terminal by its number. Off a terminal the error lists the
+    sessions. Raises click.Abort when the user picks none.
     """
     rows = listed_sessions(open_files_home(where), where.cwd)
     if not rows:
@@ -98,7 +99,9 @@ def choose_session(where: RunLocation, *, ask: bool) -> ChosenSession:
             do=[f'teamwright resume {rows[0].view.id[:8]} -p "…"', 'teamwright -c -p "…" takes the newest'],
             note="nothing was started",
         )
-    picked = pick(lambda width: session_rows(rows, width), len(rows))
+    picked = pick(
+        lambda width: session_rows(rows, width), len(rows), own_terminal(resolve_home(where.home), plain=plain)
+    )
     if picked is None:
         raise click.Abort
     return _from_view(rows[picked].view, where)

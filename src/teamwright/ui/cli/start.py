@@ -118,5 +118,10 @@ def _session_to_resume(
         found = choose_latest(where)
     else:
         word = str(flags["resume"])
-        found = choose_by_name(where, word, headless=headless) if word else choose_session(where, ask=not headless)
+        plain = bool(flags.get("plain"))
+        found = (
+            choose_by_name(where, word, headless=headless)
+            if word
+            else choose_session(where, ask=not headless, plain=plain)
+        )
     return found.id, found.run_location(where)

@@ -31,6 +31,7 @@ from teamwright.session.run_counts import RunCounts
 from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, pad
 from teamwright.ui.event_text import display_name
+from teamwright.ui.terminal.paint import is_plain_terminal
 
 WIDTH = 80
 
@@ -216,9 +217,9 @@ _MIN_ROWS_ABOVE = 3
 """The minimum number of rows above the panel."""
 
 
-def can_redraw(out: TextIO) -> bool:
-    """Return True when the stream is a terminal with a movable cursor."""
-    return out.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+def can_redraw(out: TextIO, env: Mapping[str, str]) -> bool:
+    """Return True when the stream is a terminal with a movable cursor, which `env` describes."""
+    return out.isatty() and not is_plain_terminal(env)
 
 
 class DemoScreen(Struct):

@@ -28,6 +28,7 @@ from teamwright.session.open import open_session
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.repository import Repository, clone_bundle, differences, footprint, repository_at
 from teamwright.session.result import Result
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.ask_demo import ANSWER_TIMEOUT_S, run_ask_demo
 from teamwright.ui.demo.demo_screen import DemoScreen, can_redraw
 from teamwright.ui.demo.demo_session import LIVE_PROMPT, SCRIPTED_PROMPT, demo_options, demo_team_name
@@ -45,6 +46,7 @@ from teamwright.ui.demo.demo_text import (
 from teamwright.ui.demo.kill_demo import audit_lines, run_kill_demo
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import result_object
+from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.views.run_report import CallCollector, report
 
@@ -68,7 +70,7 @@ def run_demo(options: DemoOptions) -> int:
         place, sample = _open_repository(options, stack)
         quiet = options.output_format == "json"
         # The panes show the members, and leave no rows for a panel.
-        panel = not quiet and not options.panes and can_redraw(sys.stdout)
+        panel = not quiet and not options.panes and can_redraw(sys.stdout, own_terminal(resolve_home(options.home)))
         screen = DemoScreen(sys.stderr if quiet else sys.stdout, panel=panel)
         work = _show_kill_demo if options.kill else _show_ask_demo if options.ask else _show_plain_demo
         return asyncio.run(_run_with_signals(work(options, place, screen, sample=sample), screen))

@@ -27,7 +27,7 @@ from teamwright.protocol.events import (
 from teamwright.ui.display_text import cell_width, clean, cut, window_size, wrap_words
 from teamwright.ui.terminal.event_formatter import SHELL
 from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, TextBlock
-from teamwright.ui.terminal.paint import PLAIN_TERMINALS
+from teamwright.ui.terminal.paint import is_plain_terminal
 
 RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]
 """A function that returns the lines of a block for a width in columns. Their only sequences are colours."""
@@ -47,7 +47,7 @@ def raw_lines(block: TextBlock, width: int) -> list[str]:
 
 def block_renderer(env: Mapping[str, str], *, markdown: bool, colors: bool) -> RenderBlock:
     """Return the renderer for a terminal. Terminals without a movable cursor show text as it was written."""
-    if not markdown or env.get("TERM", "") in PLAIN_TERMINALS:
+    if not markdown or is_plain_terminal(env):
         return raw_lines
     renderers: list[RenderBlock] = []
 

@@ -1,6 +1,6 @@
 """The Editor protocol: one line of input at a time, while output is printed above it.
 
-Also the value for its callbacks and the test for terminals without a movable cursor.
+Also the value for its callbacks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from teamwright.ui.terminal.keys import InterruptAction
 from teamwright.ui.terminal.line_completion import Candidate
-from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 from teamwright.ui.terminal.window_focus import WindowFocus
 
 
@@ -149,8 +148,3 @@ class Editor(Protocol):
     async def close(self) -> None:
         """Restore the terminal, after all output was written."""
         ...
-
-
-def is_plain_terminal(env: Mapping[str, str]) -> bool:
-    """Return True for a terminal without a movable cursor."""
-    return env.get("TERM", "") in PLAIN_TERMINALS

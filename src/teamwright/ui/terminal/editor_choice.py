@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import select
 import sys
 import termios
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from teamwright.ui.display_text import cell_width
-from teamwright.ui.terminal.editor import NO_DRAFT, Editor, EditorCallbacks, LineDraft, ReadCancelled, is_plain_terminal
+from teamwright.ui.terminal.editor import NO_DRAFT, Editor, EditorCallbacks, LineDraft, ReadCancelled
+from teamwright.ui.terminal.paint import is_plain_terminal
 from teamwright.ui.terminal.plain_editor import PlainEditor
 
 
-def make_editor(callbacks: EditorCallbacks, *, deferred: bool = False) -> Editor:
-    """Return the editor for this process's terminal. With `deferred`, its library loads at the first key."""
-    if is_plain_terminal(os.environ) or not sys.stdin.isatty():
+def make_editor(callbacks: EditorCallbacks, env: Mapping[str, str], *, deferred: bool = False) -> Editor:
+    """Return the editor for this process's terminal, which `env` describes. With `deferred`, its library loads at the
+    first key.
+    """
+    if is_plain_terminal(env) or not sys.stdin.isatty():
         return PlainEditor(callbacks, sys.stdin.fileno())
     return DeferredEditor(callbacks, sys.stdin.fileno(), _line_editor) if deferred else _line_editor(callbacks)
 

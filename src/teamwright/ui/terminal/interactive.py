@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -34,7 +34,7 @@ from teamwright.ui.terminal.editor import Editor, EditorCallbacks
 from teamwright.ui.terminal.editor_choice import make_editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice
-from teamwright.ui.terminal.paint import make_paint
+from teamwright.ui.terminal.paint import make_paint, terminal_environment
 from teamwright.ui.terminal.session_rewind import rewind_left_session
 from teamwright.ui.terminal.session_screen import SessionScreen
 from teamwright.ui.terminal.session_switch import options_for, options_to_return
@@ -120,11 +120,11 @@ async def _open_session(
 async def _run_session(
     session: Session, prompt: str | None, end_signals: Collection[int]
 ) -> tuple[Result, LeftSession]:
-    paint = make_paint(os.environ, is_tty=sys.stdout.isatty())
-    host = SessionScreen(
-        session, EventFormatter(paint, rest_command="/diff", usual_model=session.lead.agent.model.card.name)
-    )
-    host.editor = editor = _make_editor(session, host)
+    env = terminal_environment(os.environ, plain=session.settings.plain_terminal)
+    paint = make_paint(env, is_tty=sys.stdout.isatty())
+    formatter = EventFormatter(paint, rest_command="/diff", usual_model=session.lead.agent.model.card.name)
+    host = SessionScreen(session, formatter, env)
+    host.editor = editor = _make_editor(session, host, env)
     with _handle_interrupt(editor.interrupt):
         host.show(_greeting(session))
         _show_last_exchange(session, host)
@@ -150,7 +150,7 @@ async def _run_screen(screen: SessionScreen, prompt: str | None, end_signals: Co
             await screen.editor.close()
 
 
-def _make_editor(session: Session, screen: SessionScreen) -> Editor:
+def _make_editor(session: Session, screen: SessionScreen, env: Mapping[str, str]) -> Editor:
     wiring = EditorCallbacks(
         on_interrupt=screen.on_interrupt,
         complete=screen.completion.complete,
@@ -167,7 +167,7 @@ def _make_editor(session: Session, screen: SessionScreen) -> Editor:
         status_area=screen.panel,
         text_rows=screen.text_rows,
     )
-    return make_editor(wiring)
+    return make_editor(wiring, env)
 
 
 def _show_last_exchange(session: Session, screen: SessionScreen) -> None:

@@ -45,4 +45,14 @@ def make_paint(env: Mapping[str, str], *, is_tty: bool) -> Paint:
     """Return a Paint with colours on a terminal that supports them; any value of `NO_COLOR` disables them
     (no-color.org).
     """
-    return Paint(is_tty and not env.get("NO_COLOR") and env.get("TERM", "") not in PLAIN_TERMINALS)
+    return Paint(is_tty and not env.get("NO_COLOR") and not is_plain_terminal(env))
+
+
+def is_plain_terminal(env: Mapping[str, str]) -> bool:
+    """Return True for a terminal that gets text alone, without colours and without a movable cursor."""
+    return env.get("TERM", "") in PLAIN_TERMINALS
+
+
+def terminal_environment(env: Mapping[str, str], *, plain: bool) -> Mapping[str, str]:
+    """Return the environment that describes the terminal: with `plain` that of a terminal without a movable cursor."""
+    return {**env, "TERM": "dumb"} if plain else env

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from teamwright.session.session_list import ListedSession
 from teamwright.ui.display_text import cell_width, cut, one_line, pad, window_size
-from teamwright.ui.terminal.paint import PLAIN_TERMINALS, make_paint
+from teamwright.ui.terminal.paint import is_plain_terminal, make_paint
 
 HEAD = ("", "id", "last", "team", "members", "prompt")
 _MAX_TEAM = 20
@@ -108,7 +108,7 @@ class PickerState(Struct):
 
 def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int | None:
     """Return the index of the row that the person picks, from 0; None when they leave. Raises KeyboardInterrupt."""
-    if env.get("TERM", "") in PLAIN_TERMINALS or not sys.stdin.isatty():
+    if is_plain_terminal(env) or not sys.stdin.isatty():
         return _pick_by_number(lines, count)
     picking, drawn = PickerState(count), _DrawnList(env)
     fd = sys.stdin.fileno()

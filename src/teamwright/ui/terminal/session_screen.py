@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from teamwright.protocol.errors import TeamwrightError
@@ -67,7 +67,7 @@ from teamwright.views.live_status import SessionStatusSource
 class SessionScreen:
     """The screen of a session until its person leaves or a cap is reached. `editor` is set before `run`."""
 
-    def __init__(self, session: Session, formatter: EventFormatter) -> None:
+    def __init__(self, session: Session, formatter: EventFormatter, env: Mapping[str, str]) -> None:
         self.session = session
         self.formatter = formatter
         self.running_calls = RunningCalls()
@@ -86,10 +86,8 @@ class SessionScreen:
         self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ)
         requests = PendingRequests(run_command=self._run_at_request)
         self.line_input = LineInput(self.formatter, self.show, requests)
-        colors, markdown = self.formatter.paint.on, self.session.shows_markdown
-        self.texts = AgentTextOutput(
-            self.show, self._mask, block_renderer(os.environ, markdown=markdown, colors=colors)
-        )
+        colors, markdown = self.formatter.paint.on, self.session.settings.markdown
+        self.texts = AgentTextOutput(self.show, self._mask, block_renderer(env, markdown=markdown, colors=colors))
         self.view = ConversationView(self.session, self.formatter, self.show, self.texts)
         self.reports = MemberReports(self.formatter, self.texts.render, self._mask)
         self.commands = ScreenCommands(

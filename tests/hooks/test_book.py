@@ -92,7 +92,7 @@ def test_a_timeout_is_in_seconds_and_has_a_default_and_an_end():
         {"Stop": [group("a", timeout=0)]},
         {"Stop": [group("a\0b")]},
         {"Stop": [group("  ")]},
-        {"Stop": [group("a", once=True)]},
+        {"Stop": [group("a", unheard_of=True)]},
         {"Stop": [{"hooks": [{"type": ["command"], "command": "a"}]}]},
         {"NoSuchEvent": [group("a")]},
     ],

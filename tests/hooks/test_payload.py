@@ -27,6 +27,7 @@ FACTS = {"added": 1, "removed": 1}
 SUGGESTED = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
 
 TELLS: dict[str, tuple[HookAgent, dict[str, Any]]] = {
+    "Setup": (LEADER, payload.setup("init")),
     "SessionStart": (LEADER, payload.session_start("startup", "sonnet")),
     "SessionEnd": (LEADER, payload.session_end("other")),
     "UserPromptSubmit": (LEADER, payload.user_prompt_submit("Fix the parser.")),

@@ -16,10 +16,13 @@ class HookLog:
         self.settings = directory / "hook-settings.json"
         self._hooks: dict[str, list[dict[str, Any]]] = {}
 
-    def on(self, event: str, *more: str, matcher: str = "", timeout: float = 20) -> "HookLog":
-        """Note this event; `more` are commands that run after the line was written, with `$told`."""
+    def on(self, event: str, *more: str, matcher: str = "", timeout: float = 20, **keys: object) -> "HookLog":
+        """Note this event; `more` are commands that run after the line was written, with `$told`.
+
+        `keys` are further keys of the hook.
+        """
         command = "; ".join([RECORD.format(log=self.log), *more])
-        hook = {"type": "command", "command": command, "timeout": timeout}
+        hook = {"type": "command", "command": command, "timeout": timeout, **keys}
         self._hooks.setdefault(event, []).append({"matcher": matcher, "hooks": [hook]})
         self.settings.write_text(json.dumps({"hooks": self._hooks}))
         return self

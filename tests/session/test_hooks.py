@@ -17,6 +17,7 @@ from teamwright.models.model import Failure
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.events import Notice
 from teamwright.protocol.messages import text_block
+from teamwright.session.session_hooks import HookedAgent
 from teamwright.testing import Call, ScriptedModel
 from tests.session.hook_log import HookLog, unbalanced
 from tests.session.test_modes import Stop
@@ -481,7 +482,7 @@ async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_w
         hooking, shown = team.session.agent_factory.toolset.hooking, "lead › Explore: find it"
         place, policy = team.session.lead.agent.toolbox.workplace, team.session.agent_factory.policy
         who = [replace(hooking.identity, kind=SUBAGENT, agent_id=f"agent-{number}") for number in range(2)]
-        like = [hooking.make(one, shown, place, policy, []) for one in who]
+        like = [hooking.make(HookedAgent(one, shown, place, policy), []) for one in who]
         del like[1]
         gc.collect()
         asked = Question(shown, "Bash", "permission", "touch x", "mode default")

@@ -291,7 +291,7 @@ def test_hooks_that_cannot_be_run_are_named_with_their_file_and_never_run_by_hal
     settings = repository.settings()
     assert settings.hooks == ()
     told = "\n".join(settings.warnings)
-    for part in ("'prompt'", "'if'", "no command", "timeout", "WorktreeCreate", "regular expression"):
+    for part in ("'prompt'", "its `if`", "no command", "timeout", "WorktreeCreate", "regular expression"):
         assert part in told
     assert told.count(str(repository.home.settings)) == 6
 

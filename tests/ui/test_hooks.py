@@ -240,6 +240,22 @@ def test_a_prompt_that_a_hook_refuses_is_an_error_with_its_words(tmp_path, repo)
     assert slug == "hook-refused" and "it holds a password" in lines[0]
 
 
+@pytest.mark.finding("C2")
+def test_setup_hooks_run_only_where_a_person_asks_for_them(tmp_path, repo):
+    note = {"hookSpecificOutput": {"hookEventName": "Setup", "additionalContext": "node_modules is there"}}
+    hooks = HookLog(tmp_path).on("Setup", f"echo '{json.dumps(note)}'", matcher="init").on("SessionStart")
+    with LoopbackModel.in_thread(["Hello.", "Again."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        assert program.run("-p", "Hi.", "--settings", str(hooks.settings)).returncode == 0
+        assert not hooks.of("Setup")
+        assert program.run("-p", "Hi.", "--init", "--settings", str(hooks.settings)).returncode == 0
+        [sent] = [one.body for one in server.requests if one.method == "POST"][1:]
+    assert [event["hook_event_name"] for event in hooks.told[1:]] == ["Setup", "SessionStart"]
+    assert hooks.of("Setup")[0]["trigger"] == "init" and b"node_modules is there" in sent
+    both = program.run("-p", "Hi.", "--init", "--maintenance")
+    assert both.returncode == 2
+
+
 class Players:
     """A lead that starts ada and a sub-agent; whoever is told to waits at the mark until it is killed."""
 

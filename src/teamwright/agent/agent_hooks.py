@@ -27,13 +27,14 @@ from teamwright.hooks.hook_index import (
     TOOL_FAILURE,
 )
 from teamwright.hooks.hook_outcome import ALLOW, ASK, DENY, NO_OUTCOME, HookOutcome
-from teamwright.hooks.hook_runner import HookRunner, no_hook_runner
+from teamwright.hooks.hook_runner import HookFiring, HookRunner, no_hook_runner
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
 
 if TYPE_CHECKING:
     from teamwright.hooks.agent_starts import AgentStarts
+    from teamwright.permissions.verdict import Access
 
 HOOK_RULE = "hook"
 """The rule that a denial by a hook names."""
@@ -47,6 +48,10 @@ def _no_mode() -> str:
     return ""
 
 
+def drop_text(text: str, wakes: bool) -> None:
+    """Drop the text of a background hook."""
+
+
 def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
     """Ignore a denial: the default when no report is made."""
 
@@ -54,7 +59,8 @@ def _ignore_denial(call: PreparedCall, rule: str, reason: str) -> None:
 class AgentHooks(Struct, eq=False, weakref=True):
     """The hooks of one agent. `cwd` and `mode` are called for each event; `record_denial` records denials by hooks.
 
-    `starts` records the start until the stop hooks have run; None when that is not needed.
+    `starts` records the start until the stop hooks have run; None when that is not needed. `deliver_later` takes a text
+    of a background hook for the agent, and whether it wakes the agent.
     """
 
     hooks: HookRunner = field(default_factory=no_hook_runner)
@@ -63,16 +69,32 @@ class AgentHooks(Struct, eq=False, weakref=True):
     mode: Callable[[], str] = _no_mode
     record_denial: Callable[[PreparedCall, str, str], None] = _ignore_denial
     starts: AgentStarts | None = None
+    deliver_later: Callable[[str, bool], None] = drop_text
     _is_running: bool = False
 
-    async def fire(self, event: str, make_payload: Callable[[], Mapping[str, Any]], *subjects: str) -> HookOutcome:
+    async def fire(
+        self,
+        event: str,
+        make_payload: Callable[[], Mapping[str, Any]],
+        *subjects: str,
+        access: Callable[[], Access] | None = None,
+    ) -> HookOutcome:
         """Run the hooks of an event of this agent.
 
-        `make_payload` returns the fields that its payload has besides the common ones.
+        `make_payload` returns the fields that its payload has besides the common ones. `access` returns what the tool
+        call of the event touches, for conditions of hooks.
         """
         if not self.hooks.wants(event):
             return NO_OUTCOME
-        return await self.hooks.fire(event, self._full_payload(make_payload()), subjects or ("",), self.cwd())
+
+        def matches(condition: str) -> bool:
+            from teamwright.agent.hook_conditions import matches_condition  # only for hooks with a condition
+
+            base = self.hooks.environment.project
+            return access is not None and matches_condition(condition, subjects, access(), base)
+
+        made, agent = self._full_payload(make_payload()), HookFiring(matches, self.deliver_later)
+        return await self.hooks.fire(event, made, subjects or ("",), self.cwd(), agent)
 
     @property
     def is_running(self) -> bool:
@@ -127,13 +149,13 @@ class AgentHooks(Struct, eq=False, weakref=True):
                 call.tool.name, _call_input(call), call.ctx.tool_use_id, error, interrupted=interrupted
             )
 
-        return await self.fire(TOOL_FAILURE, more, call.tool.name, *call.tool.aliases)
+        return await self.fire(TOOL_FAILURE, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 
     async def _fire_before(self, call: PreparedCall) -> HookOutcome:
         def more() -> dict[str, Any]:
             return payload.pre_tool_use(call.tool.name, _call_input(call), call.ctx.tool_use_id)
 
-        return await self.fire(PRE_TOOL, more, call.tool.name, *call.tool.aliases)
+        return await self.fire(PRE_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 
     async def _fire_after(self, call: PreparedCall, result: ToolResult) -> HookOutcome:
         def more() -> dict[str, Any]:
@@ -141,7 +163,7 @@ class AgentHooks(Struct, eq=False, weakref=True):
             response = payload.tool_response(call.tool.name, given, _result_text(result), result.facts)
             return payload.post_tool_use(call.tool.name, given, call.ctx.tool_use_id, response)
 
-        return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases)
+        return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 
     def _refuse(self, call: PreparedCall, said: HookOutcome) -> ToolResult:
         reason = said.reason or said.halt_reason

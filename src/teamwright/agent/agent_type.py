@@ -157,7 +157,8 @@ class AgentType(Struct, frozen=True):
 
 def hook_digest(hook: HookSpec) -> str:
     """What a hook is known by as long as it says the same."""
-    said = "\0".join((hook.event, hook.matcher, hook.command))
+    more = (hook.line, hook.condition) if hook.arguments is not None or hook.condition else (hook.command,)
+    said = "\0".join((hook.event, hook.matcher, *more))
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -275,7 +275,7 @@ class SettingsMerge:
                 noted.set_state("needs trust")
                 continue
             self.hooks.append(hook)
-            self.origins[f"hooks.{hook.event} {hook.command}"] = str(layer.path)
+            self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:
         for name, value in variables.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -20,11 +19,12 @@ from msgspec.structs import replace
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.skill_search import SKILL_FILE
+from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import read_plain
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
-ROOT = "CLAUDE_PLUGIN_ROOT"
-"""The variable by which a plugin's hooks and servers name its directory."""
+ROOT, DATA = "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"
+"""The variables by which a plugin's parts name its directory, and the directory of its own data."""
 
 _USUAL = {"agents": "./agents", "skills": "./skills", "commands": "./commands"}
 _ADDED = "skills"
@@ -53,6 +53,19 @@ class Plugin(Struct, frozen=True):
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ignored: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def plugin_variables(plugin: Plugin, home: Home) -> dict[str, str]:
+    """Return the variables that the hooks, servers and texts of a plugin may use. The data directory need not exist."""
+    return {ROOT: os.path.realpath(plugin.path), DATA: str(home.own / "plugin-data" / plugin.name)}
+
+
+def plugin_hooks(plugin: Plugin, home: Home) -> tuple[HookSpec, ...]:
+    """Return the hooks of a plugin with its variables. The directory of its data is created if there are any."""
+    variables = plugin_variables(plugin, home)
+    if plugin.hooks:
+        os.makedirs(variables[DATA], mode=0o700, exist_ok=True)
+    return tuple(replace(hook, variables=tuple(variables.items())) for hook in plugin.hooks)
 
 
 class PluginSource(Struct, frozen=True):
@@ -167,10 +180,9 @@ class _PluginReader:
     def _hooks(self) -> tuple[tuple[HookSpec, ...], tuple[str, ...]]:
         hooks: list[HookSpec] = []
         warnings: list[str] = []
-        given = f"export {ROOT}={shlex.quote(os.path.realpath(self.path))}; "
         for value, file in self._values("hooks"):
             found, lines = parse_hooks(value, str(file))
-            hooks += (replace(hook, command=given + hook.command) for hook in found)
+            hooks += found
             warnings += lines
         return tuple(hooks), tuple(warnings)
 

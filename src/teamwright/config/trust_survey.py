@@ -145,10 +145,10 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
     """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs: a script named
     in its command, and all of `hooks/` beside the settings file.
     """
-    name = " ".join(part for part in (hook.event, hook.matcher) if part) + f": {hook.command}"
-    beside = layer.path.parent / "hooks"
+    name, beside = hook.name, layer.path.parent / "hooks"
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
-    parts += [_tree_digest(file) for file in _named_files(root, hook.command)]
+    parts += [_tree_digest(file) for file in _named_files(root, hook.line)]
+    parts += [part for part in (hook.shell, hook.wake_text) if part]
     # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
     summary = f"hook: {' '.join(name.split())}"
     return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
@@ -156,7 +156,7 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
 
 def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
     """Return the files of the repository that these hooks run, by real path, also missing ones."""
-    found = {path for hook in hooks for path in _named_paths(root, hook.command)}
+    found = {path for hook in hooks for path in _named_paths(root, hook.line)}
     return frozenset(str(path) for path in found if path != root and not path.is_dir())
 
 
@@ -255,11 +255,11 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
     hooks = made.hooks if made is not None else ()
     servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
     parts = ["agent", found.digest]
-    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command)]
+    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.line)]
     parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
     summary = f"agent: {found.name}"
     summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())
-    summary += "".join(f"; hook: {' '.join(f'{hook.event} {hook.matcher}: {hook.command}'.split())}" for hook in hooks)
+    summary += "".join(f"; hook: {' '.join(hook.name.split())}" for hook in hooks)
     return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
 
 

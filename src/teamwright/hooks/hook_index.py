@@ -7,6 +7,7 @@ its file and never runs in part. Leaves trust and processes to others.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -30,8 +31,10 @@ TOOL_FAILURE = "PostToolUseFailure"
 STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 TEAMMATE_IDLE, TASK_CREATED, TASK_COMPLETED = "TeammateIdle", "TaskCreated", "TaskCompleted"
 PRE_COMPACT, POST_COMPACT, NOTIFICATION = "PreCompact", "PostCompact", "Notification"
+SETUP = "Setup"
 
 EVENTS: Mapping[str, str] = {
+    SETUP: "trigger",
     SESSION_START: "source",
     SESSION_END: "reason",
     USER_PROMPT: "",
@@ -51,8 +54,19 @@ EVENTS: Mapping[str, str] = {
 }
 """Every event, with the payload's key that matchers use; empty: a matcher has no effect."""
 
+_TOOL_EVENTS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
+"""Events with a tool call, to which a condition applies."""
+
+SHELLS = ("bash", "powershell")
+
 _PLAIN = re.compile(r"[\w\- |]*")
-_KNOWN_KEYS = frozenset({"type", "command", "timeout", "async", "statusMessage", "description", "name"})
+_CONDITION = re.compile(r"[A-Za-z_][\w-]*\*?(?:\(.+\))?", re.DOTALL)
+_KNOWN_KEYS = frozenset(
+    {
+        *("type", "command", "args", "shell", "if", "timeout", "async", "statusMessage", "description", "name", "once"),
+        *("asyncRewake", "rewakeMessage", "rewakeSummary"),
+    }
+)
 
 
 HookFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
@@ -66,7 +80,10 @@ It may be a coroutine function. It must not change the payload.
 class HookSpec(Struct, frozen=True):
     """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
 
-    `detached`: the session does not wait for it, and its output is ignored. A function has its name as command.
+    `detached`: the session does not wait for it; its notes are delivered later. A function has its name as command.
+    `arguments`: the command is a program that runs without a shell, with these arguments. `condition` is a permission
+    rule that the tool call must match. `wakes`: its refusal wakes the agent, after `wake_text`. `variables` are added
+    to its environment.
     """
 
     event: str
@@ -76,6 +93,28 @@ class HookSpec(Struct, frozen=True):
     source: str = ""
     detached: bool = False
     function: HookFunction | None = None
+    arguments: tuple[str, ...] | None = None
+    shell: str = ""
+    condition: str = ""
+    wakes: bool = False
+    wake_text: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The command with its arguments, for people."""
+        return self.command if self.arguments is None else shlex.join((self.command, *self.arguments))
+
+    @property
+    def name(self) -> str:
+        """The event, matcher, condition and command, for people."""
+        condition = f"if {self.condition}" if self.condition else ""
+        return " ".join(part for part in (self.event, self.matcher, condition) if part) + f": {self.line}"
+
+    @property
+    def identity(self) -> object:
+        """The value that equal hooks of several files share: of them one runs."""
+        return self.function or (self.command, self.arguments, self.condition, self.shell, self.variables)
 
 
 Matcher: TypeAlias = Callable[[str], bool]
@@ -115,7 +154,7 @@ class ParsedHook(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name in lists."""
-        command = self.hook.command if self.hook is not None else ""
+        command = self.hook.line if self.hook is not None else ""
         return f"{self.event}{f': {command}' if command else ''}"
 
 
@@ -191,7 +230,49 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
     timeout = hook.get("timeout", END_TIMEOUT_S if event == SESSION_END else TIMEOUT_S)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise _UnusableHook("its timeout is not a number of seconds")
-    return HookSpec(event, matcher, command, min(float(timeout), MAX_TIMEOUT_S), "", hook.get("async") is True)
+    wakes, text = hook.get("asyncRewake") is True, hook.get("rewakeMessage", "")
+    return HookSpec(
+        event,
+        matcher,
+        command,
+        min(float(timeout), MAX_TIMEOUT_S),
+        "",
+        wakes or hook.get("async") is True,
+        arguments=_arguments(hook),
+        shell=_shell(hook),
+        condition=_condition(event, hook),
+        wakes=wakes,
+        wake_text=text.strip() if isinstance(text, str) else "",
+    )
+
+
+def _arguments(hook: Mapping[str, Any]) -> tuple[str, ...] | None:
+    value: Any = hook.get("args")
+    if value is None:
+        return None
+    parts = cast("list[Any]", value) if isinstance(value, list) else [None]
+    texts = tuple(part for part in parts if isinstance(part, str) and "\0" not in part)
+    if len(texts) != len(parts):
+        raise _UnusableHook("its args are not a list of texts")
+    return texts
+
+
+def _shell(hook: Mapping[str, Any]) -> str:
+    shell = hook.get("shell", "")
+    if shell not in ("", *SHELLS):
+        raise _UnusableHook(f"its shell is none of {', '.join(SHELLS)}")
+    return shell
+
+
+def _condition(event: str, hook: Mapping[str, Any]) -> str:
+    condition = hook.get("if", "")
+    if condition == "":
+        return ""
+    if not isinstance(condition, str) or not _CONDITION.fullmatch(condition.strip()):
+        raise _UnusableHook("its `if` is not one permission rule, such as Bash(git push:*)")
+    if event not in _TOOL_EVENTS:
+        raise _UnusableHook("its `if` never applies, because the event has no tool call")
+    return condition.strip()
 
 
 def _unusable(event: str, at: tuple[str | int, ...], value: object, problem: _UnusableHook) -> ParsedHook:
@@ -243,7 +324,7 @@ class HookIndex:
             matching = [hook for fits, hook in among if every or any(map(fits, subjects))]
             once: dict[object, HookSpec] = {}
             for hook in matching:
-                once.setdefault(hook.function or hook.command, hook)
+                once.setdefault(hook.identity, hook)
             found = tuple(once.values())
             if len(self._found) < 1_000:
                 self._found[key] = found

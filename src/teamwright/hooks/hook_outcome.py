@@ -62,7 +62,7 @@ NO_OUTCOME = HookOutcome()
 def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOutcome:
     """Return the outcome of one hook from its exit code and its output."""
     if exit_code == REFUSAL_EXIT_CODE:
-        reason = _cut(stderr.strip()) or "a hook refused it and gave no reason"
+        reason = cut_text(stderr.strip()) or "a hook refused it and gave no reason"
         denied = DENY if event == PRE_TOOL else ""
         answer = PermissionReply(False, reason) if event == PERMISSION else None
         return HookOutcome(True, reason, denied, reason if denied else "", answer=answer)
@@ -71,7 +71,7 @@ def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOu
         return HookOutcome(problem=f"exit code {exit_code}" + (f": {said}" if said else ""))
     text = stdout.strip()
     if not text.startswith("{"):
-        return HookOutcome(contexts=(_cut(text),)) if text and event in {SESSION_START, USER_PROMPT} else NO_OUTCOME
+        return HookOutcome(contexts=(cut_text(text),)) if text and event in {SESSION_START, USER_PROMPT} else NO_OUTCOME
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -164,10 +164,11 @@ def _object(said: Mapping[str, Any], key: str) -> dict[str, Any] | None:
 
 def _text(said: Mapping[str, Any], key: str) -> str:
     value = said.get(key)
-    return _cut(value.strip()) if isinstance(value, str) else ""
+    return cut_text(value.strip()) if isinstance(value, str) else ""
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return the text of a hook, cut to the length that is used."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n[… {len(text):,} characters in all]"
 
 

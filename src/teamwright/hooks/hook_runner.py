@@ -14,22 +14,19 @@ import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
-from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned, read_outcome
-from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
+from teamwright.processes.process_records import ProcessRecords
+
+if TYPE_CHECKING:
+    from teamwright.hooks.hook_process import HookProcess
 
 INSIDE_VARIABLE = "TEAMWRIGHT_INSIDE_HOOKS"
 """Variable with the marks of the hooks in which a process runs: a session that a hook starts runs all other hooks."""
-
-MAX_OUTPUT = 200_000
-"""Characters of a hook's output that are read."""
-
-GRACE_S = 1.0
-"""Seconds between SIGTERM and SIGKILL for a hook that is ended."""
 
 CLOSE_S = 5.0
 """Seconds that the end of a session waits for background hooks."""
@@ -39,6 +36,7 @@ class _HookInput(Struct):
     """The input of an event's hooks: a mapping for functions, JSON for commands, encoded on demand."""
 
     payload: Mapping[str, Any]
+    deliver_later: Callable[[str, bool], None]
     _content: bytes = b""
 
     @property
@@ -63,6 +61,29 @@ def _ignore_notice(text: str, level: str) -> None:
     """Ignore the notice."""
 
 
+def _match_all(condition: str) -> bool:
+    """Return True: the default for events without a tool call, whose hooks have no condition."""
+    return True
+
+
+def _drop_text(text: str, wakes: bool) -> None:
+    """Drop the text: the default where no agent is left to read it."""
+
+
+class HookFiring(Struct, frozen=True):
+    """What the agent of an event gives to its hooks.
+
+    `matches` returns True for a condition that the tool call fulfils. `deliver_later` takes a text of a background hook
+    for the agent, and whether it wakes the agent.
+    """
+
+    matches: Callable[[str], bool] = _match_all
+    deliver_later: Callable[[str, bool], None] = _drop_text
+
+
+NO_AGENT = HookFiring()
+
+
 class HookRunner(Struct):
     """The hooks of one session. `notify` reports a text to people, with its level: info or warning."""
 
@@ -77,15 +98,21 @@ class HookRunner(Struct):
         return self.index.has_hooks(*events)
 
     async def fire(
-        self, event: str, payload: Mapping[str, Any], subjects: tuple[str, ...] = ("",), cwd: Path | None = None
+        self,
+        event: str,
+        payload: Mapping[str, Any],
+        subjects: tuple[str, ...] = ("",),
+        cwd: Path | None = None,
+        agent: HookFiring = NO_AGENT,
     ) -> HookOutcome:
         """Run the matching hooks and wait for them. Raises nothing but `CancelledError`; then no hook is left
         running, except background hooks.
         """
         found = self.index.matching_hooks(event, subjects)
+        found = tuple(hook for hook in found if not hook.condition or agent.matches(hook.condition))
         if not found:
             return NO_OUTCOME
-        given = _HookInput({**payload, "hook_event_name": event})
+        given = _HookInput({**payload, "hook_event_name": event}, agent.deliver_later)
         if len(found) == 1 and not found[0].detached:
             return self._report_messages(await self._run(found[0], given, cwd))
         waited: list[HookSpec] = []
@@ -133,7 +160,7 @@ class HookRunner(Struct):
             self.notify(f"{task.get_name()}: {type(problem).__name__}: {problem}", "warning")
 
     async def _run_detached(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> None:
-        await self._run(hook, given, cwd)
+        self._deliver(hook, await self._run(hook, given, cwd), given)
 
     async def _run(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> HookOutcome:
         try:
@@ -143,42 +170,47 @@ class HookRunner(Struct):
                 # The trusted command of a repository names files from the root, so it runs there.
                 theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
                 place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.environment.project
-                outcome = await self._run_process(hook, given.content, place)
+                outcome = await self._run_process(hook, given, place)
         except (OSError, ValueError) as problem:
             outcome = HookOutcome(problem=f"it could not be started: {problem}")
-        if outcome.problem and (hook.event, hook.command) not in self._notified:
-            self._notified.add((hook.event, hook.command))
-            command = hook.command.split("\n", 1)[0][:100]
-            self.notify(f"a hook of {hook.event} counts for nothing ({command}): {outcome.problem}", "warning")
+        self._warn_once(hook, outcome)
         return outcome
 
-    async def _run_process(self, hook: HookSpec, given: bytes, cwd: Path) -> HookOutcome:
-        from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
-        from teamwright.processes.process_output import ProcessOutput
+    def _warn_once(self, hook: HookSpec, outcome: HookOutcome) -> None:
+        if outcome.problem and (hook.event, hook.line) not in self._notified:
+            self._notified.add((hook.event, hook.line))
+            command = hook.line.split("\n", 1)[0][:100]
+            self.notify(f"a hook of {hook.event} counts for nothing ({command}): {outcome.problem}", "warning")
 
-        above, mark = self.environment.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
+    async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
+        from teamwright.hooks.hook_process import HookProcess
+
+        around = self.environment
+        above, mark = around.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
-        output, errors = ProcessOutput(MAX_OUTPUT), ProcessOutput(MAX_OUTPUT)
-        command = ProcessCommand(
-            (self.environment.shell, "-c", hook.command),
-            cwd,
-            {**self.environment.env, "PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()},
-            self.environment.records,
-            ProcessPurpose(call=f"hook {hook.event}"),
-            given,
-        )
-        process = Process.start(command, output, errors)
-        try:
-            in_time = await wait_or_terminate(process, timeout_s=hook.timeout_s, grace_s=GRACE_S)
-        finally:
-            process.close()
-        if not in_time:
-            return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
-        if output.is_cut:
-            return HookOutcome(problem=f"it printed {output.total:,} bytes, more than is read")
-        code = process.exit_code
-        return read_outcome(hook.event, -9 if code is None else code, output.text(), errors.text())
+        own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
+        env = {**around.env, **dict(hook.variables), **own}
+        running = HookProcess.start(hook, given.content, cwd, env, around.shell, around.records)
+        outcome = await running.wait()
+        if outcome is None:
+            self._start_detached(self._finish(running, given), f"hook of {hook.event}")
+        elif running.background_s:
+            self._deliver(hook, outcome, given)
+        return NO_OUTCOME if outcome is None or running.background_s else outcome
+
+    async def _finish(self, running: HookProcess, given: _HookInput) -> None:
+        """Wait for a hook that continues in the background."""
+        self._deliver(running.hook, await running.wait_in_background(), given)
+
+    def _deliver(self, hook: HookSpec, outcome: HookOutcome, given: _HookInput) -> None:
+        """Deliver the text of a background hook to the agent of its event. Its decisions come too late."""
+        self._warn_once(hook, outcome)
+        if hook.wakes and outcome.blocked:
+            begin = hook.wake_text or f"A hook of {hook.event} that ran in the background found something:"
+            given.deliver_later(f"{begin}\n{outcome.reason}", True)
+        elif texts := (*outcome.contexts, *outcome.messages):
+            given.deliver_later("\n".join(texts), False)
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
@@ -196,7 +228,7 @@ async def _call_function(hook: HookSpec, function: HookFunction, payload: Mappin
 
 
 def _hook_digest(hook: HookSpec) -> str:
-    return hashlib.sha256(f"{hook.event} {hook.command}".encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(f"{hook.event} {hook.line}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def no_hook_runner() -> HookRunner:

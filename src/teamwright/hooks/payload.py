@@ -64,6 +64,11 @@ def session_start(source: str, model: str) -> dict[str, Any]:
     return {"source": source, "model": model}
 
 
+def setup(trigger: str) -> dict[str, Any]:
+    """Return the payload of a run that a person started with `--init` or `--maintenance`; `trigger` is its name."""
+    return {"trigger": trigger}
+
+
 def session_end(reason: str, outcome: str = "done") -> dict[str, Any]:
     """Return the payload. `reason` is clear, logout, prompt_input_exit or other; `outcome` done, or crashed when it is
     sent afterwards."""

@@ -260,7 +260,9 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
     try:
         if (hooking := session.agent_factory.toolset.hooking) is not None:
             with _collect_warnings(session) as told:
-                await hooking.fire_start("resume" if context.resumed else "startup", session.lead)
+                await hooking.fire_start(
+                    "resume" if context.resumed else "startup", session.lead, context.options.setup
+                )
             session.warnings += tuple(told)
         if context.resumed or context.options.adopt is not None:
             from teamwright.teams.recovery import recover_teams

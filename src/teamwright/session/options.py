@@ -62,6 +62,8 @@ class Options(Struct, frozen=True):
     trust: bool = False
     hooks: bool = True
     own_hooks: tuple[HookSpec, ...] = ()
+    setup: str = ""
+    """The trigger of `Setup` hooks, which run first: init or maintenance; empty: they do not run."""
     output: OutputFormat | None = None
     """The form of the final answer; None for text."""
     budget: Budget = field(default_factory=Budget)

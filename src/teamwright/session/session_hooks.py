@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
+from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks, drop_text
 from teamwright.agent.permission_gate import Denial
 from teamwright.agent.tool import Workplace
 from teamwright.agent.toolbox import PreparedCall
@@ -25,6 +25,7 @@ from teamwright.hooks.hook_index import (
     PERMISSION,
     SESSION_END,
     SESSION_START,
+    SETUP,
     SUBAGENT_STOP,
     TASK_COMPLETED,
     TASK_CREATED,
@@ -35,7 +36,7 @@ from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question
+from teamwright.permissions.verdict import Access, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
@@ -53,6 +54,19 @@ CRASHED = "crashed"
 
 
 _ASKED = {"question": "question_prompt", "budget": "question_prompt"}
+
+
+class HookedAgent(Struct, frozen=True):
+    """A new agent for its hooks. `shown` is the agent as shown to people.
+
+    `deliver_later` takes a text of a background hook for the agent, and whether it wakes the agent.
+    """
+
+    who: HookAgent
+    shown: str
+    workplace: Workplace
+    policy: Policy
+    deliver_later: Callable[[str, bool], None] = drop_text
 
 
 class SessionHooks(Struct):
@@ -86,19 +100,12 @@ class SessionHooks(Struct):
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def make(
-        self,
-        who: HookAgent,
-        shown: str,
-        workplace: Workplace,
-        policy: Policy,
-        denials: list[Denial],
-        own: Sequence[HookSpec] = (),
-    ) -> AgentHooks:
+    def make(self, agent: HookedAgent, denials: list[Denial], own: Sequence[HookSpec] = ()) -> AgentHooks:
         """Return the hooks of a new agent: the session's, and `own`, which run for it alone.
 
-        `shown` is the asking agent as shown to people; `denials` collects what hooks refuse.
+        `denials` collects what hooks refuse.
         """
+        shown = agent.shown
         hooks = self.with_own(own)
         if not hooks.index.hooks:
             return NO_HOOKS
@@ -108,9 +115,11 @@ class SessionHooks(Struct):
             denials.append(Denial(shown, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
 
         def mode() -> str:
-            return str(policy.display_mode)
+            return str(agent.policy.display_mode)
 
-        made = AgentHooks(hooks, who, lambda: workplace.cwd, mode, denied, self._starts_for(hooks))
+        made = AgentHooks(
+            hooks, agent.who, lambda: agent.workplace.cwd, mode, denied, self._starts_for(hooks), agent.deliver_later
+        )
         self.agents[made] = shown  # sub-agents may have equal names: each keeps its own hooks
         return made
 
@@ -141,7 +150,7 @@ class SessionHooks(Struct):
 
         updates = [to_wire(one) for one in question.suggestions]
         asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
-        reply = (await own.fire(PERMISSION, lambda: asked, question.tool)).answer
+        reply = (await own.fire(PERMISSION, lambda: asked, question.tool, access=lambda: _access(question, own))).answer
         if reply is None:
             return None
         granted = tuple(self._granted(update, question.member) for update in reply.updates) if reply.allowed else ()
@@ -185,10 +194,17 @@ class SessionHooks(Struct):
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def fire_start(self, source: str, lead: Lead) -> None:
-        """Fire the start of the session: first the stops that a kill left out, then the hooks of this start."""
+    async def fire_start(self, source: str, lead: Lead, setup: str = "") -> None:
+        """Fire the start of the session: first the stops that a kill left out, then the hooks of this start.
+
+        `setup` is the trigger of `Setup` hooks, which run before those of the start.
+        """
         if source == "resume":
             await self.stop_crashed(self.directory)
+        if setup:
+            prepared = await lead.agent.hooks.fire(SETUP, lambda: payload.setup(setup), setup)
+            for context in prepared.contexts:
+                lead.add_note(escape_tags(context))
         if not self.hooks.wants(SESSION_START, SESSION_END):
             return
         self._open = True
@@ -260,6 +276,12 @@ class SessionHooks(Struct):
         if own is not None:
             firing = own.fire(NOTIFICATION, lambda: payload.notification(kind, message), kind)
             self.hooks.run_in_background(firing, f"hooks of {NOTIFICATION}")
+
+
+def _access(question: Question, own: AgentHooks) -> Access:
+    from teamwright.agent.hook_conditions import access_of_input
+
+    return access_of_input(question.input, own.cwd())
 
 
 def _name(member: str) -> str:

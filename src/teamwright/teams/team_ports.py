@@ -38,6 +38,10 @@ class TeamLead(Protocol):
         """Queue the unread mail of a team that was removed, for delivery."""
         ...
 
+    def notify(self, text: str, key: str = "", *, wakes: bool = True) -> None:
+        """Notify the lead; a note that does not wake it is delivered with its next input."""
+        ...
+
     def add_late_answer(self, text: str) -> None:
         """Deliver an answer to a request that is gone: the lead is notified, and nothing runs."""
         ...

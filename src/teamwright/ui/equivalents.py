@@ -30,7 +30,7 @@ FLAGS: tuple[EquivalentRow, ...] = (
     *_same("--permission-prompt-tool --settings --setting-sources --mcp-config --strict-mcp-config --plugin-dir"),
     *_same("--agent --agents --system-prompt --system-prompt-file --append-system-prompt --append-system-prompt-file"),
     *_same("--max-turns --max-budget-usd --output-format --input-format --json-schema --include-partial-messages"),
-    *_same("--replay-user-messages --no-session-persistence --version --help"),
+    *_same("--replay-user-messages --no-session-persistence --version --help --init --maintenance"),
     EquivalentRow(
         "--teammate-mode", "different", "--teammate-mode", "It takes auto, in-process, tmux, detached or an adapter."
     ),
@@ -48,9 +48,7 @@ FLAGS: tuple[EquivalentRow, ...] = (
     EquivalentRow(
         "--from-pr", "absent", "", "The prompt can name the pull request; git and gh are commands of an agent."
     ),
-    EquivalentRow("--init", "absent", "/init", "The lead writes or improves AGENTS.md."),
-    EquivalentRow("--init-only", "absent", "/init", "The lead writes or improves AGENTS.md."),
-    EquivalentRow("--maintenance", "absent", "", "No hook of that kind exists."),
+    EquivalentRow("--init-only", "absent", "--init", "A run with --init needs -p and a prompt."),
     EquivalentRow("--remote", "absent", "", "Sessions run on your machines only."),
     EquivalentRow(
         "--teleport", "absent", "teamwright resume ID", "Sessions are on disk, and any terminal continues them."

@@ -194,6 +194,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         mcp_config=tuple(_json_or_path(where, given) for given in flags.get("mcp_config") or ()),
         strict_mcp_config=bool(flags.get("strict_mcp_config")),
         trust=bool(flags.get("trust")),
+        setup=next((name for name in ("init", "maintenance") if flags.get(name)), ""),
         budget=Budget(
             usd=flags.get("max_budget_usd"),
             tokens=flags.get("max_tokens"),

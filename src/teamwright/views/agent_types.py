@@ -134,7 +134,7 @@ def _fields(kind: AgentType) -> dict[str, Any]:
         "memory": kind.memory,
         "requiredMcpServers": list(kind.required_mcp_servers),
         "mcpServers": list(kind.mcp_servers),
-        "hooks": [f"{hook.event} {hook.matcher or '*'}: {hook.command}" for hook in kind.hooks],
+        "hooks": [f"{hook.event} {hook.matcher or '*'}: {hook.line}" for hook in kind.hooks],
         "skills": list(kind.skills),
         "initialPrompt": kind.initial_prompt,
         "readOnly": kind.read_only,

@@ -61,7 +61,7 @@ def _definition(entry: AgentTypeEntry, subject: CheckSubject, remark: str) -> It
         )
     for hook in kind.hooks:
         state = "needs trust" if entry.state == "needs trust" else "used"
-        yield Asset(HOOKS, f"{hook.event}: {hook.command}", state, file, 0, f"of the agent {kind.name}")
+        yield Asset(HOOKS, f"{hook.event}: {hook.line}", state, file, 0, f"of the agent {kind.name}")
 
 
 def _plain(problem: CannotStart) -> str:

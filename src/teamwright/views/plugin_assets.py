@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from teamwright.config.plugins import ROOT, Plugin
+from teamwright.config.mcp_config import PROJECT_DIRECTORY
+from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.settings.setting_parts import line_in
 from teamwright.config.skill_sources import plugin_places, repository_places, user_places
 from teamwright.mcp.server_config import ConfigSource, parse_entry
@@ -113,12 +114,13 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
     """Yield the hooks and servers of a plugin."""
     off = subject.survey.settings.hooks_off
     for hook in plugin.hooks:
-        name, why = f"{hook.event}: {hook.command.rpartition('; ')[2]}", "disableAllHooks is on" if off else ""
+        name, why = f"{hook.event}: {hook.line}", "disableAllHooks is on" if off else ""
         yield Asset("hooks", name, "ignored" if off else "used", hook.source, 0, why)
     for text in plugin.warnings:
         file, line, why = parse_location(text)
         yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
-    variables = {**subject.variables, ROOT: os.path.realpath(plugin.path)}
+    project = dict.fromkeys(PROJECT_DIRECTORY, str(subject.root))
+    variables = {**subject.variables, **project, **plugin_variables(plugin, subject.asked.home)}
     reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
     for name, entry in plugin.servers.items():
         whole = f"plugin_{plugin.name}_{name}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -52,8 +52,10 @@ from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.model_switch import FallbackModels
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
+from teamwright.session.session_hooks import HookedAgent
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
+from teamwright.teams.subagents.hook_texts import deliver_text
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
@@ -287,8 +289,9 @@ class AgentParts(Struct, dict=True):
         )
         hooks = NO_HOOKS
         if self.toolset.hooking is not None:
-            own = born.definition.hooks if born.definition is not None else ()
-            hooks = self.toolset.hooking.make(who, born.shown, workplace, born.current_policy(), self.denials, own)
+            later = partial(deliver_text, lambda: self.team, who)
+            agent = HookedAgent(who, born.shown, workplace, born.current_policy(), later)
+            hooks = self.toolset.hooking.make(agent, self.denials, born.own_hooks)
         is_watched = self.watchdog is not None and who.kind != SUBAGENT
         activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
         return AgentBasis(who, model, born, workplace, hooks, activity)

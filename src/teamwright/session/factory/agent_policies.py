@@ -23,6 +23,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 
 if TYPE_CHECKING:
+    from teamwright.hooks.hook_index import HookSpec
     from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
@@ -52,6 +53,11 @@ class Inheritance(Struct, eq=False, weakref=True):
     """The worktree in which the agent works."""
     waiting: MarkBlocked | None = None
     """Marks the waiting member while the agent asks."""
+
+    @property
+    def own_hooks(self) -> tuple[HookSpec, ...]:
+        """The hooks of the agent's definition, which run for it alone."""
+        return self.definition.hooks if self.definition is not None else ()
 
     def current_policy(self) -> Policy:
         """Return the present policy."""

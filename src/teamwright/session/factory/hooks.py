@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from teamwright.approvals.request_queue import Answerer
+from teamwright.config.plugins import plugin_hooks
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
@@ -40,11 +41,12 @@ def make_hooks(
     `own_of` returns the hooks of an agent type's definition.
     """
     settings, root = context.settings, context.trust.root
-    plugins = () if settings.hooks_off else (hook for plugin in context.places.plugins for hook in plugin.hooks)
+    used = () if settings.hooks_off else context.places.plugins
+    plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
     book = HookIndex((*named, *context.options.own_hooks))
     kept = remove_variables(toolset.bash.hidden, context.env)
-    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
     place = HookEnvironment(
         root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), toolset.jobs.records
     )

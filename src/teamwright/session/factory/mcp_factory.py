@@ -5,14 +5,13 @@ Depends on settings, trust and the log.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.config.mcp_config import configured_servers
-from teamwright.config.plugins import ROOT
+from teamwright.config.mcp_config import PROJECT_DIRECTORY, configured_servers
+from teamwright.config.plugins import plugin_variables
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
@@ -61,7 +60,8 @@ def servers_of(context: SessionContext, toolset: Toolset) -> tuple[list[ServerCo
     configs, warnings = configured_servers(said, options.mcp_config, context.cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else context.places.plugins:
         # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
-        own = {**variables, ROOT: os.path.realpath(plugin.path)}
+        project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
+        own = {**variables, **project, **plugin_variables(plugin, context.home)}
         reading = ConfigSource(f"plugin {plugin.name}", context.cwd, own, withheld)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         made, problems = parse_servers(entries, reading)

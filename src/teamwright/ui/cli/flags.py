@@ -169,6 +169,8 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),
     click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
+    click.Option(["--init"], is_flag=True, help="Run hooks of Setup with the trigger init first."),
+    click.Option(["--maintenance"], is_flag=True, help="Run hooks of Setup with the trigger maintenance first."),
     click.Option(["--no-session-persistence"], is_flag=True, help="Remove the session when the run ends."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )

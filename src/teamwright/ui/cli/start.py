@@ -18,7 +18,7 @@ from teamwright.ui.invocation import build_invocation, is_on_terminal, is_stdin_
 _ONLY_HEADLESS = (
     *("ask", "output_format", "input_format", "verbose", "report", "strict"),
     *("permission_prompt_tool", "include_partial_messages", "json_schema", "replay_user_messages"),
-    "no_session_persistence",
+    *("no_session_persistence", "init", "maintenance"),
 )
 
 
@@ -88,6 +88,8 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
     if flags.get("no_session_persistence") and is_resume:
         what = "--no-session-persistence is for a new session: a session that continues was stored before"
         raise UsageError("usage", what, note="nothing was started")
+    if flags.get("init") and flags.get("maintenance"):
+        raise UsageError("usage", "--init and --maintenance contradict each other", note="nothing was started")
     is_fork = bool(flags.get("fork_session"))
     if is_fork and not is_resume:
         raise UsageError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections import Counter
@@ -32,6 +33,10 @@ NO_HEAD = "there is no front matter"
 _DOCUMENTS = ("a skill is a directory", "a command is a .md file", "it has no SKILL.md")
 _HIDDEN = " is nearer"
 _NO_START = "it does not start"
+_FILLED_IN = frozenset(
+    {"CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA", "CLAUDE_PROJECT_DIR", "CLAUDE_SESSION_ID", "CLAUDE_SKILL_DIR"}
+)
+_PLACEHOLDER = re.compile(r"\$\{(CLAUDE_[A-Z_]+)\}")
 
 
 class Part(Struct, frozen=True):
@@ -122,7 +127,15 @@ def _add(found: Collection, assets: Iterable[Asset]) -> None:
         why = stuck.get((asset.name, asset.file), "")
         if not why and asset.state != "used" and not asset.why.endswith(_HIDDEN):
             why = asset.why
+        if not why and asset.group in ("commands", "skills"):
+            why = _unfilled(Path(asset.file))
         found.parts.append(Part(asset.group, asset.name, not why, why))
+
+
+def _unfilled(file: Path) -> str:
+    """Return the problem of a text with a placeholder that no run fills in."""
+    names = {found[1] for found in _PLACEHOLDER.finditer(file.read_text(encoding="utf-8", errors="replace"))}
+    return f"its text has ${{{min(names - _FILLED_IN)}}}, which is not filled in" if names - _FILLED_IN else ""
 
 
 def _share(used: int, every: int) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from teamwright.config.plugins import Plugin
+from teamwright.config.mcp_config import PROJECT_DIRECTORY
+from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.settings.settings import Settings
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import TrustEntry, asset_digest, asset_places
@@ -26,21 +27,25 @@ TOLD = 5
 YOURS = "yours"
 
 
-def make_shelf(settings: Settings, home: Home, trust: TrustState, plugins: Iterable[Plugin] = ()) -> SkillCatalog:
-    """Return the skills and commands of a run. `plugins` come from a flag. Never raises."""
+def make_shelf(
+    settings: Settings, home: Home, trust: TrustState, plugins: Iterable[Plugin] = (), session: str = ""
+) -> SkillCatalog:
+    """Return the skills and commands of a run, with the values of `${NAME}` in their texts. Never raises."""
     if not settings.skills:
         return SkillCatalog()
     skills: list[SkillDefinition] = []
     problems: list[str] = []
     own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
     known = {os.path.realpath(place.directory) for place in own}
-    parts = [place for plugin in plugins for place in plugin_places(plugin)]
+    parts = [place for plugin in plugins for place in plugin_places(plugin, home)]
     for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
         found = find_skills(place)
         skills += found.definitions
         problems += found.problems
     used = [skill for skill in skills if skill.name.lower() not in settings.skills_off]
-    return SkillCatalog(tuple(used), tuple(problems), partial(_changed, trust), _untrusted(settings, trust))
+    variables = dict.fromkeys(PROJECT_DIRECTORY, str(trust.root)) | ({"CLAUDE_SESSION_ID": session} if session else {})
+    changed, untrusted = partial(_changed, trust), _untrusted(settings, trust)
+    return SkillCatalog(tuple(used), tuple(problems), changed, untrusted, variables)
 
 
 def _untrusted(settings: Settings, trust: TrustState) -> frozenset[str]:
@@ -73,9 +78,9 @@ def repository_places(trust: TrustState, compat: bool) -> list[SkillDirectory]:
     ]
 
 
-def plugin_places(plugin: Plugin) -> list[SkillDirectory]:
+def plugin_places(plugin: Plugin, home: Home) -> list[SkillDirectory]:
     """Return the directories of a plugin, whose names begin with the plugin's name. One may be a single file."""
-    label, prefix = f"plugin {plugin.name}", f"{plugin.name}:"
+    label, prefix, variables = f"plugin {plugin.name}", f"{plugin.name}:", plugin_variables(plugin, home)
     kinds: list[tuple[SkillKind, tuple[Path, ...]]] = [("skill", plugin.skills), ("command", plugin.commands)]
     found: list[SkillDirectory] = []
     for kind, places in kinds:
@@ -83,10 +88,12 @@ def plugin_places(plugin: Plugin) -> list[SkillDirectory]:
             if place.is_file() or (place / SKILL_FILE).is_file():
                 only = place.name
                 found.append(
-                    SkillDirectory(kind, place.parent, label, plugin.path, prefix, lambda name, only=only: name == only)
+                    SkillDirectory(
+                        kind, place.parent, label, plugin.path, prefix, variables, lambda name, only=only: name == only
+                    )
                 )
             else:
-                found.append(SkillDirectory(kind, place, label, plugin.path, prefix))
+                found.append(SkillDirectory(kind, place, label, plugin.path, prefix, variables))
     return found
 
 

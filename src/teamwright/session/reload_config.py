@@ -103,7 +103,7 @@ class ConfigReloader(Struct):
             trust = trust.along_with(context.trust)
         settings = load_settings(context.home, context.cwd, flags, trust)
         known = SessionInstructions.load(context.cwd, trust.root, context.home.own, settings.compat, trust.trusted)
-        shelf = make_shelf(settings, context.home, trust, context.places.plugins)
+        shelf = make_shelf(settings, context.home, trust, context.places.plugins, context.id)
         servers, warnings = servers_of(replace(context, settings=settings, trust=trust), self.agent_factory.toolset)
         fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
         return _Configuration(trust, settings, known, shelf, servers, fresh)

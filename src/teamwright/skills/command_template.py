@@ -32,7 +32,12 @@ def describe_effects(texts: Iterable[str]) -> str:
 MAX_PIECES = 40
 """The most shell lines and files of one text."""
 
-_SLOT = re.compile(r"\\\$|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$([1-9])(?!\d)|\$\{([A-Z_]{1,40})\}")
+_SLOT = re.compile(
+    r"\\\$|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$([0-9])(?!\d)|\$\{([A-Z_]{1,40})\}|\$([A-Za-z_][A-Za-z0-9_-]*)"
+)
+_FROM_ZERO = re.compile(r"(?<!\\)\$0(?!\d)")
+"""The placeholder by which a text shows that it counts its arguments from 0."""
+
 _SHELL = re.compile(r"(?<!\S)!`([^`\n]+)`")
 _FILE = re.compile(r'(?<![\w@/.`])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(\S*)")
@@ -53,20 +58,24 @@ class TemplatePiece(Struct, frozen=True):
 
 
 class CommandArguments(Struct, frozen=True):
-    """The arguments of a command, as typed and as words. `names` are values of `${NAME}`."""
+    """The arguments of a command, as typed and as words. `names` are values of `${NAME}`.
+
+    `named` are the names of the arguments by position, which the text may use as `$name`.
+    """
 
     text: str
     words: tuple[str, ...]
     names: Mapping[str, str]
+    named: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str, names: Mapping[str, str] | None = None) -> CommandArguments:
+    def parse(cls, text: str, names: Mapping[str, str] | None = None, named: tuple[str, ...] = ()) -> CommandArguments:
         """Split the text into words like a shell; at blanks when a quote is not closed."""
         try:
             words = shlex.split(text)
         except ValueError:
             words = text.split()
-        return cls(text.strip(), tuple(words), names or {})
+        return cls(text.strip(), tuple(words), names or {}, named)
 
 
 def split_template(body: str) -> list[TemplatePiece]:
@@ -113,8 +122,9 @@ def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list
 
     Raises UnsafeArgument when a shell line would take more than plain words.
     """
-    made = [TemplatePiece(part.kind, _fill(part, given)) for part in parts]
-    if given.text and not any(_has_slot(part.text) for part in parts):
+    first = 0 if any(_FROM_ZERO.search(part.text) for part in parts) else 1
+    made = [TemplatePiece(part.kind, _fill(part, given, first)) for part in parts]
+    if given.text and not any(_has_slot(part.text, given) for part in parts):
         made.append(TemplatePiece("text", f"\n\nArguments: {given.text}"))
     return made
 
@@ -122,6 +132,11 @@ def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list
 def fill_text(body: str, given: CommandArguments) -> str:
     """Return the text with arguments filled in. Shell lines and files stay as they are written."""
     return "".join(piece.text for piece in fill_pieces([TemplatePiece("text", body)], given))
+
+
+def fill_names(text: str, given: CommandArguments) -> str:
+    """Return the text with the values of `${NAME}` filled in, and nothing else."""
+    return _SLOT.sub(lambda found: given.names.get(found[3], found[0]) if found[3] else found[0], text)
 
 
 def _inline(text: str) -> Iterator[TemplatePiece]:
@@ -140,20 +155,28 @@ def _inline(text: str) -> Iterator[TemplatePiece]:
         yield TemplatePiece("text", text[at:])
 
 
-def _has_slot(text: str) -> bool:
-    return any(found[0].startswith("$ARGUMENTS") or found[2] for found in _SLOT.finditer(text))
+def _has_slot(text: str, given: CommandArguments) -> bool:
+    return any(
+        found[0].startswith("$ARGUMENTS") or found[2] or found[4] in given.named for found in _SLOT.finditer(text)
+    )
 
 
-def _fill(piece: TemplatePiece, given: CommandArguments) -> str:
+def _fill(piece: TemplatePiece, given: CommandArguments, first: int) -> str:
     def value(found: re.Match[str]) -> str:
         if found[0] == "\\$":
             return "$" if piece.kind == "text" else found[0]
         if found[3]:
             return given.names.get(found[3], found[0])
-        if found[1] is not None:
+        if (found[1] or found[2]) and not given.words and piece.kind == "text":
+            return found[0]  # it may be code that is shown, such as `awk '{print $1}'`
+        if found[4]:
+            if found[4] not in given.named:
+                return found[0]
+            said = _word(given, given.named.index(found[4]))
+        elif found[1] is not None:
             said = _word(given, int(found[1]))
         else:
-            said = _word(given, int(found[2]) - 1) if found[2] else given.text
+            said = _word(given, int(found[2]) - first) if found[2] else given.text
         if piece.kind == "shell" and not all(_PLAIN_WORD.fullmatch(word) for word in re.split(r"[ \t]+", said)):
             raise UnsafeArgument(said)
         return said

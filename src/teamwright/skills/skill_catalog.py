@@ -5,13 +5,14 @@ The first entry of a name counts. Texts are read on use, after the catalog's own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.skills.skill_definition import SkillDefinition, SkillKind, parse_head
+from teamwright.skills.command_template import CommandArguments, fill_names, fill_text
+from teamwright.skills.skill_definition import SkillDefinition, SkillKind, directory_variables, parse_head
 from teamwright.skills.skill_search import MAX_FILE_BYTES, resolve_file
 from teamwright.storage.read_bounded import read_plain
 
@@ -34,12 +35,14 @@ class SkillCatalog(Struct):
     """Skills by name. `problems` are lines for people; `refusal_reason` says why a skill may not be used now, or "".
 
     `untrusted` are names, in lower case, of skills, commands and directories of commands in a repository without trust.
+    `variables` are the `${NAME}` values that every text may use.
     """
 
     definitions: tuple[SkillDefinition, ...] = ()
     problems: tuple[str, ...] = ()
     refusal_reason: Callable[[SkillDefinition], str] = allow_every_skill
     untrusted: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
     _by_name: dict[tuple[SkillKind, str], SkillDefinition] = field(
         default_factory=dict[tuple[SkillKind, str], SkillDefinition]
     )
@@ -111,6 +114,15 @@ class SkillCatalog(Struct):
         """
         return parse_head(self.read_file(skill)).body.strip()
 
+    def parse_arguments(self, skill: SkillDefinition, text: str) -> CommandArguments:
+        """Return arguments as typed for a skill, with all values that its text may use."""
+        return CommandArguments.parse(text, {**self.variables, **directory_variables(skill)}, skill.arguments)
+
+    def allowed_tools(self, skill: SkillDefinition) -> tuple[str, ...]:
+        """Return the calls that a skill allows, as rules, with the values of `${NAME}` in them."""
+        given = self.parse_arguments(skill, "")
+        return tuple(fill_names(rule, given) for rule in skill.allowed_tools)
+
     def read_file(self, skill: SkillDefinition, name: str = "") -> str:
         """Return a text file of the skill, read now. Raises UsageError when it may not or cannot be read."""
         if reason := self.refusal_reason(skill):
@@ -136,7 +148,8 @@ class SkillCatalog(Struct):
         for name in names:
             try:
                 skill = self.get_skill(name)
-                texts.append(f"# Skill {skill.name}\n{self.read_body(skill)}")
+                text = fill_text(self.read_body(skill), self.parse_arguments(skill, ""))
+                texts.append(f"# Skill {skill.name}\n{text}")
             except UsageError as problem:
                 problems.append(problem.what)
         return "\n\n".join(texts), problems

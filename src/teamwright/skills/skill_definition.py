@@ -27,11 +27,12 @@ _GOOD_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _KNOWN = frozenset(
     {
         *("name", "description", "license", "compatibility", "metadata", "allowed-tools", "model", "context", "agent"),
-        *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use"),
+        *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use", "arguments"),
     }
 )
 _ALLOWED = "allowed-tools"
-_UNUSED = frozenset({"hooks", "effort", "paths", "shell", "arguments", "disallowed-tools"})
+_ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+_UNUSED = frozenset({"hooks", "effort", "paths", "shell", "disallowed-tools"})
 _LONG_TEXTS = frozenset({"description", "when-to-use"})
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0", ""})
@@ -62,6 +63,10 @@ class SkillDefinition(Struct, frozen=True):
     license: str = ""
     compatibility: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    arguments: tuple[str, ...] = ()
+    """Names of its arguments, by position."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The `${NAME}` values of its plugin."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -83,6 +88,7 @@ class SkillSource(Struct, frozen=True):
     location: str
     is_from_repository: bool = False
     prefix: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def parse_head(text: str) -> FrontMatter:
@@ -125,6 +131,8 @@ def parse_definition(source: SkillSource, text: str) -> SkillDefinition | str:
         license=fields.text("license")[:200],
         compatibility=fields.text("compatibility")[:500],
         metadata=fields.texts("metadata"),
+        arguments=fields.names("arguments"),
+        variables=source.variables,
         problems=tuple(fields.problems),
     )
 
@@ -208,6 +216,13 @@ class _Fields:
         self.note_problem(name, f"{name} is neither a text nor a list of texts; it is left out")
         return ()
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return names of arguments, from a text or a list, with or without `$`; other words are left out."""
+        value: Any = self._values.get(name, "")
+        words = value.split() if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else []
+        plain = [word.lstrip("$").strip("[]") for word in words if isinstance(word, str)]
+        return tuple(word for word in plain if _ARGUMENT.fullmatch(word))
+
     def switch(self, name: str, default: bool) -> bool:
         if name not in self._values:
             return default
@@ -230,6 +245,6 @@ class _Fields:
 
 
 def directory_variables(skill: SkillDefinition) -> dict[str, str]:
-    """Return the `${NAME}` values that a skill's text may use."""
+    """Return the `${NAME}` values of a skill's directory and of its plugin."""
     base = str(skill.base)
-    return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
+    return {**skill.variables, "CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}

@@ -6,7 +6,7 @@ Reads front matter. The caller decides which entries may be read; refused ones a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class SkillDirectory(Struct, frozen=True):
     """A directory of skills or of commands. `label` is its name for people.
 
     `within`: real paths must be inside it (a repository); None for a person's directories, whose entries may be links.
-    `prefix` goes before the names. `allows` returns True when an entry of the directory may be read.
+    `prefix` goes before the names.
+    `variables` are `${NAME}` values of the texts. `allows` returns True when an entry of the directory may be read.
     """
 
     kind: SkillKind
@@ -45,6 +46,7 @@ class SkillDirectory(Struct, frozen=True):
     label: str
     within: Path | None = None
     prefix: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
     allows: Callable[[str], bool] = allow_every_entry
 
 
@@ -122,7 +124,8 @@ def _read(place: SkillDirectory, name: str, file: Path, base: Path) -> SkillDefi
     if "\0" in text:
         return f"{file}: left out: it is not text"
     made = parse_definition(
-        SkillSource(place.kind, name, file, base, place.label, place.within is not None, place.prefix), text
+        SkillSource(place.kind, name, file, base, place.label, place.within is not None, place.prefix, place.variables),
+        text,
     )
     return made if isinstance(made, SkillDefinition) else f"{made}; left out"
 

@@ -14,9 +14,9 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.messages import text_block
-from teamwright.skills.command_template import CommandArguments, fill_text
+from teamwright.skills.command_template import fill_text
 from teamwright.skills.skill_catalog import SkillCatalog
-from teamwright.skills.skill_definition import SkillDefinition, directory_variables
+from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.skills.skill_search import list_files
 from teamwright.teams.spawn_spec import SpawnSpec
 
@@ -70,7 +70,7 @@ class SkillTool(Tool[SkillInput]):
         skill = self._shelf.get_skill(call.skill)
         if call.file:
             return _cut_result(self._shelf.read_file(skill, call.file), f"{skill.name}: {call.file}")
-        text = fill_text(self._shelf.read_body(skill), CommandArguments.parse(call.args, directory_variables(skill)))
+        text = fill_text(self._shelf.read_body(skill), self._shelf.parse_arguments(skill, call.args))
         if skill.runs_in_subagent and self._fork is not None:
             kind = skill.agent or "general-purpose"
             spec = SpawnSpec(text, description=f"skill {skill.name}", agent_type=kind, model=skill.model)

@@ -104,7 +104,7 @@ def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
         yield Asset(PLUGINS, path.name, "broken", file, line_in(problem.what), problem.what)
     for plugin in subject.plugins:
         yield Asset(PLUGINS, plugin.name, "used", str(plugin.path))
-        yield from found_assets(subject, plugin_places(plugin), {})
+        yield from found_assets(subject, plugin_places(plugin, subject.asked.home), {})
         yield from _hooks_and_servers(subject, plugin)
         for part in plugin.ignored:
             yield Asset(PLUGINS, plugin.name, "ignored", str(plugin.path / part), 0, "it is not read")

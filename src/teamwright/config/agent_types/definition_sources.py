@@ -25,7 +25,7 @@ from teamwright.config.agent_types.definition_fields import (
     default_name,
     parse_definition_values,
 )
-from teamwright.config.plugins import Plugin
+from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
 from teamwright.storage.paths import Home
@@ -92,8 +92,13 @@ def _walk(base: Path, depth: int) -> Iterator[Path]:
             yield from _walk(Path(entry.path), depth + 1)
 
 
-def read_file(path: Path, source: str, prefix: str = "") -> FoundDefinition:
-    """Return the definition in a Markdown file. `prefix` (`plugin:`) is put before its name."""
+def read_file(
+    path: Path, source: str, prefix: str = "", variables: tuple[tuple[str, str], ...] = ()
+) -> FoundDefinition:
+    """Return the definition in a Markdown file.
+
+    `prefix` (`plugin:`) is put before its name, and `variables` are the `${NAME}` values of its prompt.
+    """
     try:
         stat = path.stat()
     except OSError as problem:
@@ -102,11 +107,13 @@ def read_file(path: Path, source: str, prefix: str = "") -> FoundDefinition:
         )
     if S_ISDIR(stat.st_mode) and not path.name.endswith(".md"):
         return FoundDefinition(prefix + path.name, source, str(path), problem="this directory cannot be listed")
-    return _read(path, source, prefix, (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev))
+    return _read(path, source, prefix, variables, (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev))
 
 
 @lru_cache(_REMEMBERED)
-def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> FoundDefinition:
+def _read(
+    path: Path, source: str, prefix: str, variables: tuple[tuple[str, str], ...], _seen: tuple[int, ...]
+) -> FoundDefinition:
     name, file, digest = prefix + default_name(path), str(path), ""
     try:
         content = read_plain(path, MAX_BYTES)
@@ -125,12 +132,19 @@ def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> Found
     warnings = made.warnings
     if front.is_loose:
         warnings = (LOOSE, *warnings)
-    definition = _prefixed(made.definition, prefix)
+    definition = _of_plugin(made.definition, prefix, variables)
     return FoundDefinition(definition.name, source, file, definition, warnings=warnings, digest=digest)
 
 
-def _prefixed(definition: AgentType, prefix: str) -> AgentType:
-    return replace(definition, name=prefix + definition.name) if prefix else definition
+def _of_plugin(definition: AgentType, prefix: str, variables: tuple[tuple[str, str], ...]) -> AgentType:
+    """Return the definition with its plugin's prefix, and with its variables in the prompt and in its hooks."""
+    if not prefix:
+        return definition
+    prompt = definition.prompt
+    for name, value in variables:
+        prompt = prompt.replace(f"${{{name}}}", value)
+    hooks = tuple(replace(hook, variables=variables) for hook in definition.hooks)
+    return replace(definition, name=prefix + definition.name, prompt=prompt, hooks=hooks)
 
 
 def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
@@ -192,13 +206,15 @@ REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
 class DefinitionDirectory(Struct, frozen=True):
     """One directory of definitions, or a single file.
 
-    `prefix` is put before their names; `inside`: links must not lead out of it.
+    `prefix` is put before their names; `inside`: links must not lead out of it. `variables` are the `${NAME}` values
+    of their prompts.
     """
 
     source: str
     base: Path
     prefix: str = ""
     inside: Path | None = None
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_in_repository(self) -> bool:
@@ -210,7 +226,7 @@ class DefinitionDirectory(Struct, frozen=True):
         if not os.access(self.base, os.F_OK):
             return []  # most directories do not exist, and this check is all that they cost at a start
         if self.base.is_file():
-            return [read_file(self.base, self.source, self.prefix)]
+            return [read_file(self.base, self.source, self.prefix, self.variables)]
         rows: list[FoundDefinition] = []
         for path, refused in definition_files(self.base, self.inside):
             if refused:
@@ -220,7 +236,7 @@ class DefinitionDirectory(Struct, frozen=True):
                     )
                 )
             else:
-                rows.append(read_file(path, self.source, self.prefix))
+                rows.append(read_file(path, self.source, self.prefix, self.variables))
         return rows
 
 
@@ -255,6 +271,10 @@ def definition_sources(
     own = {os.path.realpath(shelf.base) for shelf in users}
     mine = [shelf for shelf in repository_directories(root, compat) if os.path.realpath(shelf.base) not in own]
     parts = [
-        DefinitionDirectory(f"{PLUGIN} {one.name}", place, f"{one.name}:") for one in plugins for place in one.agents
+        DefinitionDirectory(
+            f"{PLUGIN} {one.name}", place, f"{one.name}:", variables=tuple(plugin_variables(one, home).items())
+        )
+        for one in plugins
+        for place in one.agents
     ]
     return DefinitionSources(tuple(parse_given_agents(agents or {})), (*mine, *users, *parts), tuple(plugins))

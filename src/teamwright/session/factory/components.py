@@ -152,7 +152,7 @@ def _toolset(
         sandbox=sandbox,
         permits=services.permits,
         agent_types=agent_types,
-        shelf=make_shelf(settings, context.home, context.trust, context.places.plugins),
+        shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
     )
 
 

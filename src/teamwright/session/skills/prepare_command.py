@@ -22,13 +22,12 @@ from teamwright.session.prompt_input import read_attachment
 from teamwright.session.session import Session
 from teamwright.skills.command_template import (
     MAX_PIECES,
-    CommandArguments,
     TemplatePiece,
     UnsafeArgument,
     fill_pieces,
     split_template,
 )
-from teamwright.skills.skill_definition import SkillDefinition, directory_variables
+from teamwright.skills.skill_definition import SkillDefinition
 
 _TAIL = ".,;:!?)]}…"
 
@@ -54,8 +53,8 @@ def rules_of(session: Session, skill: SkillDefinition) -> tuple[Rule, ...]:
     base = session.agent_factory.policy.scope.base
     own = not skill.is_from_repository
     trusted = skill.is_from_repository and not skill.location.startswith("plugin ")
-    source = f"/{skill.name}"
-    return tuple(parse_rules(skill.allowed_tools, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
+    source, allowed = f"/{skill.name}", session.agent_factory.toolset.shelf.allowed_tools(skill)
+    return tuple(parse_rules(allowed, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
 
 
 async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
@@ -64,14 +63,15 @@ async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
     A refused shell line ends the command, and nothing is sent. A failing one is included with its exit code.
     """
     skill = called.skill
-    body = await asyncio.to_thread(session.agent_factory.toolset.shelf.read_body, skill)
+    shelf = session.agent_factory.toolset.shelf
+    body = await asyncio.to_thread(shelf.read_body, skill)
     parts = await asyncio.to_thread(split_template, body)
     busy = [part for part in parts if part.kind != "text"]
     if len(busy) > MAX_PIECES:
         what = f"/{skill.name} has {len(busy)} shell lines and files; {MAX_PIECES} is the most"
         raise UsageError("usage", what, looked_at=[("file", str(skill.file))], note="nothing was run")
     try:
-        parts = fill_pieces(parts, CommandArguments.parse(called.arguments, directory_variables(skill)))
+        parts = fill_pieces(parts, shelf.parse_arguments(skill, called.arguments))
     except UnsafeArgument as problem:
         raise UsageError(
             "usage",

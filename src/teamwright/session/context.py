@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from teamwright.agent.system_prompt import PromptEnvironment
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
+from teamwright.config.installed_plugins import installed_plugins
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.person_check import require_person
 from teamwright.config.plugins import plugin_at
@@ -130,10 +131,11 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
         settings = _with_definition(settings, definition)
     options = with_default_caps(options, settings.run_defaults)
-    plugins, agents = [plugin_at(path) for path in options.plugin_dirs], options.agents
+    added, problems = installed_plugins(home)
+    plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents
     places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)
-    settings = replace(settings, warnings=(*settings.warnings, *told))
+    settings = replace(settings, warnings=(*settings.warnings, *problems, *told))
     return SessionContext(options, home, cwd, env, settings, trust, session, resumed, definition, places)
 
 

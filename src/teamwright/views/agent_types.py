@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
+from teamwright.config.installed_plugins import installed_plugins
 from teamwright.config.merge import reads_other_product
 from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.settings import SettingFlags
@@ -68,7 +69,7 @@ def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
     compat = reads_other_product(asked.home, flags)
     trust = TrustStore.load(asked.home).verdict(Path(os.path.realpath(asked.cwd)), compat=compat)
     team, _ = load_team_definition(trust)
-    plugins = [read_plugin(source) for source in asked.plugins]
+    plugins = [*(read_plugin(source) for source in asked.plugins), *installed_plugins(asked.home)[0]]
     places = definition_sources(asked.home, trust.root, compat=compat, agents=asked.agents, plugins=plugins)
     kinds = AgentTypes(places, team, TrustedDefinitions(asked.home, trust, compat))
     ignored = tuple(line for plugin in places.plugins for line in _ignored(plugin))

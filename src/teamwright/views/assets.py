@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from teamwright.config.installed_plugins import FILE, installed_plugins
 from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.setting_parts import State, line_in
 from teamwright.config.settings.settings import SettingFlags
@@ -131,4 +132,7 @@ def load_subject(asked: AssetQuery) -> CheckSubject:
             plugins.append(read_plugin(source))
         except UsageError as problem:
             bad.append((source.path, problem))
+    added, problems = installed_plugins(asked.home)
+    plugins += added
+    bad += [(asked.home.own / FILE, UsageError("usage", line)) for line in problems]
     return CheckSubject(asked, cwd, trust, compat, survey_settings(asked.home, cwd, flags, trust), plugins, bad)

@@ -85,7 +85,7 @@ _READ = frozenset(
 """Files of `.claude` that are read, or run by a file that is read."""
 
 _NOT_READ = {
-    "plugins": "plugins are read where --plugin-dir names one",
+    "plugins": "teamwright plugin add adds a plugin here",
     "output-styles": "output styles are not read",
     "keybindings.json": "key bindings are not read",
     "statusline.sh": "a status line is not run",

@@ -9,7 +9,9 @@ import pytest
 from teamwright import Team, UsageError
 from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypes
+from teamwright.config.installed_plugins import PluginStore, installed_plugins
 from teamwright.config.plugins import plugin_at
+from teamwright.protocol.errors import StorageError
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.cli.run_location import RunLocation
@@ -131,3 +133,18 @@ def test_a_flag_that_names_a_marketplace_is_an_error_with_its_plugins(tmp_path):
     with pytest.raises(UsageError, match="is a marketplace") as raised:
         parse_plugin_dirs(RunLocation(cwd=tmp_path), {"plugin_dir": ["m"]})
     assert list(raised.value.do) == [f"--plugin-dir {tmp_path / 'm/tools'}"]
+
+
+def test_the_file_of_added_plugins_has_the_form_of_its_golden_file(tmp_path):
+    golden = Path(__file__).parents[2] / "golden" / "plugins.json"
+    home = find_home(str(tmp_path / "home"))
+    home.prepare()
+    put(home.own / "plugins.json", golden.read_text())
+    store = PluginStore.load(home)
+    (home.own / "plugins.json").unlink()
+    store.add(store.find("tracer"))
+    assert (home.own / "plugins.json").read_text() == golden.read_text()
+    put(home.own / "plugins.json", '{"version": 2}')
+    with pytest.raises(StorageError, match="newer"):
+        PluginStore.load(home)
+    assert installed_plugins(home)[1], "a run goes on without them, and says so"

@@ -82,6 +82,9 @@ COMMANDS: dict[str, CommandRow] = {
     "database": CommandRow(
         "teamwright.ui.cli.database:database", SET_UP, "Make, check, upgrade and describe a PostgreSQL team space."
     ),
+    "plugin": CommandRow(
+        "teamwright.ui.cli.plugin:plugin_command", SET_UP, "List added plugins; `add`, `update`, `remove` change them."
+    ),
     "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",
@@ -101,7 +104,6 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("exit", "quit"), _SESSION),
     **dict.fromkeys(("update", "upgrade", "install", "uninstall"), _UPDATE),
     "mcp": ("MCP servers are entries of .mcp.json or of --mcp-config", "teamwright check"),
-    "plugin": ("a plugin is a directory that --plugin-dir names", "teamwright check"),
     "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
     "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
 }

@@ -154,7 +154,7 @@ class DatabaseRound:
     def _live(self, machine: Machine, number: int, *, kill: bool) -> int | None:
         """Run one life. Return its exit code; None when it was killed."""
         pid = fork(machine, f"life-{number}", lambda: life(machine, self.url))
-        until = time.monotonic() + (self.dice.choice((0.3, 0.6, 1.0, 1.5)) + self.dice.random() if kill else LIFE_S)
+        until = time.monotonic() + (self.dice.uniform(0.1, 1.4) if kill else LIFE_S)
         crash_at = time.monotonic() + self.dice.random() if kill and self.dice.random() < 0.1 else 0.0
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)

@@ -151,6 +151,7 @@ class Round:
             try:
                 while not self.wrong and not is_done(self.round_directory):
                     self._life(program)
+                self._rebuild_roster(program)
                 self._judge(rig)
             finally:
                 self.marked.end_all()
@@ -273,6 +274,14 @@ class Round:
         return found[0].stem if found else None
 
     # ── the verdict ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rebuild_roster(self, program: Program) -> None:
+        """Run a command about teams when the roster was emptied after the last lead: it rebuilds the file."""
+        roster = self.round_directory.home.config(TEAM)
+        if self.acts.done["roster emptied"] and roster.exists() and not roster.stat().st_size:
+            ended = program.run("teams")
+            if ended.returncode or not roster.stat().st_size:
+                self.wrong.append(f"the roster stays empty after {ended.args}: {ended.stdout}{ended.stderr}")
 
     def _judge(self, rig: Rig | None) -> None:
         if self.wrong:

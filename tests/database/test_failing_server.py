@@ -11,6 +11,7 @@ import pytest
 from teamwright.database import connection as connection_module
 from teamwright.database.address import parse_address
 from teamwright.database.connection import Database
+from teamwright.database.driver import Connection
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.server_facts import find_problems, read_facts
 from teamwright.protocol.errors import CannotStart, LockTimeout, StorageError
@@ -57,6 +58,28 @@ async def test_no_acknowledged_message_is_lost_or_doubled_when_the_server_is_kil
     stored = [row.split('"text":"')[1].split('"')[0] for row in rows.splitlines()]
     assert len(stored) == len(set(stored))
     assert not set(acknowledged) - set(stored)
+
+
+@pytest.mark.promise("J6")
+async def test_a_write_that_a_crash_of_the_server_took_is_made_again_although_its_number_has_a_new_owner(own_server):
+    url = await make_space(own_server.new_space())
+    schema = parse_address(url).schema
+    database = await Database.open(parse_address(url))
+    attempts = 0
+
+    async def note(connection: Connection) -> None:
+        nonlocal attempts
+        attempts += 1
+        await connection.execute("insert into sessions (session, cwd, host) values ('s', '/', 'here')")
+        if attempts == 1:
+            restart(own_server)
+            for _ in range(20):  # the server gives the numbers of lost transactions to these
+                own_server.sql(f"insert into {schema}.archived_teams values (gen_random_uuid()::text, 'other')")
+
+    await database.write(note)
+    await database.close()
+    assert own_server.sql(f"select count(*) from {schema}.sessions").strip() == "1"
+    assert attempts == 2
 
 
 def restart(server: PostgresServer) -> None:

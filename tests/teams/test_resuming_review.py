@@ -186,6 +186,21 @@ async def test_members_of_a_home_that_was_moved_come_back_with_their_conversatio
     assert not old.exists()
 
 
+@pytest.mark.promise("D8", "J6")
+async def test_a_member_that_had_not_begun_writes_its_transcript_into_the_home_that_was_moved(tmp_path):
+    old, new = tmp_path / "old-home", tmp_path / "new-home"
+    await leave_with_ada_and_bob(tmp_path, home=str(old))
+    home = find_home(str(old))
+    transcript(home, "ada").unlink()
+    home.inbox("crew", "ada").write_text("[]")  # killed between its entry in the roster and its first prompt
+    old.rename(new)
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready."] * 9})
+    async with resumed(tmp_path, model, home=str(new)) as team:
+        await until(team, lambda: team.session.team.members["ada"].turns >= 1)
+    assert "Ready." in transcript(find_home(str(new)), "ada").read_text()
+    assert not old.exists()
+
+
 class FailsFor(ScriptedModel):
     """The service refuses one agent."""
 

@@ -7,6 +7,7 @@ know the tables.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -46,6 +47,18 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 
 
+_RECORD_ATTEMPT = (
+    "with recorded as (insert into attempts (process, slot, number) values ($1, $2, $3) "
+    "on conflict (process, slot) do update set number = excluded.number, made_at = clock_timestamp())"
+)
+_RECORDED_ATTEMPT = "select number from attempts where process = $1 and slot = $2"
+_FORGET_ATTEMPTS = "delete from attempts where process = $1 or made_at < clock_timestamp() - interval '30 days'"
+_IS_RUNNING = (
+    "select exists (select 1 from pg_locks where locktype = 'transactionid' and granted "
+    "and transactionid = $1::text::xid8::xid)"
+)
+
+
 class Fence(NamedTuple):
     """The right of a process to write: a lease with the number of this holder. A later holder has a higher number."""
 
@@ -68,6 +81,8 @@ class Database:
         self._shipping = asyncio.Lock()
         self._pool = pool
         self._ahead = timedelta()
+        self._free_slots = list[int]()
+        self._attempts = itertools.count(1)
 
     @classmethod
     async def open(cls, address: DatabaseAddress) -> Database:
@@ -136,17 +151,19 @@ class Database:
 
     async def _write_once(self, work: Callable[[Connection], Awaitable[T]], *, durable: bool) -> T:
         """Run the work once. When the answer of the commit was lost, the server says whether it is committed."""
-        attempt = _Attempt[T]()
+        number = next(self._attempts)
+        attempt = _Attempt[T](number, self._free_slots.pop() if self._free_slots else number)
         async with self._find_changes() as changes:
             try:
                 async with self._pool.acquire(timeout=COMMAND_S) as connection:
                     await self._run(connection, _with_files(self.files, changes, work), attempt, durable=durable)
             except Exception as problem:
                 lost = attempt.results and is_connection_loss(problem)
-                if not (lost and await self._was_committed(attempt.number)):
+                if not (lost and await self._was_committed(attempt)):
                     raise
             if self.files is not None:
                 self.files.note_sent(changes)
+            self._free_slots.append(attempt.slot)
             return attempt.results[0]
 
     @asynccontextmanager
@@ -177,7 +194,7 @@ class Database:
         transaction = connection.transaction()
         await transaction.start()
         try:
-            attempt.number = await self._pass_fence(connection, durable=durable)
+            attempt.transaction = await self._begin(connection, attempt, durable=durable)
             result = await work(connection)
         except BaseException:
             try:
@@ -192,32 +209,37 @@ class Database:
             connection.terminate()
             raise
 
-    async def _pass_fence(self, connection: Connection, *, durable: bool) -> str:
-        """Return the number of this transaction, once it is sure that no later holder of the lease exists."""
-        how = "set_config('synchronous_commit', $1, true)"
-        mode = "on" if durable else "off"
+    async def _begin(self, connection: Connection, attempt: _Attempt[T], *, durable: bool) -> str:
+        """Record the attempt and return the server's number of its transaction.
+
+        Raises StorageError (`fenced`) when a later holder of the lease exists.
+        """
+        found = (
+            f"{_RECORD_ATTEMPT} select set_config('synchronous_commit', $4, true), pg_current_xact_id()::text as number"
+        )
+        values = (self.origin, attempt.slot, attempt.number, "on" if durable else "off")
         if self.fence is None:
-            row = await connection.fetchrow(f"select {how}, pg_current_xact_id()::text as number", mode)
+            row = await connection.fetchrow(found, *values)
         else:
-            row = await connection.fetchrow(
-                f"select {how}, pg_current_xact_id()::text as number from leases where name = $2 and token = $3 "
-                "for share",
-                *(mode, self.fence.name, self.fence.token),
-            )
+            lease = "from leases where name = $5 and token = $6 for share"
+            row = await connection.fetchrow(f"{found} {lease}", *values, self.fence.name, self.fence.token)
         if row is None:
             raise fenced_error(self.place)
         return str(row["number"])
 
-    async def _was_committed(self, number: str) -> bool:
-        """Return True when the server committed the transaction whose answer was lost. Raises StorageError."""
+    async def _was_committed(self, attempt: _Attempt[T]) -> bool:
+        """Return True when the server committed the attempt whose answer was lost. Raises StorageError.
 
-        async def ask(connection: Connection) -> str | None:
-            query = "select pg_xact_status($1::text::xid8)"
-            while (found := await connection.fetchval(query, number)) == "in progress":
+        The server's own status of the transaction would not prove it: a server that crashed gives the numbers of lost
+        transactions to new ones.
+        """
+
+        async def ask(connection: Connection) -> int | None:
+            while await connection.fetchval(_IS_RUNNING, attempt.transaction):
                 await connection.execute("select pg_sleep(0.05)")
-            return found
+            return await connection.fetchval(_RECORDED_ATTEMPT, self.origin, attempt.slot)
 
-        return await self.read(ask) == "committed"
+        return await self.read(ask) == attempt.number
 
     async def notify(self, connection: Connection, topic: str, detail: str = "") -> None:
         """Tell all processes that follow `topic`, once the transaction of the connection is committed."""
@@ -227,9 +249,13 @@ class Database:
         """Close all connections. A server that does not answer is left without a farewell."""
         try:
             async with asyncio.timeout(2.0):
+                async with self._pool.acquire() as connection:
+                    await connection.execute(_FORGET_ATTEMPTS, self.origin)
                 await self._pool.close()
-        except (TimeoutError, OSError):
+        except Exception as problem:
             self._pool.terminate()
+            if not is_driver_error(problem):
+                raise
 
 
 async def _do_nothing(_connection: Connection) -> None:
@@ -260,10 +286,15 @@ async def _query(connection: Connection, work: Callable[[Connection], Awaitable[
 
 
 class _Attempt(Generic[T]):
-    """One attempt to run a transaction: its number, and its result once the commit began."""
+    """One attempt to run a transaction: its record, and its result once the commit began.
 
-    def __init__(self) -> None:
-        self.number = ""
+    `slot` names the row that records it. No other attempt of the process uses the row before this one is decided.
+    """
+
+    def __init__(self, number: int, slot: int) -> None:
+        self.number = number
+        self.slot = slot
+        self.transaction = ""
         self.results: list[T] = []
 
 

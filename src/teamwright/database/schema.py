@@ -95,7 +95,18 @@ create table sessions (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_SECOND = """
+create table attempts (
+    process text not null,
+    slot bigint not null,
+    number bigint not null,
+    made_at timestamptz not null default clock_timestamp(),
+    primary key (process, slot)
+);
+"""
+"""Each write records its attempt here, so that a process whose connection broke knows whether it was committed."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -185,7 +185,8 @@ async def _locate_transcript(team: SessionTeam, member: RosterMember, incarnatio
     """
     path = Path(incarnation.transcript)
     moved = team.home.own.joinpath("projects", *path.parts[-4:])
-    if path.parts[-4:-3] and path != moved and moved.exists():  # the home was moved, or the session fetched into it
+    # The home was moved, or the session fetched into it. A member that had not begun has no transcript in either place.
+    if path.parts[-4:-3] and path != moved and (moved.exists() or not path.exists()):
         path, incarnation = moved, replace(incarnation, transcript=str(moved))
         await team.state.change(lambda file: file.with_incarnation(member.name, incarnation))
     if _has_transcript(path):

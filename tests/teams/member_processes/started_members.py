@@ -42,8 +42,12 @@ class Marked:
         return pid
 
     def members(self, name: str = "") -> list[int]:
-        """Processes of members, or those of one of them."""
-        return [pid for pid in self.pids("--agent-id") if f"--agent-id\0{name}" in _line(pid)]
+        """Processes of members, or those of one of them.
+
+        A child that a member has forked has its command line until it runs its own program. It is not a member.
+        """
+        found = [pid for pid in self.pids("--agent-id") if f"--agent-id\0{name}" in _line(pid)]
+        return [pid for pid in found if _parent(pid) not in found]
 
     def gone(self, *, within_s: float = WAIT_S) -> None:
         """Wait until none runs any more."""
@@ -64,6 +68,13 @@ def _environ(process: Path) -> list[bytes]:
     with suppress(OSError):
         return (process / "environ").read_bytes().split(b"\0")
     return []
+
+
+def _parent(pid: int) -> int:
+    """The process that started it; 0 when it is gone."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _line(pid: int) -> str:

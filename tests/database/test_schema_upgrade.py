@@ -1,0 +1,30 @@
+"""A schema of an earlier version gets the tables of this one, and keeps what it holds."""
+
+import pytest
+
+from teamwright.database.address import parse_address
+from teamwright.database.administration import upgrade_schema
+from teamwright.database.connection import Database
+from teamwright.database.schema import VERSION
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.mail import InboxEntry
+from tests.database.spaces import holder
+
+
+@pytest.mark.promise("J6")
+async def test_an_older_schema_is_refused_until_it_is_upgraded_and_keeps_its_mail(postgres):
+    url = postgres.new_space()
+    address = parse_address(url)
+    await upgrade_schema(address, create=True, target=1)
+    postgres.sql(
+        f"insert into {address.schema}.mail (team, reader, msg_id, sender, body, is_contentless, stored_by) "
+        """values ('demo', 'ann', '1', 'ben', '{"from":"ben","text":"before"}', false, 'x')"""
+    )
+    with pytest.raises(CannotStart, match="has version 1, and this Teamwright needs 2"):
+        await Database.open(address)
+    upgrade = await upgrade_schema(address, create=False)
+    assert (upgrade.before, upgrade.after) == (1, VERSION)
+    async with holder(url) as (stores, _):
+        mailbox = stores.mailbox("demo", "ann")
+        await mailbox.put(InboxEntry("ben", "after"))
+        assert [entry.text for entry in await mailbox.unread()] == ["before", "after"]

@@ -17,7 +17,7 @@ def test_one_word_that_is_a_command_but_for_a_letter_starts_nothing(tmp_path, re
 
 
 @pytest.mark.finding("U6")
-@pytest.mark.parametrize("word", ["login", "logout", "exit", "QUIT", "update", "mcp", "init"])
+@pytest.mark.parametrize("word", ["login", "logout", "exit", "QUIT", "update", "init"])
 def test_a_command_of_similar_programs_starts_nothing_and_says_what_helps(tmp_path, repo, word):
     with LoopbackModel.in_thread() as server:
         done = Program(repo, tmp_path / "home", server.url).run(word, stdin="some text")

@@ -76,6 +76,7 @@ COMMANDS: dict[str, CommandRow] = {
     "check": CommandRow(
         "teamwright.ui.cli.check:check", SET_UP, "List every asset: used, ignored, broken, with its line."
     ),
+    "mcp": CommandRow("teamwright.ui.cli.mcp:mcp", SET_UP, "Add, list, show and remove MCP servers."),
     "config": CommandRow(
         "teamwright.ui.cli.config:config", SET_UP, "List settings with their files; `set` changes one."
     ),
@@ -103,7 +104,6 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("login", "logout", "auth", "setup-token"), _KEYS),
     **dict.fromkeys(("exit", "quit"), _SESSION),
     **dict.fromkeys(("update", "upgrade", "install", "uninstall"), _UPDATE),
-    "mcp": ("MCP servers are entries of .mcp.json or of --mcp-config", "teamwright check"),
     "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
     "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
 }

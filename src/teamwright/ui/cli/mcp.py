@@ -1,0 +1,217 @@
+"""`teamwright mcp`: add, list, show and remove MCP servers in settings files.
+
+Depends on `views.mcp_servers` for reading and on `config.edit_settings` for changes. Starts no server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+import click
+
+from teamwright.config.edit_settings import SettingTarget, Target, set_value, unset_value
+from teamwright.config.mcp_config import reading_of
+from teamwright.config.project_mcp import FILE, SERVERS
+from teamwright.config.setting_values import SettingsQuery
+from teamwright.config.settings.writable_files import SettingsFiles
+from teamwright.config.trust_store import repository_of
+from teamwright.mcp.server_config import parse_entry
+from teamwright.protocol.errors import UsageError
+from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
+from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.display_text import one_line
+from teamwright.views.mcp_servers import McpServerView, find_mcp_servers, mcp_server_views
+
+SCOPES: dict[str, Target] = {"local": "local", "project": "project", "user": "user"}
+_PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
+
+_UNCHANGED = "nothing was changed"
+
+
+@click.group()
+def mcp() -> None:
+    """Add, list, show and remove MCP servers."""
+
+
+_scope = click.option(
+    "-s",
+    "--scope",
+    type=click.Choice(list(SCOPES)),
+    help="Whose file: this checkout's (local), the repository's (project), your own (user).",
+)
+
+
+@mcp.command("add")
+@click.argument("name")
+@click.argument("target", metavar="COMMAND_OR_URL")
+@click.argument("args", nargs=-1)
+@click.option(
+    "-t",
+    "--transport",
+    type=click.Choice(["stdio", "http", "sse"]),
+    help="Default: http for an address, stdio for a command.",
+)
+@click.option("-e", "--env", "env", multiple=True, metavar="NAME[=VALUE]", help="Variable of the program; repeatable.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header; repeatable.")
+@_scope
+@click.pass_context
+def add_command(ctx: click.Context, /, name: str, target: str, args: tuple[str, ...], **flags: Any) -> int:
+    """Add a server: a command with its arguments after `--`, or an address.
+
+    A secret need not be typed: `--env NAME` stores a reference to the variable, as does `${NAME}` in any value.
+    """
+    is_address = target.startswith(("http://", "https://"))
+    transport = flags["transport"] or ("http" if is_address else "stdio")
+    if transport == "stdio":
+        _refuse(flags["headers"], "--header is for servers with an address: --transport http or sse")
+        entry: dict[str, Any] = {"command": target, "args": list(args)}
+        if flags["env"]:
+            entry["env"] = dict(_variable(text) for text in flags["env"])
+    else:
+        _refuse(flags["env"], "--env is for commands; a server with an address gets --header")
+        _refuse(args, f"a server with an address has no arguments, and {' '.join(args)[:80]!r} was given")
+        entry = {"type": transport, "url": target}
+        if flags["headers"]:
+            entry["headers"] = dict(_header(text) for text in flags["headers"])
+    return _add(ctx, name, entry, flags["scope"])
+
+
+@mcp.command("add-json")
+@click.argument("name")
+@click.argument("entry", metavar="JSON")
+@_scope
+@click.pass_context
+def add_json_command(ctx: click.Context, /, name: str, entry: str, scope: str | None) -> int:
+    """Add a server by its entry of `mcpServers`, as JSON."""
+    try:
+        read: Any = json.loads(entry)
+    except (ValueError, RecursionError) as problem:
+        do = [f'teamwright mcp add-json {name[:40]} \'{{"command": "…", "args": []}}\'']
+        raise UsageError("usage", f"the entry is not JSON: {str(problem)[:100]}", do=do, note=_UNCHANGED) from None
+    return _add(ctx, name, read, scope)
+
+
+def _refuse(given: Sequence[str], why: str) -> None:
+    if given:
+        raise UsageError("usage", why, do=["teamwright mcp add --help"], note=_UNCHANGED)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Return name and value; a name alone is a reference to that variable."""
+    name, equals, value = text.partition("=")
+    return name, value if equals else f"${{{name}}}"
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        do = ["--header 'Authorization: Bearer ${TOKEN}'"]
+        raise UsageError("usage", "a header has the form NAME: VALUE", do=do, note=_UNCHANGED)
+    return name.strip(), value.strip()
+
+
+def _add(ctx: click.Context, name: str, entry: object, scope: str | None) -> int:
+    place = run_location(ctx)
+    target = SettingTarget(resolve_home(place.home), place.cwd, SCOPES[scope or "local"])
+    root = repository_of(place.cwd)
+    path = str(SettingsFiles(target.home, root).file_of(_PLACES[target.target])[0])
+    if any(view.name == name and view.file == path for view in mcp_server_views(_query(ctx))):
+        do = [f"teamwright mcp remove {name} --scope {target.target}", "choose another name"]
+        what = f"there is an MCP server {name[:80]!r} in {path}"
+        raise UsageError("usage", what, do=do, note=_UNCHANGED)
+    variables = dict(os.environ)
+    withheld = None if target.target == "user" else frozenset[str]()
+    read = parse_entry(name, entry, reading_of(path, root, place.cwd, variables, withheld))
+    if read.is_broken:
+        raise UsageError("usage", f"the MCP server {name[:80]!r}: {read.reason}", note=_UNCHANGED)
+    done = set_value(target, f"{SERVERS}.{name}", json.dumps(entry))
+    say(f"Added {one_line(name)} to {one_line(done.file)}")
+    if read.config is None:
+        say(f"It is left out for now: {one_line(read.reason)}")
+    if done.waits:
+        say("It takes effect once this repository is trusted: teamwright trust")
+    return 0
+
+
+@mcp.command("list")
+@json_flag
+@click.pass_context
+def list_command(ctx: click.Context, /, as_json: bool) -> int:
+    """List the servers of this directory with their files. Starts none of them."""
+    found = mcp_server_views(_query(ctx))
+    if as_json:
+        say_json(found)
+        return 0
+    if not found:
+        say("No MCP server is configured here. To add one: teamwright mcp add NAME -- COMMAND")
+        return 0
+    say_table(["NAME", "STATE", "TRANSPORT", "TARGET"], [[v.name, v.state, v.transport, v.target] for v in found])
+    return 0
+
+
+@mcp.command("get")
+@click.argument("name")
+@json_flag
+@click.pass_context
+def get_command(ctx: click.Context, /, name: str, as_json: bool) -> int:
+    """Show the entry of NAME and its file. Values of `env` and `headers` are masked."""
+    found = find_mcp_servers(_query(ctx), name)
+    if as_json:
+        say_json(found)
+        return 0
+    for number, view in enumerate(found):
+        if number:
+            say()
+        _show(view)
+    return 0
+
+
+def _show(view: McpServerView) -> None:
+    where = f"{view.file}:{view.line}" if view.line else view.file
+    state = f"{view.state}: {view.why}" if view.why else view.state
+    pairs = [("name", view.name), ("state", state), ("transport", view.transport), ("target", view.target)]
+    for key in ("env", "headers"):
+        given = view.entry.get(key)
+        if isinstance(given, dict):
+            pairs += [(key, f"{one}={value}") for one, value in cast("dict[str, Any]", given).items()]
+    say_facts([*pairs, ("file", where)])
+
+
+@mcp.command("remove")
+@click.argument("name")
+@_scope
+@click.pass_context
+def remove_command(ctx: click.Context, /, name: str, scope: str | None) -> int:
+    """Remove the entry of NAME from a settings file."""
+    place = run_location(ctx)
+    home = resolve_home(place.home)
+    files = SettingsFiles(home, repository_of(place.cwd))
+    found = find_mcp_servers(_query(ctx), name)
+    paths: dict[Target, str] = {target: str(files.file_of(_PLACES[target])[0]) for target in SCOPES.values()}
+    inside = {view.file for view in found}
+    having = [target for target, path in paths.items() if path in inside and scope in {None, target}]
+    if not having:
+        others = ", ".join(sorted(inside))
+        do = [f"edit the file, which other programs read too: {others}"] if scope is None else []
+        where = f"the file of --scope {scope}" if scope else "a file that this command changes"
+        what = f"the MCP server {name[:80]!r} is not in {where}"
+        raise UsageError("usage", what, looked_at=[("defined in", others)], do=do, note=_UNCHANGED)
+    if len(having) > 1:
+        do = [f"teamwright mcp remove {name} --scope {target}" for target in having]
+        raise UsageError("usage", f"{name[:80]!r} is in several files", do=do, note=_UNCHANGED)
+    done = unset_value(SettingTarget(home, place.cwd, having[0]), f"{SERVERS}.{name}")
+    say(f"Removed {one_line(name)} from {one_line(done.file)}")
+    for view in found:
+        if view.file != done.file:
+            said = FILE if view.file.endswith(FILE) else one_line(view.file)
+            say(f"An entry with this name remains in {said}")
+    return 0
+
+
+def _query(ctx: click.Context) -> SettingsQuery:
+    place = run_location(ctx)
+    return SettingsQuery(resolve_home(place.home), place.cwd, place.settings)

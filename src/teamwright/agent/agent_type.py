@@ -31,7 +31,6 @@ OTHER_PRODUCTS_TOOLS = {
     "KillShell": "TaskStop does its work",
     "BashOutput": "TaskOutput does its work",
     "NotebookRead": "Read does its work",
-    "WebSearch": "WebFetch reads an address that is known",
 }
 """Tools of other products, with the tool of this program that replaces each."""
 

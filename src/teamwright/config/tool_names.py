@@ -19,7 +19,7 @@ from teamwright.protocol.ids import nearest
 
 KNOWN = frozenset(
     {
-        *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch"),
+        *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch"),
         *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
         *("TaskOutput", "TaskStop", "Skill", "McpCall"),
         *TEAMMATE_TOOLS,

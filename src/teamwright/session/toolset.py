@@ -32,6 +32,7 @@ from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.web_search import SessionSearch
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
@@ -89,6 +90,8 @@ class Toolset(Struct):
     """Returns the list of agent types in the Agent tool."""
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
     """Skills and commands."""
+    search: SessionSearch | None = None
+    """The session's way to search the web."""
     startup: ShellStartup | None = None
     """The startup of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
@@ -165,7 +168,14 @@ class Toolset(Struct):
                 BuiltInTool("Grep", lambda: tool_classes.Grep()),
             )
         fetch = BuiltInTool("WebFetch", lambda: tool_classes.WebFetch(allow_private=self.allow_private))
-        return [*self._shared, fetch, *self.extra]
+        return [*self._shared, fetch, *self._search(), *self.extra]
+
+    def _search(self) -> list[AnyTool]:
+        """Return the tool that searches the web, if there is a way to search."""
+        search = self.search
+        if search is None or not search.is_available:
+            return []
+        return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(search.search))]
 
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()

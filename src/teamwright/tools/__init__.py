@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from teamwright.tools.team.team_create import TeamCreate
     from teamwright.tools.team.team_delete import TeamDelete
     from teamwright.tools.web_fetch import WebFetch
+    from teamwright.tools.web_search import WebSearch
 
 __all__ = [
     "AgentTool",
@@ -63,6 +64,7 @@ __all__ = [
     "TeamCreate",
     "TeamDelete",
     "WebFetch",
+    "WebSearch",
     "Write",
 ]
 
@@ -93,6 +95,7 @@ MODULES = {
     "TeamCreate": "team.team_create",
     "TeamDelete": "team.team_delete",
     "WebFetch": "web_fetch",
+    "WebSearch": "web_search",
     "Write": "files.write",
 }
 """The module of each built-in tool, below this package."""

@@ -124,7 +124,7 @@ def test_unknown_fields_and_tools_and_soft_values_warn_and_never_fail(tmp_path):
     found = read(tmp_path, text)
     assert found.definition is not None
     warnings = "\n".join(found.warnings)
-    for word in ("MultiEdit", "TodoWrite", "WebSearch", "Raed here; did you mean Read", "did you mean color"):
+    for word in ("MultiEdit", "TodoWrite", "Raed here; did you mean Read", "did you mean color"):
         assert word in warnings
     assert "line 6: color must be one of" in warnings
     assert "line 7: memory must be one of" in warnings

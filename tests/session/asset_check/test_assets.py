@@ -164,7 +164,7 @@ def test_switches_say_that_they_are_why(repository):
 def test_every_part_of_a_plugin_is_found(repository, tmp_path):
     plugin = tmp_path / "kit"
     put(plugin, ".claude-plugin/plugin.json", {"name": "kit"})
-    put(plugin, "agents/a.md", AGENT.format(name="a", more="tools: WebSearch\n"))
+    put(plugin, "agents/a.md", AGENT.format(name="a", more="tools: TodoWrite\n"))
     put(plugin, "skills/s/SKILL.md", "---\nname: s\ndescription: x\n---\nx")
     put(plugin, "commands/c.md", "Do c.")
     put(plugin, "hooks/hooks.json", {"hooks": {"Stop": [{"hooks": [{"command": "true"}]}], "Nope": []}})
@@ -184,7 +184,7 @@ def test_every_part_of_a_plugin_is_found(repository, tmp_path):
         ("MCP servers", "plugin_kit_bad"): "broken",
         ("plugins", "kit"): "ignored",
     }
-    assert row(found, plugin / "agents" / "a.md", 4).why.startswith("there is no tool WebSearch")
+    assert row(found, plugin / "agents" / "a.md", 4).why.startswith("there is no tool TodoWrite")
     assert row(found, broken / ".claude-plugin" / "plugin.json", 1, group="plugins").state == "broken"
 
 

@@ -83,7 +83,7 @@ def test_definitions_of_the_repository_and_the_user_are_kinds_and_strange_tools_
     assert known["scribe"].tools == ("Read", "Write")
     whys = [a.why for a in found(folder) if a.group == "agents" and a.line == 4]
     assert [why.split(" here;")[0] for why in whys] == [
-        f"there is no tool {name}" for name in ("MultiEdit", "TodoWrite", "WebSearch")
+        f"there is no tool {name}" for name in ("MultiEdit", "TodoWrite")
     ]
 
 

@@ -204,6 +204,18 @@ KEYS: dict[str, SettingKey] = {
         "The body for the webhook: json (Slack), or ntfy. auto: ntfy for a host whose name begins with ntfy.",
         words=("auto", "json", "ntfy"),
     ),
+    "web_search.service": SettingKey(
+        "word",
+        "Whether the service of the model searches the web. auto: at the vendor's own address of Anthropic.",
+        words=("auto", "on", "off"),
+        user_only=True,
+    ),
+    "web_search.command": SettingKey(
+        "text", "A shell command that gets a search as JSON on its stdin and prints what it found.", user_only=True
+    ),
+    "web_search.tool": SettingKey(
+        "text", "The tool of an MCP server that searches the web: mcp__SERVER__TOOL.", user_only=True
+    ),
     "thinking": SettingKey(
         "word", "adaptive: models that can do so decide how much they think.", words=("adaptive", "off")
     ),

@@ -14,6 +14,7 @@ from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.config.external_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.config.notify_settings import NotifySettings
+from teamwright.config.web_search_settings import WebSearchSettings
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
@@ -109,6 +110,7 @@ class Settings(Struct, frozen=True):
     markdown: bool = True
     plain_terminal: bool = False
     notify: NotifySettings = field(default_factory=NotifySettings)
+    web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
     retention_days: int = 30
     database: str = ""
     database_durable_mail: bool = False

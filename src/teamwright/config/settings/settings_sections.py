@@ -40,7 +40,7 @@ _FOR_MODELS = frozenset(
 RUN_CAPS = ("usd", "tokens", "turns", "minutes")
 """Caps of a headless run that have defaults."""
 
-_PLAIN = ("limits", "team", "bash", "agents", "compact")
+_PLAIN = ("limits", "team", "bash", "agents", "compact", "web_search")
 """Packages that take their values unchanged."""
 
 

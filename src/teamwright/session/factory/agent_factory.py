@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, always_false
-from teamwright.agent.agent_type import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
+from teamwright.agent.agent_type import BUILT_IN, LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.plan_mode import PlanExit
 from teamwright.agent.prefix import load_conversation
@@ -24,6 +24,7 @@ from teamwright.config.agent_types.definition_fields import INHERIT
 from teamwright.config.team_roles import roles_text
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
+from teamwright.models.model import Model
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
@@ -65,7 +66,7 @@ class AgentFactory(AgentParts):
         kind = self._lead_kind(header)
         if kind is not None and kind.model not in {None, INHERIT}:
             self.models.use_type_model(str(kind.model))
-        model = await self._open(None, LEAD)
+        model = self._offer_search(await self._open(None, LEAD))
         await self.open_fallback()
         self.team = team
         self.plans.lead_team(team)
@@ -108,6 +109,26 @@ class AgentFactory(AgentParts):
         self.first.effort = made.effort
         return made
 
+    def _offer_search(self, model: Model) -> Model:
+        """Choose the way to search the web with the first model of this process, and return the model.
+
+        Without a way, agent types that name the tool are reported.
+        """
+        search = self.toolset.search
+        if search is None or search.model is not None:
+            return model
+        search.model = model
+        if not search.is_available:
+            active = self.resolver.agent_types.active().values()
+            naming = [kind.name for kind in active if kind.source != BUILT_IN and "WebSearch" in (kind.tools or ())]
+            if naming:
+                shown = ", ".join(naming[:5]) + (f" and {len(naming) - 5} more" if len(naming) > 5 else "")
+                self.resolver.notify_once(
+                    f"there is no web search here, which {shown} should have: web_search.command or web_search.tool in "
+                    "your settings provides one"
+                )
+        return model
+
     def _lead_kind(self, header: Mapping[str, Any] | None) -> AgentType | None:
         """Return the lead's agent type, of the flag or of its resumed conversation; None without one.
 
@@ -143,7 +164,7 @@ class AgentFactory(AgentParts):
         """Build a teammate (port of `teams`): new, or with the transcript of its incarnation."""
         kind = self.resolver.definition(spec)
         budget = spec.budget.smaller_caps(self.budget_tracker.each)
-        model = await self._open(spec.model, spec.name, budget)
+        model = self._offer_search(await self._open(spec.model, spec.name, budget))
         await self.open_fallback()
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"

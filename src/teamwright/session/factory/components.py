@@ -66,11 +66,13 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
-from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment, remove_variables
+from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit
     from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.web_search import SessionSearch
     from teamwright.tools.team.permission_answer import PermissionAnswers
     from teamwright.tools.team.shutdown_messages import StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
@@ -231,7 +233,23 @@ def make_agent_factory(
         resolver=resolver,
         make_worktrees=lambda: _worktrees(context, made),
     )
+    made.toolset.search = _search(context, made.toolset, budget_tracker)
     return made
+
+
+def _search(context: SessionContext, toolset: Toolset, budget_tracker: BudgetTracker) -> SessionSearch:
+    """Create the web search of a session; which way it has is known when its model is."""
+    from teamwright.session.web_search import SessionSearch
+
+    env = {**remove_variables(toolset.bash.hidden, context.env), **context.settings.env, **COMMAND_ENVIRONMENT}
+    return SessionSearch(
+        context.settings.web_search,
+        budget_tracker,
+        context.cwd,
+        env,
+        plain_shell(),
+        lambda: toolset.mcp_tools(lambda _name: False),
+    )
 
 
 def _worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:

@@ -54,7 +54,7 @@ End with a report of at most 25 lines of 80 columns: for each number say which c
 """
 
 
-_DENIED_TOOLS = ("Write", "Edit", "NotebookEdit", "WebFetch")
+_DENIED_TOOLS = ("Write", "Edit", "NotebookEdit", "WebFetch", "WebSearch")
 
 
 def demo_options(

@@ -140,9 +140,7 @@ def other_assets(subject: CheckSubject) -> Iterator[Asset]:
     if os.path.realpath(theirs) != os.path.realpath(home):
         yield from _existing([theirs / name for name in _names(theirs) if name not in _READ], _NOT_READ)
     yield from _existing([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
-    yield from _existing(
-        [home.with_suffix(".json")], {".claude.json": "its MCP servers are not read: settings.json has yours"}
-    )
+    yield from _existing([home.with_suffix(".json")], {".claude.json": "teamwright import takes its MCP servers over"})
     yield from _existing(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
     ours = subject.root / ".teamwright"
     if os.path.realpath(ours) != os.path.realpath(subject.asked.home.own):

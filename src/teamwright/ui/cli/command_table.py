@@ -83,6 +83,9 @@ COMMANDS: dict[str, CommandRow] = {
     "database": CommandRow(
         "teamwright.ui.cli.database:database", SET_UP, "Make, check, upgrade and describe a PostgreSQL team space."
     ),
+    "import": CommandRow(
+        "teamwright.ui.cli.import_servers:import_command", SET_UP, "Take MCP servers over from ~/.claude.json."
+    ),
     "plugin": CommandRow(
         "teamwright.ui.cli.plugin:plugin_command", SET_UP, "List added plugins; `add`, `update`, `remove` change them."
     ),

@@ -3,6 +3,7 @@
 import pytest
 
 from teamwright.database.address import parse_address
+from teamwright.database.schema import VERSION
 from tests.ui.program import Program, error_of
 
 
@@ -18,7 +19,7 @@ def test_a_team_space_is_checked_made_and_described(program, postgres):
     before = program.run("--database", url, "database", "check")
     assert before.returncode == 3 and f"the database has no schema {schema} of Teamwright" in before.stdout
     made = program.run("--database", url, "database", "init")
-    assert (made.returncode, made.stdout) == (0, f"The schema {schema} was made, in version 1.\n")
+    assert (made.returncode, made.stdout) == (0, f"The schema {schema} was made, in version {VERSION}.\n")
     program.env["TEAMWRIGHT_DATABASE"] = url
     assert "Nothing was changed." in program.run("database", "init").stdout
     assert "Teams can use this database." in program.run("database", "check").stdout

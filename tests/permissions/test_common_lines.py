@@ -1,12 +1,15 @@
 """Common lines of developers: those that only read run without a question, apart from a few with reasons."""
 
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.sandbox.policy import PolicyName
 
 READING = r"""
 git status
@@ -175,6 +178,9 @@ ASKING_EDITS = ("cp a.py b.py; cat b.py", "mkdir d; cd d; cp ../a.py .")
 """Lines that change files and ask in acceptEdits: a command after cp may read what cp has put there."""
 
 
+READ, WORK = PolicyName.READ, PolicyName.WORK
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A small separate repository, as a developer has it."""
@@ -187,9 +193,10 @@ def project(tmp_path_factory):
     return place
 
 
-def verdict(project, line: str, mode: Mode) -> Verdict:
-    policy = Policy(mode, (), PermissionScope((project,), base=project))
-    return policy.decide("Bash", Access(command=line, cwd=project)).verdict
+def verdict(project, line: str, mode: Mode, *sandbox: PolicyName, rules: Sequence[Rule] = ()) -> Verdict:
+    """Return the verdict on a line, with the policies of the sandbox that answer questions."""
+    policy = Policy(mode, rules, PermissionScope((project,), base=project))
+    return policy.decide("Bash", Access(command=line, cwd=project, sandbox=frozenset(sandbox))).verdict
 
 
 @pytest.mark.finding("P13")
@@ -209,3 +216,41 @@ def test_common_lines_that_run_code_or_may_show_secrets_ask(project):
     asking = (*WORKING, *ASKING)
     assert [line for line in asking if verdict(project, line, Mode.DEFAULT) is not Verdict.ASK] == []
     assert [line for line in ASKING_EDITS if verdict(project, line, Mode.ACCEPT_EDITS) is not Verdict.ASK] == []
+
+
+@pytest.mark.finding("P13")
+def test_at_most_five_common_lines_of_each_group_ask_with_a_sandbox(project, capsys):
+    reading = [line for line in (*READING, *ASKING) if verdict(project, line, Mode.DEFAULT, READ) is Verdict.ASK]
+    working = [line for line in WORKING if verdict(project, line, Mode.DEFAULT, READ, WORK) is Verdict.ASK]
+    with capsys.disabled():
+        print(f"\n{len(reading)} of {len(READING) + len(ASKING)} reading lines ask with a sandbox: {reading}")
+        print(f"{len(working)} of {len(WORKING)} working lines ask with sandbox.auto_allow: {working}")
+    assert len(reading) <= 5 and len(working) <= 5
+    assert working == ["cargo test", "docker ps", "gh pr view", "curl -s http://localhost:8000"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("git commit -am x", "make test && git push", "git reset --hard", "sh -c 'git commit -am x'"),
+        *("echo $GITHUB_TOKEN", "less /etc/hosts", "cat ../x", "touch ../x", "make > /tmp/x", "x=make; $x; $y"),
+        *("PATH=.:$PATH make", "touch .claude/settings.json", "npm publish", "ssh host", "env"),
+    ],
+)
+def test_a_line_that_needs_more_than_the_sandbox_gives_still_asks(project, line):
+    assert verdict(project, line, Mode.DEFAULT, READ, WORK) is Verdict.ASK
+
+
+def test_rules_that_ask_or_deny_hold_in_the_sandbox(project):
+    denied = parse_rules(["Bash(make:*)", "Read(*.key)"], Verdict.DENY, "test", project)
+    asked = parse_rules(["Bash(make:*)", "Read(*.key)"], Verdict.ASK, "test", project)
+    for line in ("make test", "pytest a.key", "echo x | xargs less a.key"):
+        assert verdict(project, line, Mode.DEFAULT, READ, WORK, rules=denied) is Verdict.DENY, line
+        assert verdict(project, line, Mode.DEFAULT, READ, WORK, rules=asked) is Verdict.ASK, line
+
+
+def test_changes_inside_run_without_a_question_where_the_sandbox_answers(project):
+    for line in (*EDITING, ASKING_EDITS[0], "pytest > out.txt"):
+        assert verdict(project, line, Mode.DEFAULT, READ, WORK) is Verdict.ALLOW, line
+        assert verdict(project, line, Mode.DEFAULT, READ) is Verdict.ASK, line
+        assert verdict(project, line, Mode.PLAN, READ, WORK) is Verdict.DENY, line

@@ -14,16 +14,17 @@ from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words
+from teamwright.permissions.confined_lines import needs_only_work, reads_when_confined
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.made_links import with_made_links
-from teamwright.permissions.paths import containing_directory, judge_path, judge_unknown_path
-from teamwright.permissions.possible_files import glob_shape
+from teamwright.permissions.paths import containing_directory, judge_unknown_path
 from teamwright.permissions.prefix_rules import uncovered_word
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.real_paths import real_path
+from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
 from teamwright.permissions.rule_index import (
     DecisionContext,
     PermissionScope,
@@ -36,9 +37,10 @@ from teamwright.permissions.rule_index import (
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.permissions.shell.parser import parse_command
-from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
-from teamwright.permissions.variable_assignments import changing_variable, prints_secret
-from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
+from teamwright.permissions.shell.word_expansion import ANY_SHAPE
+from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter
+from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")
 _MAX_MEANING = 120
@@ -58,8 +60,34 @@ def judge_command(context: DecisionContext, access: Access) -> Decision:
         denied = (decision for decision in _denials(context, rules, parsed, facts) if decision.verdict is Verdict.DENY)
         return strictest(denied, decide_by_plan(context))
     allowed = decide_by_mode(context.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    decision = strictest(_judge_all(context, rules, parsed, facts, _last_command(facts, access)), allowed)
+    decisions = tuple(_judge_all(context, rules, parsed, facts, _last_command(facts, access)))
+    decision = strictest(decisions, allowed)
+    if decision.verdict is Verdict.ASK and access.sandbox:
+        decision = _answer_by_sandbox(context, access, parsed, facts, decisions) or decision
     return with_confinement(context, parsed, facts, decision)
+
+
+def _answer_by_sandbox(
+    context: DecisionContext,
+    access: Access,
+    parsed: ParsedLine,
+    facts: list[CommandFacts],
+    decisions: tuple[Decision, ...],
+) -> Decision | None:
+    """Allow a line that asks only because effects of commands are not known, when a sandbox policy bounds them."""
+    if PolicyName.READ in access.sandbox and reads_when_confined(parsed, facts, decisions):
+        reason = "It only reads, and the sandbox holds it to that."
+        return Decision(Verdict.ALLOW, "sandbox", reason, confinement=PolicyName.READ)
+    if PolicyName.WORK not in access.sandbox or context.is_planning:
+        return None
+    # Changes inside the directories are what the policy allows.
+    wider = replace(context, mode=Mode.ACCEPT_EDITS)
+    facts = [collect_facts(wider, command) for command in parsed.commands]
+    rules = context.rules.rules_for("Bash")
+    again = tuple(_judge_all(wider, rules, parsed, facts, _last_command(facts, access)))
+    if not needs_only_work(parsed, facts, again):
+        return None
+    return Decision(Verdict.ALLOW, "sandbox", "The sandbox confines it, and it names nothing beyond that.")
 
 
 def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
@@ -122,7 +150,7 @@ def _explain_command(
 
 
 def _explain_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision:
-    decision = _judge_redirect(context, redirect)
+    decision = judge_redirect(context, redirect)
     if decision.verdict is Verdict.DENY or not (context.bypasses or (context.is_planning and redirect.writes)):
         return decision
     if context.is_planning:
@@ -199,7 +227,7 @@ def _denials(
         if denied is not None:
             yield decide_by_rule(denied)
         yield from find_denials(fact)
-    yield from (d for d in _judge_redirects(context, parsed) if d.verdict is Verdict.DENY)
+    yield from (d for d in judge_redirects(context, parsed) if d.verdict is Verdict.DENY)
     yield from _judge_ownership(context, parsed, facts)
     yield from (d for d in _judge_unreadable(context, parsed) if d.verdict is Verdict.DENY)
     hidden = _rule_for_hidden(rules.deny, parsed)
@@ -248,7 +276,7 @@ def _judge_all(
     for fact in facts:
         yield from _path_questions(rules, fact)
         yield _judge(context, rules, parsed, fact, last=fact is last)
-    yield from _judge_redirects(context, parsed)
+    yield from judge_redirects(context, parsed)
 
 
 def _last_command(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
@@ -314,10 +342,11 @@ def _judge(
         return strictest(fact.touched, fine)
     for rule, word in left_open.items():
         why = f"The rule {rule} does not cover {word}, which may write, run or show something else."
-        return decide_by_mode(context.mode, Verdict.ASK, why)
+        return replace(decide_by_mode(context.mode, Verdict.ASK, why), is_unproven=not prints_environment(parsed))
     if None in command.words[:1]:
         return decide_by_mode(context.mode, Verdict.ASK, "It runs a command that only the shell will know.")
-    return decide_by_mode(context.mode, Verdict.ASK, f"Nothing allows {join_words(command.words[:3]) or 'this'}.")
+    reason = f"Nothing allows {join_words(command.words[:3]) or 'this'}."
+    return replace(decide_by_mode(context.mode, Verdict.ASK, reason), is_unproven=not prints_environment(parsed))
 
 
 def _too_wide(rules: list[Rule]) -> str:
@@ -328,44 +357,6 @@ def _too_wide(rules: list[Rule]) -> str:
 
 def _ask_for_trust(doubt: str) -> tuple[Decision, ...]:
     return (Decision(Verdict.ASK, "trust", doubt),) if doubt else ()
-
-
-def _judge_redirects(context: DecisionContext, parsed: ParsedLine) -> Iterator[Decision]:
-    for redirect in parsed.redirects:
-        if redirect.target not in HARMLESS_TARGETS:
-            yield _judge_redirect(context, redirect)
-
-
-def _judge_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision:
-    tool, does = ("Write", "writes to") if redirect.writes else ("Read", "reads from")
-    if redirect.target is None or redirect.glob or None in redirect.directories:
-        for decision in judge_unknown_path(context, tool, _unknown_target(redirect), certain=True):
-            return decision
-        if any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
-            return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
-        return decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
-    target = os.path.expanduser(redirect.target)
-    paths = [Path(os.path.join(place or "/", target)) for place in redirect.directories]
-    decision = strictest(
-        (judge_path(context, tool, path, writes=redirect.writes) for path in paths),
-        decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file."),
-    )
-    if decision.rule.startswith("mode ") and any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
-        return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
-    if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):
-        return decide_by_mode(
-            context.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files."
-        )
-    return decision
-
-
-def _unknown_target(redirect: FileRedirect) -> Shape:
-    """Return the known parts of a file name that only the shell knows in full."""
-    if redirect.target is None:
-        return redirect.shape
-    if redirect.glob:
-        return glob_shape(redirect.target)
-    return (None, f"/{redirect.target}")
 
 
 def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:

@@ -63,6 +63,13 @@ def prints_secret(parsed: ParsedLine) -> bool:
     return not parsed.variables_read <= _READABLE
 
 
+def prints_environment(parsed: ParsedLine) -> bool:
+    """Return True like `prints_secret`, but not for variables of scripts that `read` of the line sets."""
+    named = {word for command in parsed.commands if command.name == "read" for word in command.words[1:]}
+    own = {word for word in named if word is not None and is_script_variable(word)}
+    return not parsed.variables_read <= _READABLE | own
+
+
 def is_script_variable(name: str) -> bool:
     """Return True when no program reads a variable of this name, although the environment may have it."""
     return _SCRIPT_NAME.fullmatch(name) is not None and _READ_BY_PROGRAMS.fullmatch(name) is None

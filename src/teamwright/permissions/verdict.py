@@ -62,7 +62,8 @@ class Access(Struct, frozen=True):
     `reads` and `writes` are absolute paths; `command` is a shell command and `cwd` its directory; `expanded_command` is
     the command with the shell's aliases expanded, if it has any; `url` is the address to fetch; `subject` is the text
     that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
-    the team's files; `starts_teammate`: a teammate starts, not a sub-agent.
+    the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
+    command would run, and which answer a question about effects that are not known.
     """
 
     reads: tuple[Path, ...] = ()
@@ -74,6 +75,7 @@ class Access(Struct, frozen=True):
     subject: str | None = None
     harmless: bool = False
     starts_teammate: bool = False
+    sandbox: frozenset[PolicyName] = frozenset()
 
 
 HARMLESS = Access(harmless=True)
@@ -83,7 +85,7 @@ class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
-    the sandbox policy of an allowed command.
+    the sandbox policy of an allowed command. `is_unproven`: it only asks because effects of a command are not known.
     """
 
     verdict: Verdict
@@ -91,6 +93,7 @@ class Decision(Struct, frozen=True):
     reason: str
     always: str = ""
     confinement: PolicyName = PolicyName.WORK
+    is_unproven: bool = False
 
 
 class PermissionUpdate(Struct, frozen=True):

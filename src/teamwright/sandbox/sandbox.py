@@ -17,10 +17,12 @@ from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy
+from teamwright.sandbox.guarantees import GUARANTEES
 from teamwright.sandbox.landlock import Landlock, probe_landlock
 from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.settings import SandboxSettings
+from teamwright.sandbox.system_call_filter import is_filter_known
 
 ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
@@ -69,6 +71,15 @@ class Sandbox:
     def implementation(self) -> Implementation:
         """Return what confines commands here. The first call in a process runs a command to find out."""
         return Implementation("none", reason="sandbox.mode is off") if self.is_off else find_implementation()
+
+    def answers(self) -> frozenset[PolicyName]:
+        """Return the policies that are enforced here and answer a question about unknown effects of a command."""
+        name = "none" if self.is_off else self.implementation().name
+        if name == "none":
+            return frozenset()
+        holds_all = all(guarantee.holds for guarantee in GUARANTEES[name].values()) and is_filter_known()
+        works = self.settings.auto_allow and holds_all
+        return frozenset({PolicyName.READ, PolicyName.WORK} if works else {PolicyName.READ})
 
     def require(self) -> None:
         """Raise CannotStart (`no-sandbox`) when the settings require a sandbox and there is none."""

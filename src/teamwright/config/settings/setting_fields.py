@@ -34,6 +34,7 @@ FIELDS: Mapping[str, str] = {
     "sandbox.network": "sandbox.network",
     "sandbox.read": "sandbox.read",
     "sandbox.write": "sandbox.write",
+    "sandbox.auto_allow": "sandbox.auto_allow",
     "shutdown_objection_s": "team.shutdown_objection_s",
     "cancel_grace_s": "team.cancel_grace_s",
     "shutdown_timeout_s": "team.shutdown_timeout_s",

@@ -149,6 +149,11 @@ KEYS: dict[str, SettingKey] = {
     ),
     "sandbox.read": SettingKey("texts", "More paths that commands in the sandbox may read.", user_only=True),
     "sandbox.write": SettingKey("texts", "More paths that commands in the sandbox may change.", user_only=True),
+    "sandbox.auto_allow": SettingKey(
+        "bool",
+        "Whether a command that needs nothing beyond the policy work runs without a question, where bubblewrap works.",
+        user_only=True,
+    ),
     "retries": SettingKey("count", "How often a failed model request is tried again."),
     "cache_warmup_s": SettingKey(
         "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."

@@ -172,7 +172,9 @@ class Bash(Tool[BashInput]):
         cwd = allowed_directory(ctx.workplace)
         means = self._expansion(call, cwd)
         call.note_checked(cwd, means)
-        return Access(command=call.command, cwd=cwd, expanded_command=means)
+        confined = self._sandbox is not None and not call.is_typed_by_person
+        answers = self._sandbox.answers() if confined and self._sandbox is not None else frozenset[PolicyName]()
+        return Access(command=call.command, cwd=cwd, expanded_command=means, sandbox=answers)
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""

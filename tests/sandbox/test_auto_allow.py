@@ -1,0 +1,52 @@
+"""Commands that run without a question because the sandbox bounds their effects."""
+
+import pytest
+
+from teamwright.sandbox import sandbox as sandbox_module
+from teamwright.sandbox.policy import PolicyName, SandboxMode
+from teamwright.sandbox.sandbox import Implementation, Sandbox
+from teamwright.sandbox.settings import SandboxSettings
+from tests.sandbox.test_sessions import result, run
+from tests.support.programs import needs
+
+SETTINGS = '{"sandbox": {"auto_allow": true}}'
+
+
+@needs("bwrap")
+async def test_a_command_inside_the_policy_work_runs_without_a_question(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/settings.json").write_text(SETTINGS)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/Makefile").write_text(f"all:\n\ttouch inside\n\t-touch {tmp_path}/outside\n")
+    model = await run(tmp_path, "make", "git commit -m x")
+    assert (tmp_path / "work/inside").exists() and not (tmp_path / "outside").exists()
+    assert "git policy" in result(model, 2)
+
+
+@needs("bwrap")
+async def test_without_the_setting_the_command_asks(tmp_path):
+    model = await run(tmp_path, "touch a")
+    assert not (tmp_path / "work/a").exists() and "no user is present" in result(model, 1)
+
+
+@needs("bwrap")
+async def test_a_line_that_is_only_meant_to_read_runs_where_it_cannot_write(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/a.txt").write_text("one\n")
+    model = await run(tmp_path, "ls | xargs wc -l")
+    assert "1 a.txt" in result(model, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("bubblewrap", {PolicyName.READ, PolicyName.WORK}),
+        ("landlock", {PolicyName.READ}),
+        ("none", set[PolicyName]()),
+    ],
+)
+def test_only_what_an_implementation_holds_answers_questions(confined, monkeypatch, name, answers):
+    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: Implementation(name))
+    assert Sandbox(SandboxSettings(auto_allow=True), confined.place).answers() == answers
+    assert Sandbox(SandboxSettings(), confined.place).answers() == answers - {PolicyName.WORK}
+    assert not Sandbox(SandboxSettings(mode=SandboxMode.OFF, auto_allow=True), confined.place).answers()

@@ -14,11 +14,8 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.integration_store import (
-    CHECKING,
-    CONFLICT,
-    FAILED,
-    MERGED,
     IntegrationEntry,
+    IntegrationState,
     IntegrationStore,
 )
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
@@ -62,19 +59,19 @@ class Integration(Struct, frozen=True):
         for _ in range(TRIES):
             old = await asyncio.to_thread(self._tip, entry)
             if await asyncio.to_thread(self.git.contains, entry.tip, old):
-                return await self._set(entry, MERGED)
+                return await self._set(entry, IntegrationState.MERGED)
             merged = await asyncio.to_thread(self._merge, entry, old)
             if isinstance(merged, tuple):
                 detail = f"it conflicts with {self.branch} at {old[:12]}"
-                return await self._set(entry, CONFLICT, detail=detail, paths=merged)
-            entry = await self._set(entry, CHECKING, commit=merged)
+                return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=merged)
+            entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             try:
                 await self._run_check(merged)
             except WorktreeRefused as problem:
-                return await self._set(entry, FAILED, detail=str(problem))
+                return await self._set(entry, IntegrationState.FAILED, detail=str(problem))
             moved = await asyncio.to_thread(self.git.call, "update-ref", f"refs/heads/{self.branch}", merged, old)
             if moved.ok and await asyncio.to_thread(self.git.contains, entry.tip, self.branch):
-                return await self._set(entry, MERGED)
+                return await self._set(entry, IntegrationState.MERGED)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
     def _tip(self, entry: IntegrationEntry) -> str:
@@ -113,7 +110,13 @@ class Integration(Struct, frozen=True):
         self.git.read("clean", "-ffdq", cwd=tree)
 
     async def _set(
-        self, entry: IntegrationEntry, state: str, *, commit: str = "", detail: str = "", paths: tuple[str, ...] = ()
+        self,
+        entry: IntegrationEntry,
+        state: IntegrationState,
+        *,
+        commit: str = "",
+        detail: str = "",
+        paths: tuple[str, ...] = (),
     ) -> IntegrationEntry:
         def change(now: IntegrationEntry) -> IntegrationEntry:
             return replace(now, state=state, commit=commit or now.commit, detail=detail, paths=paths)

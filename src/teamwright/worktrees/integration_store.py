@@ -6,12 +6,20 @@ Depends on values only. `file_integration_store` implements the port on files.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
 
-QUEUED, CHECKING, MERGED, CONFLICT, FAILED = "queued", "checking", "merged", "conflict", "failed"
-"""The states of an entry. A kill leaves `queued` or `checking`; the others are final."""
+
+class IntegrationState(StrEnum):
+    """The state of an entry. A kill leaves `queued` or `checking`; the others are final."""
+
+    QUEUED = "queued"
+    CHECKING = "checking"
+    MERGED = "merged"
+    CONFLICT = "conflict"
+    FAILED = "failed"
 
 
 class IntegrationEntry(Struct, frozen=True):
@@ -29,7 +37,7 @@ class IntegrationEntry(Struct, frozen=True):
     team: str
     task: str = ""
     order: int = 0
-    state: str = QUEUED
+    state: IntegrationState = IntegrationState.QUEUED
     commit: str = ""
     detail: str = ""
     paths: tuple[str, ...] = ()
@@ -37,7 +45,7 @@ class IntegrationEntry(Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """True while the entry is neither merged nor returned."""
-        return self.state in {QUEUED, CHECKING}
+        return self.state in {IntegrationState.QUEUED, IntegrationState.CHECKING}
 
 
 ChangeEntry = Callable[[IntegrationEntry], IntegrationEntry]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,14 +36,17 @@ _OPERATIONS = {
 }
 
 
+WorktreeCondition: TypeAlias = Literal["clean", "changed", "missing", "moved", "unreadable"]
+
+
 class WorktreeState(Struct, frozen=True):
-    """The present condition of a worktree. `state` is one of `clean changed missing moved unreadable`.
+    """The present condition of a worktree.
 
     `commits` is the number of its commits that are in neither its base nor the integration branch. `ignored` leaves out
     what setup made. `moved_to` is its present path when git knows another one. `lock` is a foreign lock's reason.
     """
 
-    state: str
+    state: WorktreeCondition
     head: str = ""
     branch: str = ""
     modified: tuple[str, ...] = ()

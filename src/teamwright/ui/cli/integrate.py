@@ -20,7 +20,7 @@ from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.file_integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration, fast_forward
-from teamwright.worktrees.integration_store import CONFLICT, FAILED, IntegrationEntry
+from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationState
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part
@@ -61,7 +61,7 @@ def integrate(
         _move_forward(git, into, integration.branch)
         if not as_json:
             say(f"{into} is at {integration.branch}.")
-    returned = any(entry.state in {CONFLICT, FAILED} for entry in entries)
+    returned = any(entry.state in {IntegrationState.CONFLICT, IntegrationState.FAILED} for entry in entries)
     return 1 if returned and not only_list else 0
 
 

@@ -13,7 +13,7 @@ from teamwright.config.settings.setting_fields import fill_settings
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
+from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX, is_remote
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.terminal_adapter_settings import (
     DETACHED,
@@ -24,7 +24,7 @@ from teamwright.teams.backends.terminal_adapter_settings import (
 )
 
 BACKEND, ADAPTERS = "members.backend", "members.adapters"
-BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
+BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED, REMOTE_BACKEND)
 """Backends that need no terminal adapter."""
 
 
@@ -36,7 +36,8 @@ def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]
     adapters = _adapters(values, origins)
     made = fill_settings(BackendSettings(adapters=adapters), "places", values)
     backend = made.backend
-    if backend not in BACKENDS and backend not in adapters and backend not in shipped_adapters():
+    named = (*BACKENDS, *adapters, *shipped_adapters())
+    if backend not in named and not is_remote(backend):
         known = [*BACKENDS, *{**shipped_adapters(), **adapters}]
         raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
     return made

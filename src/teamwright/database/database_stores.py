@@ -40,6 +40,11 @@ class DatabaseStores:
         return self.database.schema
 
     @property
+    def session(self) -> SessionConnection | None:
+        """The connection with the lease of this process; None for a process that only reads."""
+        return self._session
+
+    @property
     def teams(self) -> StoredTeams:
         """See TeamStores."""
         return StoredTeams(DatabaseTeams(self.database), self)

@@ -93,7 +93,10 @@ class DatabaseMailbox:
             await self._database.notify(connection, self._topic)
 
     async def unread(self) -> list[InboxEntry]:
-        """See Mailbox."""
+        """See Mailbox. Requests of which an entry speaks are here before the entry."""
+        files = self._database.files
+        if files is not None and files.shares_requests:
+            await self._database.read(files.fetch_requests)
         rows = await self._database.read(
             lambda connection: connection.fetch(
                 "select body, stored_at, stored_by from mail where team = $1 and reader = $2 and not is_read "

@@ -106,7 +106,49 @@ create table attempts (
 """
 """Each write records its attempt here, so that a process whose connection broke knows whether it was committed."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
+_WORKERS = """
+create table workers (
+    name text primary key,
+    host text not null,
+    version text not null,
+    labels text[] not null,
+    slots integer not null,
+    keys text[] not null,
+    repositories text[] not null,
+    started_at timestamptz not null default clock_timestamp()
+);
+create table start_orders (
+    id bigint generated always as identity primary key,
+    team text not null,
+    member text not null,
+    session text not null,
+    label text not null,
+    version text not null,
+    keys text[] not null,
+    repository text not null,
+    commit_id text not null,
+    body text not null,
+    bundle bytea,
+    state text not null default 'waiting',
+    worker text,
+    detail text not null default '',
+    result bytea,
+    made_at timestamptz not null default clock_timestamp(),
+    check (state in ('waiting', 'claimed', 'running', 'ending', 'ended'))
+);
+create index start_orders_waiting on start_orders (id) where state = 'waiting';
+create index start_orders_busy on start_orders (worker) where state in ('claimed', 'running', 'ending');
+create table wire_frames (
+    id bigint generated always as identity,
+    start_order bigint not null references start_orders on delete cascade,
+    to_lead boolean not null,
+    link integer not null,
+    body bytea not null,
+    primary key (start_order, to_lead, id)
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -26,6 +26,12 @@ _GROWING = ".jsonl"
 _SHIPPED = ("*.jsonl", "*.json", "calls", "agents/*.jsonl", "history/*.jsonl", "prefixes/*.json")
 """The files in a session's directory that a resume reads."""
 
+_SHIPPED_OF_MEMBER = (
+    *("agents/*.jsonl", "prefixes/*.json", "members/*/*.jsonl", "members/*/calls"),
+    *("members/*/history/*.jsonl", "members/*/prefixes/*.json"),
+)
+"""The files of a member on another machine, in the session's directory there."""
+
 _REQUESTS = "requests/"
 """The beginning of the names of request files; the directory of the team follows."""
 
@@ -68,13 +74,27 @@ class SessionFiles:
     requests of the team that it leads.
     """
 
-    def __init__(self, home: Home, session: str, cwd: Path) -> None:
+    def __init__(self, home: Home, session: str, cwd: Path, member: str = "") -> None:
+        """Create them. `member`: the name of the only transcript here, in the process of a member elsewhere."""
         self._home = home
+        self._member = member
         self._session = session
         self._project = home.project(cwd)
         self._team = ""
         self._knows_team = False
         self._shipped: dict[str, _Shipped] = {}
+        self._remote = set[str]()
+        self.shares_requests = bool(member)
+        """True while processes on several machines write requests of the team."""
+
+    def leave_to_member(self, member: str) -> None:
+        """Leave the transcript of this name to the member's process on another machine."""
+        self._remote.add(f"{member}{_GROWING}")
+        self.shares_requests = True
+
+    def take_from_member(self, member: str) -> None:
+        """Ship the transcript of this name from here again."""
+        self._remote.discard(f"{member}{_GROWING}")
 
     def set_team(self, directory: str) -> None:
         """Ship the requests of the team in this directory too; empty: the team was deleted, and they are removed."""
@@ -84,11 +104,12 @@ class SessionFiles:
 
     async def begin(self, connection: Connection, cwd: str) -> None:
         """Record the session and its machine, and read what the database has of it."""
-        await connection.execute(
-            "insert into sessions (session, cwd, host) values ($1, $2, $3) "
-            "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
-            *(self._session, cwd, socket.gethostname()),
-        )
+        if not self._member:
+            await connection.execute(
+                "insert into sessions (session, cwd, host) values ($1, $2, $3) "
+                "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
+                *(self._session, cwd, socket.gethostname()),
+            )
         rows = await connection.fetch("select name, size, digest from session_files where session = $1", self._session)
         self._shipped = {str(row["name"]): _Shipped(int(row["size"]), str(row["digest"])) for row in rows}
 
@@ -110,7 +131,8 @@ class SessionFiles:
         for name in [change.name for change in changes if change.is_whole]:
             await connection.execute("delete from session_parts where session = $1 and name = $2", self._session, name)
         await connection.executemany(
-            "insert into session_parts (session, name, start, content) values ($1, $2, $3, $4)",
+            "insert into session_parts (session, name, start, content) values ($1, $2, $3, $4) "
+            "on conflict (session, name, start) do update set content = excluded.content",
             [
                 (self._session, change.name, change.start + at, change.content[at : at + _MOST_BYTES])
                 for change in changes
@@ -141,7 +163,8 @@ class SessionFiles:
         A longer file here that begins as the one of the database is kept: this machine was killed before it sent the
         rest. Requests that another machine has closed are removed here.
         """
-        rows = await connection.fetch("select name, size from session_files where session = $1", self._session)
+        found = await connection.fetch("select name, size from session_files where session = $1", self._session)
+        rows = [row for row in found if self._is_wanted(str(row["name"]))]
         count, names = 0, {str(row["name"]) for row in rows}
         self._remove_closed_requests(names)
         for row in rows:
@@ -154,6 +177,39 @@ class SessionFiles:
                 write_atomic(path, b"".join(bytes(part["content"]) for part in parts))
                 count += 1
         return count
+
+    def _is_wanted(self, name: str) -> bool:
+        """Return True for a file that a resume here reads: of a member's process only that of the member."""
+        if not self._member:
+            return True
+        own = f"{self._session}/"
+        return name.startswith((_REQUESTS, f"{own}members/{self._member}/", f"{own}prefixes/")) or (
+            name == f"{own}agents/{self._member}{_GROWING}"
+        )
+
+    async def fetch_requests(self, connection: Connection) -> None:
+        """Write the open requests and answers that another machine stored, and remove those that it closed."""
+        if not (self.shares_requests and self._team):
+            return
+        rows = await connection.fetch(
+            "select name, size, digest from session_files where session = $1 and starts_with(name, $2) "
+            "and position('/answered/' in name) = 0",
+            *(self._session, f"{_REQUESTS}{self._team}/"),
+        )
+        there = {str(row["name"]): row for row in rows}
+        for name in [name for name in self._shipped if name.startswith(_REQUESTS) and "/answered/" not in name]:
+            if name not in there:
+                self._locate(name).unlink(missing_ok=True)
+                del self._shipped[name]
+        for name, row in there.items():
+            if name not in self._shipped:
+                content = await connection.fetchval(
+                    "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
+                    *(self._session, name),
+                )
+                path = self._locate(name)
+                write_atomic(path, bytes(content or b""))
+                self._shipped[name] = _Shipped(int(row["size"]), str(row["digest"]), _mark(path))
 
     def _remove_closed_requests(self, names: Collection[str]) -> None:
         """Remove the request files of the teams of these names that the database does not have."""
@@ -179,9 +235,9 @@ class SessionFiles:
 
     def _paths(self) -> list[Path]:
         directory = self._project / self._session
-        found = [self._project / f"{self._session}{_GROWING}"]
-        for pattern in _SHIPPED:
-            found += directory.glob(pattern)
+        found = [] if self._member else [self._project / f"{self._session}{_GROWING}"]
+        for pattern in _SHIPPED_OF_MEMBER if self._member else _SHIPPED:
+            found += [path for path in directory.glob(pattern) if path.name not in self._remote]
         if self._team:
             requests = RequestStore.of_team(self._home, self._team).directory
             found += [path for path in requests.glob("**/*") if path.is_file() and ".tmp." not in path.name]

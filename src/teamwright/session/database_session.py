@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +27,10 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
 from teamwright.session.context import SessionContext
 from teamwright.storage.paths import Home
-from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS
+from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, is_remote
+
+if TYPE_CHECKING:
+    from teamwright.session.member_process.remote_backend import RemoteBackend
 
 
 class DatabaseSession(Struct, frozen=True):
@@ -75,16 +79,26 @@ def _continue_without_rights() -> None:
 def _with_members_in_process(context: SessionContext) -> SessionContext:
     """Return the context with members in the lead's process, and without the database for agents' commands."""
     settings = context.settings
-    if settings.places.backend not in {AUTO, IN_PROCESS}:
+    if settings.places.backend not in {AUTO, IN_PROCESS} and not is_remote(settings.places.backend):
         raise CannotStart(
             "backend",
-            f"members of a team in a database run in the lead's process, not in {settings.places.backend}",
+            f"members of a team in a database run with the lead or on workers, not in {settings.places.backend}",
             do=["leave --backend and the setting members.backend out", "keep the team on files: --database none"],
             note="nothing was started",
         )
     hidden = replace(settings.bash, hidden=(*settings.bash.hidden, *SECRET_VARIABLES))
-    places = replace(settings.places, backend=IN_PROCESS)
+    places = settings.places if is_remote(settings.places.backend) else replace(settings.places, backend=IN_PROCESS)
     return replace(context, settings=replace(settings, bash=hidden, places=places))
+
+
+def make_remote_backend(context: SessionContext, label: str, wire: Path) -> RemoteBackend:
+    """Return the backend of the workers with this label, for the session's database. `wire` is the lead's socket."""
+    from teamwright.session.member_process.remote_backend import RemoteBackend
+
+    stores = context.options.stores
+    if not isinstance(stores, DatabaseStores) or stores.session is None:
+        raise TypeError("a session without a database has no workers")
+    return RemoteBackend(stores.database, stores.session, label, wire)
 
 
 async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:

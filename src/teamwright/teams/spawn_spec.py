@@ -13,6 +13,9 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 WORKTREE = "worktree"
 """The isolation of an agent with a worktree."""
 
+REMOTE = "remote"
+"""The isolation of a teammate on another machine, and the beginning of the names of its backends."""
+
 
 class SpawnSpec(Struct, frozen=True):
     """One agent to start. `description` is 3 to 5 words for people; None means "as the caller's"."""
@@ -44,7 +47,10 @@ class SpawnSpec(Struct, frozen=True):
     """The limits of a resumed agent at its start; None for a new one."""
 
     isolation: str | None = None
-    """`worktree`: it gets a worktree; `none`: it gets none; None: as its agent type, its role or the team says."""
+    """`worktree`: it gets a worktree; `remote`: another machine; `none`: neither.
+
+    None: as its agent type, its role or the team says.
+    """
     worktree: Path | None = None
     """The worktree in which it works; None: it works in `cwd`, or in its caller's worktree."""
 

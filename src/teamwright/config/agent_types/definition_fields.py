@@ -58,7 +58,11 @@ FIELDS: dict[str, DefinitionField] = {
     "effort": DefinitionField("effort", "How hard it thinks; left out: as its caller.", soft=True),
     "permissionMode": DefinitionField("mode", "Its permission mode; never more than its caller's."),
     "background": DefinitionField("flag", "Whether it always runs in the background."),
-    "isolation": DefinitionField("word", "Where it works: `worktree`.", words=("worktree", "remote")),
+    "isolation": DefinitionField(
+        "word",
+        "Where it works: `worktree`, or `remote` for a teammate on another machine.",
+        words=("worktree", "remote"),
+    ),
     "maxTurns": DefinitionField("count", "Maximum number of model calls."),
     "color": DefinitionField("word", "Its colour, as a teammate.", soft=True, words=COLORS),
     "memory": DefinitionField("word", "Scope of its memory.", soft=True, words=("user", "project", "local")),

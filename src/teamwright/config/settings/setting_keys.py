@@ -65,7 +65,7 @@ KEYS: dict[str, SettingKey] = {
         "word", "The approver of members' plans.", user_only=True, words=("lead", "human", "auto")
     ),
     "members.backend": SettingKey(
-        "text", "Where members run: auto, in-process, tmux, detached, or an adapter's name.", user_only=True
+        "text", "Where members run: auto, in-process, tmux, detached, remote, or an adapter's name.", user_only=True
     ),
     "members.pane_layout": SettingKey(
         "word",

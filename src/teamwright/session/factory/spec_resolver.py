@@ -20,7 +20,7 @@ from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.teams.spawn_spec import WORKTREE
+from teamwright.teams.spawn_spec import REMOTE, WORKTREE
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec
@@ -151,7 +151,7 @@ def with_command(spec: SpawnSpec, usual: str) -> SpawnSpec:
 
 def require_possible(kind: AgentType) -> None:
     """Raise UsageError for a field that is not supported yet and must not be ignored."""
-    if kind.isolation not in {None, WORKTREE}:
+    if kind.isolation not in {None, WORKTREE, REMOTE}:
         what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
         raise _refused(kind, what, "it would change your files; without `isolation` it starts")
 

@@ -6,19 +6,22 @@ Looks for programs when it is asked, and creates a backend when it is first chos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from teamwright.protocol.errors import CannotStart
 from teamwright.teams.backends.adapter_backend import AdapterBackend, unusable_reason
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.backend_choice import (
     AUTO,
+    EXPLICIT_REASON,
     IN_PROCESS,
     TMUX,
     BackendEnvironment,
     SelectedBackend,
     choose_backend,
+    is_remote,
 )
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.detached import DetachedBackend
@@ -31,11 +34,18 @@ class BackendChoice:
     """The backends of one session.
 
     Parameters: `environ`, the lead's environment; `at_terminal`, True when a person uses Teamwright at a terminal;
-    `logs`, the directory for the output of members without a terminal.
+    `logs`, the directory for the output of members without a terminal; `make_remote`, which returns the backend for a
+    label of workers, for a team in a database.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], settings: BackendSettings, *, logs: Path, at_terminal: bool = False
+        self,
+        environ: Mapping[str, str],
+        settings: BackendSettings,
+        *,
+        logs: Path,
+        at_terminal: bool = False,
+        make_remote: Callable[[str], Backend] | None = None,
     ) -> None:
         self.settings = settings
         self.choice: SelectedBackend | None = None
@@ -43,6 +53,7 @@ class BackendChoice:
         self._environ = environ
         self._at_terminal = at_terminal
         self._logs = logs
+        self._make_remote = make_remote
         self._made: dict[str, Backend] = {}
         self._found: TmuxProgram | None = None
         self._looking = asyncio.Lock()
@@ -75,6 +86,8 @@ class BackendChoice:
     async def preview(self, wanted: str = "") -> SelectedBackend:
         """Return the choice without creating a backend."""
         setting = wanted or self.settings.backend
+        if is_remote(setting):
+            return SelectedBackend(self._require_remote(setting), EXPLICIT_REASON)
         if setting == AUTO:  # only the automatic choice depends on tmux
             first = choose_backend(AUTO, BackendEnvironment(self._environ, self._at_terminal))
             if first.backend == IN_PROCESS:
@@ -86,6 +99,8 @@ class BackendChoice:
 
     async def backend_for(self, location: Location) -> Backend | None:
         """Return the backend of that location, to probe or close what it started; None when it is not configured."""
+        if is_remote(location.kind):
+            return None if self._make_remote is None else self._place(location.kind)
         if location.kind == TMUX:
             return None if (await self.tmux()).problem else self._place(TMUX)
         return self._place(location.kind) if location.kind == DETACHED or location.kind in self.adapters else None
@@ -102,7 +117,20 @@ class BackendChoice:
             self._made[kind] = self._new(kind)
         return self._made[kind]
 
+    def _require_remote(self, setting: str) -> str:
+        """Return the name of a remote backend. Raises CannotStart (`backend`) for a team on files."""
+        if self._make_remote is None:
+            raise CannotStart(
+                "backend",
+                "members on other machines need a team in a database",
+                do=["teamwright --database postgresql://HOST/NAME", "leave isolation out: the member runs here"],
+                note="nothing was started",
+            )
+        return setting
+
     def _new(self, kind: str) -> Backend:
+        if self._make_remote is not None and is_remote(kind):
+            return self._make_remote(kind.partition(":")[2])
         if kind == DETACHED:
             return DetachedBackend(self._logs)
         if kind != TMUX:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,6 +65,9 @@ from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
+if TYPE_CHECKING:
+    from teamwright.session.member_process.remote_member import RemoteMember
+
 OnStarted: TypeAlias = Callable[[EventLog], object]
 """Called with a member's log before its first event."""
 
@@ -86,20 +89,25 @@ class RunningMember(Struct):
 
 @asynccontextmanager
 async def join_team(
-    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None = None
+    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None = None, remote: RemoteMember | None = None
 ) -> AsyncGenerator[RunningMember]:
-    """Run the member for the block; `begun` receives its log. Raises TeamwrightError; then nothing is left behind."""
+    """Run the member for the block; `begun` receives its log. Raises TeamwrightError; then nothing is left behind.
+
+    `remote` is the database side of a member on another machine than its lead.
+    """
     async with AsyncExitStack() as stack:
-        member = await _join(spawn, line, begun, stack)
+        member = await _join(spawn, line, begun, remote, stack)
         yield member
 
 
 async def _join(
-    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None, stack: AsyncExitStack
+    spawn: SpawnFile,
+    line: LeadConnection,
+    begun: OnStarted | None,
+    remote: RemoteMember | None,
+    stack: AsyncExitStack,
 ) -> RunningMember:
-    options, session = options_of(spawn), SessionId(spawn.session)
-    home_context = load_member_context(options, session, Path())
-    life = _life(home_context, spawn)
+    home_context, life = await _find_life(spawn, remote)
     room = process_directory(Path(life.transcript))
     context = replace(home_context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
@@ -126,10 +134,12 @@ async def _join(
     log.subscribe(obeying.record_mode, live=False)
     log.subscribe(line.forward_event, live=False)
     log.subscribe(obeying.record_event, live=False)
+    if remote is not None:
+        log.subscribe(remote.note_event, live=False)
     connect_budget(agent_factory.budget_tracker, team, log)
     _follow_tasks(team, watcher, obeying, stack)
     stack.push_async_callback(end_work, agent_factory)
-    entry = await _entry(team, spawn)
+    entry = await _entry(team, spawn, remote)
     obeying.require_wanted()
     teammate = await _start(team, entry, life, spawn, stack)
     notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
@@ -221,18 +231,30 @@ async def end_work(agent_factory: AgentFactory) -> None:
         await toolset.hooking.hooks.close()
 
 
-def _life(context: SessionContext, spawn: SpawnFile) -> Incarnation:
+async def _find_life(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:
+    """Return the context without a directory, and the incarnation, whose files are here then."""
+    context = load_member_context(options_of(spawn), SessionId(spawn.session), Path())
+    if remote is None:
+        return context, await _life(context, spawn)
+    context = remote.add_stores(context)
+    life = remote.place(context, await _life(context, spawn))
+    await remote.fetch_files(context, spawn, Path(life.transcript).stem)
+    return context, life
+
+
+async def _life(context: SessionContext, spawn: SpawnFile) -> Incarnation:
     """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
-    file = FileStores(context.home).read_state(spawn.directory)
+    stores = context.options.stores or FileStores(context.home)
+    file = await stores.state(spawn.directory).read()
     life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
     if life is None or life.incarnation != spawn.incarnation:
         raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")
     return life
 
 
-async def _entry(team: SessionTeam, spawn: SpawnFile) -> RosterMember:
+async def _entry(team: SessionTeam, spawn: SpawnFile, remote: RemoteMember | None) -> RosterMember:
     config = await team.roster.read()
     member = config.find(spawn.member)
     if member is None:
         raise CannotStart("backend", f"{spawn.member} is not on the roster of {spawn.team}", note="nothing was begun")
-    return member
+    return member if remote is None else remote.place_entry(member)

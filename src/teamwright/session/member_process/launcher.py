@@ -22,9 +22,9 @@ from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFi
 from teamwright.storage.event_log_reader import last_number, log_path, parse_event
 from teamwright.storage.jsonl import read_backward
 from teamwright.teams.backends.backend import Backend, Launch, Location
-from teamwright.teams.backends.backend_choice import EXPLICIT_REASON
+from teamwright.teams.backends.backend_choice import EXPLICIT_REASON, is_remote
 from teamwright.teams.incarnation import Incarnation, process_directory
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.team import SessionTeam
 
 PROGRAM = (sys.executable, "-P", "-m", "teamwright")
@@ -41,10 +41,17 @@ class MemberLauncher(Struct):
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
         """Implement `ProcessHost.choose_backend`."""
-        chosen = await self.places.choose(spec.backend)
+        wanted = spec.backend or (self._remote_backend if spec.isolation == REMOTE else "")
+        chosen = await self.places.choose(wanted)
         if chosen is not None:
             options_to_json(self.context.options)  # raises for options without JSON before anything is created
         return chosen
+
+    @property
+    def _remote_backend(self) -> str:
+        """The backend of other machines: that of the settings if it names a label."""
+        setting = self.places.settings.backend
+        return setting if is_remote(setting) else REMOTE
 
     @property
     def choice_reason(self) -> str:

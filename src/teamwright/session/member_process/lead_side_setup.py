@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from teamwright.session.member_process.backend_choice import BackendChoice
     from teamwright.storage.event_log import EventLog
     from teamwright.storage.file_watcher import Watcher
+    from teamwright.teams.backends.backend import Backend
     from teamwright.teams.backends.member_connections import MemberConnections
     from teamwright.teams.external.external_launcher import CombinedLauncher
     from teamwright.teams.team import SessionTeam
@@ -63,7 +64,9 @@ class MemberProcesses(Struct):
         from teamwright.teams.external.external_launcher import CombinedLauncher, ExternalLauncher
 
         context, agent_factory, log, policy = self.context, self.agent_factory, self.log, self.agent_factory.policy
-        services = LeadServices(agent_factory, log.has_listeners, self.settings_rules)
+        # A member on another machine has other settings: it receives every rule.
+        rules = self.settings_rules if context.options.stores is None else ()
+        services = LeadServices(agent_factory, log.has_listeners, rules)
         watched, path = log.has_listeners, context.directory / WIRE
         hub = self._hub = MemberConnections(team, path, services, is_watched=watched, translate=services.translate)
         log.follow_listeners(hub.set_watched)
@@ -81,8 +84,20 @@ class MemberProcesses(Struct):
 
             context = self.context
             logs, at_terminal = context.directory / MEMBERS, context.options.interactive
-            self._backends = BackendChoice(context.env, context.settings.places, logs=logs, at_terminal=at_terminal)
+            self._backends = BackendChoice(
+                context.env,
+                context.settings.places,
+                logs=logs,
+                at_terminal=at_terminal,
+                make_remote=self._make_remote if context.options.stores is not None else None,
+            )
         return self._backends
+
+    def _make_remote(self, label: str) -> Backend:
+        """Return the backend of the workers with this label, for the session's database."""
+        from teamwright.session.database_session import make_remote_backend
+
+        return make_remote_backend(self.context, label, self.context.directory / WIRE)
 
     async def close(self) -> None:
         """Stop listening; connected processes stay reachable. Remove the socket of a killed lead too."""

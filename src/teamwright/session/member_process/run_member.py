@@ -10,8 +10,9 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.member_flags import MemberFlags
@@ -19,6 +20,9 @@ from teamwright.session.member_process.join import OnStarted, RunningMember, end
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
 from teamwright.teams.file_stores import FileStores
+
+if TYPE_CHECKING:
+    from teamwright.session.member_process.remote_member import RemoteMember
 
 ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
 
@@ -51,10 +55,24 @@ async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> As
     `begun` receives its log before the first event.
     """
     os.environ.pop(VARIABLE, None)
+    async with AsyncExitStack() as stack:
+        remote = None
+        if spawn.database:
+            from teamwright.session.member_process.remote_member import open_remote_member
+
+            remote = await open_remote_member(spawn, stack)
+        async with _connected_member(spawn, begun, remote) as member:
+            yield member
+
+
+@asynccontextmanager
+async def _connected_member(
+    spawn: SpawnFile, begun: OnStarted | None, remote: RemoteMember | None
+) -> AsyncGenerator[RunningMember]:
     line = LeadConnection(spawn)
     await line.open()
     try:
-        async with join_team(spawn, line, begun) as member:
+        async with join_team(spawn, line, begun, remote) as member:
             keeping = asyncio.create_task(_keep(member), name="line to the lead")
             handle_signals(member.obeying.end)
             try:

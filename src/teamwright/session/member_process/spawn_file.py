@@ -34,7 +34,7 @@ _PATHS = frozenset({"cwd", "settings_file"})
 _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
 _LISTS = frozenset({"allowed_tools", "disallowed_tools", "mcp_config", "setting_sources", "fallback_models"})
 _LEFT_OUT = frozenset(
-    {"env", "budget", "tools", "own_hooks", "on_request", "session_id", "resume", "adopt", "model"}
+    {"env", "budget", "tools", "own_hooks", "stores", "on_request", "session_id", "resume", "adopt", "model"}
 ) | {"client_mcp", "output", "agent", "title", "persists"}
 """Options that a member process gets in another way, or never: its environment is the process's own, its budget is
 the lead's, and functions cannot be encoded.
@@ -46,7 +46,7 @@ class SpawnFile(Struct, frozen=True):
 
     `directory` is its team's; `resumed` says that an earlier process began the incarnation; `wire` is the path to which
     it connects, with `token`. `grace_s`: how long it stays without a lead, in seconds; None: without limit. `model` is
-    the lead's.
+    the lead's. `database` and `order`: the database of a member on another machine, and its start order.
     """
 
     home: str
@@ -61,6 +61,8 @@ class SpawnFile(Struct, frozen=True):
     model: str
     grace_s: float | None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    database: str = ""
+    order: int = 0
 
     def write(self, path: Path) -> None:
         """Write the file to this path, and the wire file beside it, 0600. Raises StorageError."""

@@ -13,7 +13,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 
 EXPLICIT_REASON = "it was asked for"
-IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
+IN_PROCESS, TMUX, AUTO, REMOTE_BACKEND = "in-process", "tmux", "auto", "remote"
 
 
 class BackendEnvironment(Struct, frozen=True):
@@ -40,6 +40,11 @@ class SelectedBackend(Struct, frozen=True):
 
     backend: str
     reason: str
+
+
+def is_remote(backend: str) -> bool:
+    """Return True for the backend of other machines: `remote`, or `remote:LABEL`."""
+    return backend.partition(":")[0] == REMOTE_BACKEND
 
 
 _AutoRule = tuple[Callable[[BackendEnvironment], bool], str, Callable[[BackendEnvironment], str]]

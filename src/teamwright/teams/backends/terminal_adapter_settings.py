@@ -16,7 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, TMUX
+from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, REMOTE_BACKEND, TMUX
 
 
 @cache
@@ -27,7 +27,7 @@ def shipped_adapters() -> dict[str, TerminalAdapter]:
 
 
 DETACHED = "detached"
-_RESERVED_NAMES = (AUTO, IN_PROCESS, TMUX, DETACHED)
+_RESERVED_NAMES = (AUTO, IN_PROCESS, TMUX, DETACHED, REMOTE_BACKEND)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

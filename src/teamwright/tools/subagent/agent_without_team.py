@@ -19,7 +19,7 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.protocol.messages import text_block
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.subagents.run import SubagentRun
@@ -56,8 +56,10 @@ class SubagentInput(ToolInput):
     max_turns: int | None = Field(None, gt=0, description="Limit of model calls.")
     budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
     run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
-    isolation: Literal["worktree", "none"] | None = Field(
-        None, description="worktree: a separate checkout on a separate branch; your uncommitted files are not in it."
+    isolation: Literal["worktree", "remote", "none"] | None = Field(
+        None,
+        description="worktree: a separate checkout and branch, without your uncommitted files; "
+        "remote: a teammate on another machine.",
     )
     resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
 
@@ -75,6 +77,13 @@ class SubagentInput(ToolInput):
         """Return the specification of the start. Raises UsageError for a parameter that a fork does not take."""
         if self.is_fork:
             _refuse_fork_parameters(self)
+        if self.isolation == REMOTE and not name:
+            raise UsageError(
+                "usage",
+                "a sub-agent works on its caller's machine",
+                do=["Give it a name: a teammate may work on another machine."],
+                note="nothing was started",
+            )
         return SpawnSpec(
             prompt=self.prompt,
             description=self.description,

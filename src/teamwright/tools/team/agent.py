@@ -16,7 +16,7 @@ from teamwright.teams.backends.backend import IN_PROCESS_BACKEND, ShownLocation
 from teamwright.teams.backends.backend_choice import TMUX
 from teamwright.teams.creation import ensure_team
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.tools.caller import Caller
 from teamwright.tools.subagent.agent_without_team import TYPE_OR_FORK, SubagentInput, run_subagent
@@ -102,7 +102,7 @@ class AgentTool(Tool[AgentInput]):
                 )
         teammate = await spawn(team, spec, self._caller.name)
         facts = {
-            "status": "teammate_spawned",
+            "status": "remote_launched" if teammate.shown_location.backend.startswith(REMOTE) else "teammate_spawned",
             "prompt": spec.prompt,
             "teammate_id": f"{teammate.name}@{team.name}",
             "agent_id": f"{teammate.name}@{team.name}",
@@ -144,6 +144,8 @@ def _location_facts(location: ShownLocation) -> dict[str, str]:
         "place_note": location.note,
         "place_why": location.why,
     }
+    if location.backend.startswith(REMOTE):
+        return facts | {"worker": location.id}
     return facts | ({"tmux_pane_id": location.id} if location.backend == TMUX else {})
 
 

@@ -89,6 +89,8 @@ COMMANDS: dict[str, CommandRow] = {
     "plugin": CommandRow(
         "teamwright.ui.cli.plugin:plugin_command", SET_UP, "List added plugins; `add`, `update`, `remove` change them."
     ),
+    "worker": CommandRow("teamwright.ui.cli.worker:worker", SET_UP, "Start members of teams on this machine."),
+    "workers": CommandRow("teamwright.ui.cli.worker:workers", LOOK, "List the machines that start members."),
     "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",

@@ -35,7 +35,7 @@ def init(ctx: click.Context, /) -> int:
     from teamwright.database.administration import upgrade_schema
 
     require_person(resolve_home(run_location(ctx).home), _CHANGES)
-    done = asyncio.run(upgrade_schema(_address(ctx), create=True))
+    done = asyncio.run(upgrade_schema(database_address(ctx), create=True))
     if done.before == 0:
         say(f"The schema {done.schema} was made, in version {done.after}.")
     elif done.before < done.after:
@@ -52,7 +52,7 @@ def upgrade(ctx: click.Context, /) -> int:
     from teamwright.database.administration import upgrade_schema
 
     require_person(resolve_home(run_location(ctx).home), _CHANGES)
-    done = asyncio.run(upgrade_schema(_address(ctx), create=False))
+    done = asyncio.run(upgrade_schema(database_address(ctx), create=False))
     if done.before == done.after:
         say(f"The schema {done.schema} has version {done.after} already. Nothing was changed.")
     else:
@@ -67,7 +67,7 @@ def check(ctx: click.Context, /) -> int:
     from teamwright.database.schema import VERSION
     from teamwright.database.server_facts import find_problems, read_facts
 
-    address = _address(ctx)
+    address = database_address(ctx)
     facts = asyncio.run(read_facts(address))
     say_facts(
         [
@@ -94,7 +94,7 @@ def database_status(ctx: click.Context, /, as_json: bool) -> int:
     from teamwright.database.administration import count_rows
     from teamwright.database.server_facts import read_facts, require_usable
 
-    address = _address(ctx)
+    address = database_address(ctx)
     facts = asyncio.run(read_facts(address))
     require_usable(address, facts)
     counts = asyncio.run(count_rows(address, facts))
@@ -115,7 +115,8 @@ def database_status(ctx: click.Context, /, as_json: bool) -> int:
     return 0
 
 
-def _address(ctx: click.Context) -> DatabaseAddress:
+def database_address(ctx: click.Context) -> DatabaseAddress:
+    """Return the address of the database of this command. Raises UsageError without one."""
     place = run_location(ctx)
     address = find_database(place.database, resolve_home(place.home))
     if address is None:

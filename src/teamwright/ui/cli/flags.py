@@ -136,7 +136,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(
         ["--teammate-mode", "--backend", "backend"],
         metavar="NAME",
-        help="Where members run: auto, in-process, tmux, detached, an adapter.",
+        help="Where members run: auto, in-process, tmux, detached, remote, an adapter.",
     ),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),

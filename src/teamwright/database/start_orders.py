@@ -1,0 +1,247 @@
+"""Start orders: the wish of a lead to start one member on some worker, claimed by exactly one of them.
+
+A lead adds an order, a worker claims it with `for update skip locked`, and its states are
+waiting, claimed, running, ending and ended. Depends on the database and on workers.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from teamwright.database.connection import Database
+from teamwright.database.driver import Connection, Row
+from teamwright.database.workers import BUSY, WorkerOffer, WorkerStatus
+
+ORDERS = "orders"
+"""The topic of new orders, and of orders that a worker shall end."""
+
+MOST_BUNDLE_BYTES = 64_000_000
+"""The largest bundle of commits that travels through the database."""
+
+
+class OrderState(StrEnum):
+    """The states of a start order."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+class StartOrder(Struct, frozen=True, kw_only=True):
+    """A start order. `body` is the spawn file of the member as JSON, with its flags.
+
+    An empty `label` fits every worker. `keys`: one of these model keys is needed. `repository`: the worker must have
+    it, and `bundle` has only the commits beyond its remote; without one the bundle is complete.
+    """
+
+    team: str
+    member: str
+    session: str
+    version: str
+    body: str
+    label: str = ""
+    keys: tuple[str, ...] = ()
+    repository: str = ""
+    commit: str = ""
+    bundle: bytes | None = None
+    id: int = 0
+
+
+class OrderStatus(Struct, frozen=True):
+    """The state of an order, its worker, and what the worker says of it."""
+
+    state: OrderState
+    worker: str
+    detail: str
+    has_worker: bool
+    """True while the worker is alive."""
+    has_member: bool
+    """True while the member's process holds its lease."""
+
+
+def member_lease(team: str, member: str) -> str:
+    """Return the name of the lease of a member on another machine."""
+    return f"member/{team}/{member.lower()}"
+
+
+def order_topic(id: int) -> str:
+    """Return the topic of the changes of one order."""
+    return f"order:{id}"
+
+
+def misfits(order: StartOrder, worker: WorkerStatus) -> list[str]:
+    """Return each reason why the worker does not fit the order, as a clause; empty when it fits."""
+    offer, found = worker.offer, list[str]()
+    if not worker.is_alive:
+        return ["it is not running"]
+    if offer.version != order.version:
+        found.append(f"it runs Teamwright {offer.version}, and the lead runs {order.version}")
+    if order.label and order.label not in {*offer.labels, offer.name}:
+        found.append(f"it has no label {order.label}")
+    if order.keys and not {*order.keys} & {*offer.keys}:
+        found.append(f"it has no model key of the lead's names ({', '.join(order.keys)})")
+    if not worker.free_slots:
+        found.append(f"its {offer.slots} slots are in use")
+    return found
+
+
+class StartOrders:
+    """The start orders of a team space."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, order: StartOrder) -> int:
+        """Add an order, and wake the workers. Return its number."""
+
+        async def work(connection: Connection) -> int:
+            id = await connection.fetchval(
+                "insert into start_orders (team, member, session, label, version, keys, repository, commit_id, body, "
+                "bundle) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id",
+                *(order.team, order.member, order.session, order.label, order.version, list(order.keys)),
+                *(order.repository, order.commit, order.body, order.bundle),
+            )
+            await self._database.notify(connection, ORDERS)
+            return int(id)
+
+        return await self._database.write(work)
+
+    async def claim(self, offer: WorkerOffer) -> StartOrder | None:
+        """Claim the oldest order that fits this worker, while it has a free slot; None without one."""
+
+        async def work(connection: Connection) -> StartOrder | None:
+            await connection.execute("select 1 from workers where name = $1 for update", offer.name)
+            row = await connection.fetchrow(
+                "update start_orders set state = 'claimed', worker = $1 where id = ("
+                "select id from start_orders where state = 'waiting' and version = $2 "
+                "and (label = '' or label = $1 or label = any($3)) and (keys = '{}' or keys && $4::text[]) "
+                "and (repository = '' or repository = any($5)) "
+                f"and (select count(*) from start_orders where worker = $1 and state in {BUSY}) < $6 "
+                "order by id limit 1 for update skip locked) returning *",
+                *(offer.name, offer.version, list(offer.labels), list(offer.keys)),
+                *(list(offer.repositories), offer.slots),
+            )
+            if row is None:
+                return None
+            await self._database.notify(connection, order_topic(int(row["id"])))
+            return _order(row)
+
+        return await self._database.write(work)
+
+    async def note_running(self, id: int, worker: str) -> bool:
+        """Record that the member's process runs. Return False when the order is no longer this worker's."""
+        return await self._move(id, worker, "state = 'running', bundle = null, body = ''", "state = 'claimed'")
+
+    async def note_ended(self, id: int, worker: str, detail: str, result: bytes | None = None) -> bool:
+        """Record the end of the member's process, its last output, and the bundle of its commits."""
+        return await self._move(
+            id, worker, "state = 'ended', bundle = null, body = ''", f"state in {BUSY}", detail=detail, result=result
+        )
+
+    async def _move(
+        self, id: int, worker: str, change: str, condition: str, *, detail: str = "", result: bytes | None = None
+    ) -> bool:
+        async def work(connection: Connection) -> bool:
+            done = await connection.execute(
+                f"update start_orders set {change}, detail = $3, result = coalesce($4, result) "
+                f"where id = $1 and worker = $2 and {condition}",
+                *(id, worker, detail, result),
+            )
+            await self._database.notify(connection, order_topic(id))
+            return done.endswith(" 1")
+
+        return await self._database.write(work)
+
+    async def request_end(self, id: int) -> None:
+        """Ask the worker to end the member. A waiting order ends at once, and so does one whose worker is gone.
+
+        The member of a lost worker is fenced out: its next write is refused, and it ends itself.
+        """
+
+        async def work(connection: Connection) -> None:
+            row = await connection.fetchrow(
+                "update start_orders set state = case when state = 'waiting' or not is_held('worker/' || worker) "
+                "then 'ended' else 'ending' end, bundle = null, body = '' where id = $1 and state <> 'ended' "
+                "returning state, team, member, worker",
+                id,
+            )
+            if row is None:
+                return
+            if row["state"] == OrderState.ENDED and row["worker"] is not None:
+                fenced = await connection.fetchval(
+                    "update leases set token = token + 1 where name = $1 returning backend_pid",
+                    member_lease(str(row["team"]), str(row["member"])),
+                )
+                await connection.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1", fenced
+                )
+            await self._database.notify(connection, ORDERS)
+            await self._database.notify(connection, order_topic(id))
+
+        await self._database.write(work)
+
+    async def give_back(self, id: int) -> None:
+        """Let another worker claim an order whose worker was lost before the member ran."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                "update start_orders set state = 'waiting', worker = null where id = $1 and state = 'claimed' "
+                "and not is_held('worker/' || worker)",
+                id,
+            )
+        )
+
+    async def read(self, id: int) -> OrderStatus | None:
+        """Return the status of an order; None when its rows are gone."""
+        row = await self._database.read(
+            lambda connection: connection.fetchrow(
+                "select state, worker, detail, is_held('worker/' || worker) as has_worker, "
+                "is_held('member/' || team || '/' || lower(member)) as has_member from start_orders where id = $1",
+                id,
+            )
+        )
+        if row is None:
+            return None
+        return OrderStatus(
+            OrderState(row["state"]),
+            str(row["worker"] or ""),
+            str(row["detail"]),
+            bool(row["has_worker"]),
+            bool(row["has_member"]),
+        )
+
+    async def ending(self, worker: str) -> list[int]:
+        """Return the numbers of this worker's orders that a lead wants to end."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select id from start_orders where worker = $1 and state = 'ending'", worker
+            )
+        )
+        return [int(row["id"]) for row in rows]
+
+    async def take_result(self, id: int) -> bytes | None:
+        """Return the bundle of the member's commits, and remove the ended order."""
+        return await self._database.write(
+            lambda connection: connection.fetchval(
+                "delete from start_orders where id = $1 and state = 'ended' returning result", id
+            )
+        )
+
+
+def _order(row: Row) -> StartOrder:
+    return StartOrder(
+        team=str(row["team"]),
+        member=str(row["member"]),
+        session=str(row["session"]),
+        version=str(row["version"]),
+        body=str(row["body"]),
+        label=str(row["label"]),
+        keys=tuple(row["keys"]),
+        repository=str(row["repository"]),
+        commit=str(row["commit_id"]),
+        bundle=bytes(row["bundle"]) if row["bundle"] is not None else None,
+        id=int(row["id"]),
+    )

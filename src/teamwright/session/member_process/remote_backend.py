@@ -1,0 +1,249 @@
+"""The remote backend: members on other machines, each started by a worker that claimed its start order.
+
+Imported only for a team in a database. Depends on start orders, the wire through the database, and git bundles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from teamwright import __version__
+from teamwright.database.connection import Database
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.start_orders import (
+    OrderState,
+    OrderStatus,
+    StartOrder,
+    StartOrders,
+    misfits,
+    order_topic,
+)
+from teamwright.database.wire_tunnel import WireTunnel
+from teamwright.database.workers import WorkerStatus, list_workers
+from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
+from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.session.member_process.spawn_file import VARIABLE
+from teamwright.session.model_sources import SCRIPTED
+from teamwright.teams.backends.backend import Launch, Location
+from teamwright.worktrees.commit_bundle import fetch_result, make_bundle, remote_url, result_ref
+
+START_S = 300.0
+"""Seconds that a worker may take to clone the repository and to start the process."""
+
+LOST_S = 5.0
+"""Seconds without the lease of a member after which its process counts as lost."""
+
+_LOOK_S = 1.0
+
+_TRAVELLING = (
+    *("effort", "permission_mode", "allowed_tools", "disallowed_tools", "only_allowed", "fallback_models"),
+    *("append_system_prompt", "system_prompt", "teams", "ask", "ask_timeout_s", "task_list", "agents"),
+    *("plan_approval", "pace_s", "sandbox", "calls_per_agent", "headless", "given", "hooks"),
+)
+"""The options of the lead that do not name something on its machine."""
+
+
+class _Running(Struct):
+    """A member that a worker runs: its wire, and the time at which its lease was last held."""
+
+    tunnel: WireTunnel
+    seen_at: float
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    unsubscribe: Callable[[], None] = lambda: None
+
+
+class RemoteBackend:
+    """A `Backend`. Parameters: `label`, which a worker must have or be named; empty: any worker fits; `wire`, the
+    socket of the lead.
+    """
+
+    def __init__(self, database: Database, session: SessionConnection, label: str, wire: Path) -> None:
+        self._database = database
+        self._session = session
+        self._label = label
+        self._wire = wire
+        self._orders = StartOrders(database)
+        self._running: dict[int, _Running] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of this backend in the roster."""
+        return f"remote:{self._label}" if self._label else "remote"
+
+    async def open(self, launch: Launch) -> Location:
+        """Start the program on a worker; returns when its process runs there. The rest as `Backend.open`."""
+        order = await self._make_order(launch)
+        id = await self._orders.add(order)
+        running = _Running(
+            WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
+            asyncio.get_running_loop().time(),
+        )
+        running.unsubscribe = self._session.subscribe(order_topic(id), lambda _detail: running.changed.set())
+        self._running[id] = running
+        if self._database.files is not None:
+            self._database.files.leave_to_member(launch.name)
+        try:
+            await running.tunnel.open()
+            worker = await self._wait_until_running(id, running, order)
+        except BaseException:
+            await self._end(id, launch.cwd)
+            raise
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_members(), name="members on other machines")
+        facts = {"order": str(id), "worker": worker, "cwd": str(launch.cwd), "member": launch.name}
+        return Location(self.kind, worker, facts, f"{launch.name} runs on the worker {worker}")
+
+    async def is_alive(self, location: Location) -> bool:
+        """Return True while the member's process holds its lease."""
+        status = await self._orders.read(_order_of(location))
+        return status is not None and status.state is not OrderState.ENDED and (status.has_member or status.has_worker)
+
+    async def last_output(self, location: Location) -> str:
+        """Return what the worker said of the end of the process."""
+        status = await self._orders.read(_order_of(location))
+        return status.detail if status is not None else ""
+
+    async def close(self, location: Location) -> None:
+        """End the process, and fetch the commits of its member into the lead's repository."""
+        await self._end(_order_of(location), Path(location.facts.get("cwd", ".")), location.facts.get("member", ""))
+
+    # ── placement ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _make_order(self, launch: Launch) -> StartOrder:
+        """Return the order for a worker that fits. Raises CannotStart with the reason of each worker."""
+        spawn: dict[str, Any] = json.loads(Path(launch.env[VARIABLE]).read_bytes())
+        spawn["options"] = {key: value for key, value in spawn["options"].items() if key in _TRAVELLING}
+        flags = launch.argv[launch.argv.index("teamwright") + 1 :]
+        url = await asyncio.to_thread(remote_url, launch.cwd)
+        order = StartOrder(
+            team=launch.team,
+            member=launch.name,
+            session=launch.session,
+            version=__version__,
+            body=json.dumps({"spawn": spawn, "flags": flags}),
+            label=self._label,
+            keys=_needed_keys(str(spawn["model"]), launch.env),
+        )
+        fitting = await self._fitting_workers(order)
+        has_repository = bool(url) and any(url in worker.offer.repositories for worker in fitting)
+        begin = result_ref(launch.team, launch.name) if spawn["resumed"] else ""
+        commit, bundle = await asyncio.to_thread(make_bundle, launch.cwd, begin, has_repository)
+        repository = url if has_repository else ""
+        return replace(order, repository=repository, commit=commit, bundle=bundle)
+
+    async def _fitting_workers(self, order: StartOrder) -> list[WorkerStatus]:
+        workers = await list_workers(self._database)
+        if fitting := [worker for worker in workers if not misfits(order, worker)]:
+            return fitting
+        raise CannotStart(
+            "backend",
+            f"no worker can start {order.member}" + ("" if workers else ": the database has none"),
+            looked_at=[(f"worker {one.offer.name}", "; ".join(misfits(order, one))) for one in workers],
+            do=["teamwright worker --name NAME --slots 4", "teamwright workers"],
+            note="nothing was started",
+        )
+
+    async def _wait_until_running(self, id: int, running: _Running, order: StartOrder) -> str:
+        """Return the worker, once its process runs. A worker that dies before that loses the order to another one."""
+        try:
+            async with asyncio.timeout(START_S):
+                status = await self._wait_until_decided(id, running)
+        except TimeoutError:
+            raise _start_error(order, f"no worker started it within {START_S:.0f} s") from None
+        if status is None or status.state is OrderState.ENDED:
+            raise _start_error(order, status.detail if status is not None else "its order was removed")
+        return status.worker
+
+    async def _wait_until_decided(self, id: int, running: _Running) -> OrderStatus | None:
+        """Return the status of an order whose process runs or has ended."""
+        while True:
+            running.changed.clear()
+            status = await self._orders.read(id)
+            if status is None or status.state in {OrderState.RUNNING, OrderState.ENDED}:
+                return status
+            if status.state is OrderState.CLAIMED and not status.has_worker:
+                await self._orders.give_back(id)
+            await _wait_for_change(running.changed)
+
+    # ── end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end(self, id: int, cwd: Path, member: str = "") -> None:
+        running = self._running.pop(id, None)
+        try:
+            await self._orders.request_end(id)
+            await self._wait_until_ended(id, running)
+            if result := await self._orders.take_result(id):
+                await asyncio.to_thread(fetch_result, cwd, result)
+        finally:
+            if running is not None:
+                running.unsubscribe()
+                await running.tunnel.close()
+            if member and self._database.files is not None:
+                self._database.files.take_from_member(member)
+
+    async def _wait_until_ended(self, id: int, running: _Running | None) -> None:
+        """Wait for the worker, until it is gone."""
+        changed = running.changed if running is not None else asyncio.Event()
+        while (status := await self._orders.read(id)) is not None and status.state is OrderState.ENDING:
+            if not status.has_worker:
+                await self._orders.request_end(id)
+                continue
+            changed.clear()
+            await _wait_for_change(changed)
+
+    async def _watch_members(self) -> None:
+        """Cut the wires of members whose processes are gone: the end of the wire is the end of the member."""
+        loop = asyncio.get_running_loop()
+        while self._running:
+            await asyncio.sleep(_LOOK_S)
+            for id, running in list(self._running.items()):
+                try:
+                    status = await self._orders.read(id)
+                except TeamwrightError:
+                    running.seen_at = loop.time()  # a server that does not answer says nothing of the members
+                    continue
+                if _is_lost(status, loop.time() - running.seen_at):
+                    running.tunnel.cut()
+                elif status is not None and status.has_member:
+                    running.seen_at = loop.time()
+
+
+async def _wait_for_change(changed: asyncio.Event) -> None:
+    """Wait for a notification, or until it is time to look again."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            await changed.wait()
+
+
+def _is_lost(status: OrderStatus | None, unseen_s: float) -> bool:
+    """Return True when the process of a member has ended, or was not seen for too long."""
+    if status is None or status.state is OrderState.ENDED:
+        return True
+    return status.state is OrderState.RUNNING and not status.has_member and unseen_s > LOST_S
+
+
+def _needed_keys(model: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the lead's model keys, of which a worker needs one; none for a scripted model."""
+    if model.startswith(SCRIPTED):
+        return ()
+    return tuple(name for name in dict.fromkeys((*KEY_VARIABLES, *OTHER_KEYS)) if env.get(name, "").strip())
+
+
+def _order_of(location: Location) -> int:
+    return int(location.facts.get("order", "0") or 0)
+
+
+def _start_error(order: StartOrder, why: str) -> CannotStart:
+    lines = [("it said", line) for line in why.splitlines()[-8:]]
+    return CannotStart(
+        "backend", f"the worker could not start {order.member}", looked_at=lines, note="nothing was started"
+    )

@@ -1,0 +1,102 @@
+"""The database side of a member process on another machine than its lead's: lease, stores, files and wire.
+
+Imported only for a member whose spawn file names a database. Depends on the stores of `database`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.database.address import SECRET_VARIABLES, parse_address
+from teamwright.database.connection import Database
+from teamwright.database.database_stores import DatabaseStores
+from teamwright.database.mailbox import MailSettings
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.session_files import SessionFiles
+from teamwright.database.session_shipper import SessionShipper
+from teamwright.database.start_orders import member_lease
+from teamwright.database.wire_tunnel import WireTunnel
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.roster import RosterMember
+from teamwright.session.context import SessionContext
+from teamwright.session.member_process.spawn_file import SpawnFile
+from teamwright.storage.paths import find_home
+from teamwright.teams.incarnation import Incarnation
+
+
+class RemoteMember(Struct):
+    """The database side of one member process. Its lease fences every write of an earlier process out."""
+
+    database: Database
+    connection: SessionConnection
+    cwd: Path
+    shipper: SessionShipper | None = None
+
+    def add_stores(self, context: SessionContext) -> SessionContext:
+        """Return the context with the stores of the team, and without the database for the agent's commands."""
+        settings = context.settings
+        stores = DatabaseStores(self.database, self.connection, MailSettings(settings.database_durable_mail))
+        hidden = replace(settings.bash, hidden=(*settings.bash.hidden, *SECRET_VARIABLES))
+        options = replace(context.options, stores=stores)
+        return replace(context, options=options, settings=replace(settings, bash=hidden))
+
+    async def fetch_files(self, context: SessionContext, spawn: SpawnFile, stem: str) -> None:
+        """Bring the transcript of the member here if an earlier process has shipped it, and ship it from now on."""
+        files = SessionFiles(context.home, spawn.session, self.cwd, stem)
+        files.set_team(spawn.directory)
+        await self.database.read(files.fetch)
+        await self.database.write(lambda connection: files.begin(connection, str(self.cwd)))
+        self.database.files = files
+        self.shipper = SessionShipper(self.database)
+
+    def place(self, context: SessionContext, incarnation: Incarnation) -> Incarnation:
+        """Return the incarnation with the path of its transcript on this machine."""
+        stem = Path(incarnation.transcript).stem
+        path = context.home.agent_transcript(context.cwd, context.id, stem)
+        return replace(incarnation, transcript=str(path))
+
+    def place_entry(self, member: RosterMember) -> RosterMember:
+        """Return the roster entry with the member's directory on this machine."""
+        return replace(member, cwd=str(self.cwd), worktree_path=None)
+
+    def note_event(self, _number: int, _event: TeamEvent) -> None:
+        """Ship the files soon: an event was logged."""
+        if self.shipper is not None:
+            self.shipper.note_change()
+
+    async def close(self) -> None:
+        """Ship the rest."""
+        if self.shipper is not None:
+            await self.shipper.close()
+
+
+async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteMember:
+    """Take the lease of the member, and open the socket that leads to its lead. Raises CannotStart."""
+    database = await Database.open(parse_address(spawn.database))
+    stack.push_async_callback(database.close)
+    connection = SessionConnection(database, _end_process)
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    fence = await connection.open(member_lease(spawn.directory, spawn.member), owner)
+    stack.push_async_callback(connection.close)
+    if fence is None:
+        raise CannotStart("backend", f"{spawn.member} has no lease", note="nothing was started")
+    tunnel = WireTunnel(database, connection, spawn.order, Path(spawn.wire), to_lead=True)
+    await tunnel.open()
+    stack.push_async_callback(tunnel.close)
+    find_home(spawn.home).prepare()
+    member = RemoteMember(database, connection, Path(str(spawn.options["cwd"])))
+    stack.push_async_callback(member.close)
+    return member
+
+
+def _end_process() -> None:
+    """End this process as SIGTERM does: another process of the member has taken its lease."""
+    os.kill(os.getpid(), signal.SIGTERM)

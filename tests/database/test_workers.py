@@ -1,0 +1,214 @@
+"""Workers: members on other machines, started by the lead's orders and reached through the database alone."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from teamwright.database.start_orders import StartOrder, StartOrders, misfits
+from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import text_block
+from teamwright.protocol.states import MemberState
+from teamwright.session.open import open_session
+from teamwright.session.options import Options
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.teammate_state_machine import ENDED_STATES
+from tests.database.spaces import holder, make_space
+from tests.support import preloaded
+from tests.support.repositories import git, make_repository
+from tests.support.waits import WAIT_S, wait_until
+
+SCRIPT = r"""
+[script]
+name = "machines"
+
+[[agent.lead.turn]]
+say = "Ada counts elsewhere."
+[[agent.lead.turn.call]]
+tool = "TaskCreate"
+input = { subject = "Count the files", description = "All that git knows.", ready = true }
+[[agent.lead.turn.call]]
+tool = "Agent"
+input = { name = "ada", description = "count", prompt = "Take what is free.", isolation = "remote" }
+
+[[agent.lead.turn]]
+when.from = "ada"
+when.text = '(?P<files>\d+) files'
+capture_text = ['(?P<files>\d+) files']
+say = "There are {{files}}."
+
+[[agent.ada.turn]]
+when.task = "Count the files"
+[[agent.ada.turn.call]]
+tool = "Bash"
+input = { command = "git ls-files | wc -l; echo counted > counted.txt", description = "count the files" }
+capture = '(?P<files>\d+)'
+
+[[agent.ada.turn]]
+when.have = ["files"]
+say = "Counted."
+[[agent.ada.turn.call]]
+tool = "SendMessage"
+input = { to = "lead", message = "{{files}} files.", summary = "counted" }
+[[agent.ada.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "1", status = "completed" }
+
+[[agent."*".otherwise]]
+say = "Nothing more from me."
+"""
+
+
+@pytest.fixture
+async def space(postgres) -> str:
+    return await make_space(postgres.new_space())
+
+
+class Machine:
+    """A worker with a home of its own, as on another machine."""
+
+    def __init__(self, directory: Path, url: str, name: str, *flags: str) -> None:
+        self.home = directory / name
+        self.log = directory / f"{name}.log"
+        command = ["-m", "teamwright", "--home", str(self.home), "--database", url, "worker", "--name", name, *flags]
+        with self.log.open("wb") as output:
+            self.process = preloaded.popen([sys.executable, *command], stdout=output, stderr=subprocess.STDOUT)
+        wait_until(lambda: "slots on" in self.log.read_text() or self.process.poll() is not None)
+
+    def kill(self) -> None:
+        """Kill the machine: the worker and its members at once."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in (self.process.pid, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait(WAIT_S)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(WAIT_S)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_teammate_works_on_another_machine_and_its_files_come_back_as_commits(tmp_path, space, own_home):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n", "two.txt": "2\n"})
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    machine = Machine(tmp_path, space, "gpu1", "--label", "gpu", "--slots", "2")
+    options = Options(
+        cwd=repository,
+        model=f"scripted:{script}",
+        permission_mode="bypassPermissions",
+        database=space,
+        backend="remote:gpu",
+    )
+    try:
+        async with open_session(options) as session:
+            answers = await session.run([text_block("Count them.")])
+            status = session.team.find("ada")
+            ref = f"refs/teamwright/{session.team.directory}/ada"
+            assert status is not None and str(status.shown_location) == "remote:gpu gpu1", machine.log.read_text()
+        assert "There are 2." in answers.text, machine.log.read_text()
+    finally:
+        await asyncio.to_thread(machine.end)
+    assert git(repository, "show", f"{ref}:counted.txt").strip() == "counted"
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_member_of_a_killed_machine_crashes_once_and_continues_its_conversation_on_another_one(
+    tmp_path, space, own_home
+):
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    first = Machine(tmp_path, space, "gpu1")
+    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
+    spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+    machines = [first]
+    try:
+        async with open_session(options) as session:
+            ada = await spawn(session.team, spec)
+            await until(lambda: ada.state is MemberState.IDLE)
+            await asyncio.to_thread(first.kill)
+            await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
+            notices = [entry for entry in await session.team.mailbox(LEAD).unread() if "crashed" in entry.text]
+            assert len(notices) <= 1
+            machines.append(await asyncio.to_thread(Machine, tmp_path, space, "gpu2"))
+            again = await spawn(session.team, replace(spec, prompt="Which word?"))
+            assert str(again.shown_location) == "remote gpu2"
+            await until(lambda: again.state is MemberState.IDLE and again.turns > 0)
+            transcript = next(machines[1].home.glob("projects/*/*/agents/ada.jsonl")).read_text()
+            assert "quince" in transcript and "Which word?" in transcript
+    finally:
+        for machine in machines:
+            await asyncio.to_thread(machine.end)
+
+
+async def until(found) -> None:
+    await asyncio.to_thread(wait_until, found)
+
+
+OFFER = WorkerOffer("gpu1", "host", "1.0", ("gpu",), 2, ("A_KEY",), ("https://example.org/app.git",))
+
+
+def order(**changes) -> StartOrder:
+    return StartOrder(**{"team": "demo", "member": "ada", "session": "s", "version": "1.0", "body": "{}"} | changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": "2.0"}, "it runs Teamwright 1.0, and the lead runs 2.0"),
+        ({"label": "tpu"}, "it has no label tpu"),
+        ({"keys": ("B_KEY",)}, "it has no model key of the lead's names (B_KEY)"),
+    ],
+)
+def test_a_worker_that_does_not_fit_is_refused_with_the_reason(change, reason):
+    assert misfits(order(**change), WorkerStatus(OFFER, (), is_alive=True, beat_s=0)) == [reason]
+    assert misfits(order(label="gpu1", keys=("A_KEY",)), WorkerStatus(OFFER, (), is_alive=True, beat_s=0)) == []
+    assert misfits(order(), WorkerStatus(OFFER, ("a@t", "b@t"), is_alive=True, beat_s=0)) == ["its 2 slots are in use"]
+    assert misfits(order(), WorkerStatus(OFFER, (), is_alive=False, beat_s=90)) == ["it is not running"]
+
+
+@pytest.mark.promise("J6")
+async def test_an_order_is_claimed_by_one_worker_that_fits_and_has_a_free_slot(space):
+    other = replace(OFFER, name="cpu1", labels=(), slots=1)
+    async with holder(space, worker_lease("gpu1")) as (first, _), holder(space, worker_lease("cpu1")) as (second, _):
+        await register_worker(first.database, OFFER)
+        await register_worker(second.database, other)
+        gpu, cpu = StartOrders(first.database), StartOrders(second.database)
+        wanted = {await gpu.add(order(member=f"m{n}", label="gpu" if n == 0 else "")) for n in range(6)}
+        claims = await asyncio.gather(*[gpu.claim(OFFER) for _ in range(4)], *[cpu.claim(other) for _ in range(4)])
+        claimed = [one for one in claims if one is not None]
+        assert len(claimed) == 3 and len({one.id for one in claimed}) == 3
+        assert {one.id for one in claimed} <= wanted
+        assert {status.offer.name: status.free_slots for status in await list_workers(first.database)} == {
+            "gpu1": 0,
+            "cpu1": 0,
+        }
+        assert await gpu.note_ended(next(one.id for one in claimed if one.label == "gpu"), "gpu1", "")
+        assert await gpu.claim(OFFER) is not None
+
+
+async def test_an_order_of_a_worker_that_died_before_the_start_is_claimed_by_another_one(space):
+    async with holder(space) as (lead, _):
+        orders = StartOrders(lead.database)
+        id = await orders.add(order())
+        async with holder(space, worker_lease("gpu1")) as (first, _):
+            await register_worker(first.database, OFFER)
+            assert (await StartOrders(first.database).claim(OFFER)).id == id
+            await orders.give_back(id)
+            assert (await orders.read(id)).worker == "gpu1"
+        await orders.give_back(id)
+        other = replace(OFFER, name="gpu2")
+        async with holder(space, worker_lease("gpu2")) as (second, _):
+            await register_worker(second.database, other)
+            assert (await StartOrders(second.database).claim(other)).id == id
+            assert not await StartOrders(second.database).note_running(id, "gpu1")

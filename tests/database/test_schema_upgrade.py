@@ -20,7 +20,7 @@ async def test_an_older_schema_is_refused_until_it_is_upgraded_and_keeps_its_mai
         f"insert into {address.schema}.mail (team, reader, msg_id, sender, body, is_contentless, stored_by) "
         """values ('demo', 'ann', '1', 'ben', '{"from":"ben","text":"before"}', false, 'x')"""
     )
-    with pytest.raises(CannotStart, match="has version 1, and this Teamwright needs 2"):
+    with pytest.raises(CannotStart, match="has version 1, and this Teamwright needs 3"):
         await Database.open(address)
     upgrade = await upgrade_schema(address, create=False)
     assert (upgrade.before, upgrade.after) == (1, VERSION)

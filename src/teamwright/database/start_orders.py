@@ -17,9 +17,6 @@ from teamwright.database.workers import BUSY, WorkerOffer, WorkerStatus
 ORDERS = "orders"
 """The topic of new orders, and of orders that a worker shall end."""
 
-MOST_BUNDLE_BYTES = 64_000_000
-"""The largest bundle of commits that travels through the database."""
-
 
 class OrderState(StrEnum):
     """The states of a start order."""

@@ -65,7 +65,7 @@ async def open_database_session(
     await database.write(lambda connection: files.begin(connection, str(context.cwd)))
     if context.resumed:
         await database.read(files.fetch)
-    database.files = files
+    database.ship_with_writes(files)
     shipper = SessionShipper(database)
     stack.push_async_callback(shipper.close)
     stores = DatabaseStores(database, connection, MailSettings(context.settings.database_durable_mail))

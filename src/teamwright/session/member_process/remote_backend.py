@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright import __version__
@@ -56,8 +56,8 @@ class _Running(Struct):
 
     tunnel: WireTunnel
     seen_at: float
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    unsubscribe: Callable[[], None] = lambda: None
+    changed: asyncio.Event
+    unsubscribe: Callable[[], None]
 
 
 class RemoteBackend:
@@ -83,12 +83,13 @@ class RemoteBackend:
         """Start the program on a worker; returns when its process runs there. The rest as `Backend.open`."""
         order = await self._make_order(launch)
         id = await self._orders.add(order)
-        running = _Running(
+        changed = asyncio.Event()
+        running = self._running[id] = _Running(
             WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
             asyncio.get_running_loop().time(),
+            changed,
+            self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
         )
-        running.unsubscribe = self._session.subscribe(order_topic(id), lambda _detail: running.changed.set())
-        self._running[id] = running
         if self._database.files is not None:
             self._database.files.leave_to_member(launch.name)
         try:

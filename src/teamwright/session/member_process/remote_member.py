@@ -54,7 +54,7 @@ class RemoteMember(Struct):
         files.set_team(spawn.directory)
         await self.database.read(files.fetch)
         await self.database.write(lambda connection: files.begin(connection, str(self.cwd)))
-        self.database.files = files
+        self.database.ship_with_writes(files)
         self.shipper = SessionShipper(self.database)
 
     def place(self, context: SessionContext, incarnation: Incarnation) -> Incarnation:

@@ -171,14 +171,14 @@ def test_what_the_earlier_names_became_are_settings():
 
 @pytest.mark.promise("K7")
 def test_keys_of_the_other_product_without_effect_here_are_one_line_and_slips_are_told(repository):
-    usual = {"statusLine": {}, "outputStyle": "x", "spinnerTipsEnabled": False, "theme": "dark"}
+    usual = {"statusLine": {}, "enabledPlugins": {}, "spinnerTipsEnabled": False, "theme": "dark"}
     env = {"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": "https://x"}
     repository.write(".claude/settings.json", {**usual, "permisions": {}, "hooks": {"preToolUse": []}, "env": env})
     repository.trust()
     told = [line.partition(": ")[2] for line in repository.settings().warnings]
     assert told == [
         "permisions is not used; did you mean permissions?",
-        "statusLine, outputStyle and 3 others have no effect here; teamwright check says why",
+        "statusLine, enabledPlugins and 3 others have no effect here; teamwright check says why",
         "hooks of the event preToolUse are not supported; did you mean PreToolUse?",
         "the variable ANTHROPIC_BASE_URL is taken from your own settings only",
     ]

@@ -16,6 +16,7 @@ from teamwright.agent.instructions import (
     NestedInstructions,
     read_instructions,
 )
+from teamwright.config.output_styles import output_styles, style_text
 from teamwright.skills.scoped_rules import FOLDER
 from teamwright.views.assets import Asset, CheckSubject
 
@@ -43,8 +44,21 @@ def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
         local = place / LOCAL_FILE_NAME
         if subject.compat and local not in known and os.path.isfile(local) and not cwd.is_relative_to(place):
             yield Asset(GROUP, local.name, "ignored", str(local), 0, "only read from the top to where a run begins")
+    yield from _styles(subject)
     if not all_seen:
         yield Asset(GROUP, "deeper directories", "ignored", str(root), 0, f"only {MOST:,} were searched")
+
+
+def _styles(subject: CheckSubject) -> Iterator[Asset]:
+    """Yield the output styles: the one in use, and those that the setting does not name."""
+    styles = output_styles(subject.asked.home, subject.root, compat=subject.compat)
+    chosen, _ = style_text(subject.survey.settings.output_style, styles)
+    used = next((style for style in styles if chosen and style.text == chosen), None)
+    for style in styles:
+        if style is used:
+            yield Asset(GROUP, style.name, "used", str(style.file), 0, "the output style of the lead")
+        else:
+            yield Asset(GROUP, style.name, "ignored", str(style.file), 0, "the setting outputStyle does not name it")
 
 
 def _assets(read: Instructions, why: str) -> Iterator[Asset]:

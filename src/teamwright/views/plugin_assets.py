@@ -80,17 +80,28 @@ def _skill(subject: CheckSubject, skill: SkillDefinition, first: dict[tuple[str,
 PLUGINS, OTHERS = "plugins", "other files"
 
 _READ = frozenset(
-    {"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks", "CLAUDE.md", "rules"}
+    {
+        "settings.json",
+        "settings.local.json",
+        "agents",
+        "skills",
+        "commands",
+        "hooks",
+        "CLAUDE.md",
+        "rules",
+        "output-styles",
+    }
 )
 """Files of `.claude` that are read, or run by a file that is read."""
 
 _NOT_READ = {
     "plugins": "teamwright plugin add adds a plugin here",
-    "output-styles": "output styles are not read",
     "keybindings.json": "key bindings are not read",
-    "statusline.sh": "a status line is not run",
+    "statusline.sh": "a status line script is not run: the terminal has its own line",
 }
-_OURS = frozenset({"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks"})
+_OURS = frozenset(
+    {"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks", "output-styles"}
+)
 _MANAGED = (
     Path("/etc/claude-code/managed-settings.json"),
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),

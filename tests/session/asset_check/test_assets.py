@@ -49,7 +49,7 @@ CASES = [
     (OURS, '{\n  "goodbye_s": 3\n}', "used", 2, "is called shutdown_timeout_s now: rename it"),
     (OURS, '{\n  "modle": "x"\n}', "ignored", 2, "is not a setting; did you mean model?"),
     (OURS, '{\n  "model": "a",\n  "model": "b"\n}', "ignored", 2, "occurs twice"),
-    (THEIRS, '{\n  "outputStyle": "x"\n}', "ignored", 2, "is not used yet"),
+    (THEIRS, '{\n  "enabledPlugins": {}\n}', "ignored", 2, "is not used yet"),
     (THEIRS, '{\n  "apiKeyHelper": "x"\n}', "ignored", 2, "is never used"),
     (OURS, '{\n  "providers": {}\n}', "ignored", 2, "is taken from your own settings only"),
     (THEIRS, '{\n  "permissions": {\n    "deny": [\n      "Bash(("\n    ]\n  }\n}', "broken", 4, "Bash(("),

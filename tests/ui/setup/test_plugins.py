@@ -145,3 +145,9 @@ def test_no_link_leads_out_of_a_copy_and_a_mode_is_part_of_the_digest(tmp_path, 
     before = digest_of(copy)
     (copy / "run.sh").chmod(0o700)
     assert digest_of(copy) != before == PluginStore.load(find_home(str(program.home))).find("tracer").digest
+
+
+def test_a_directory_without_any_part_of_a_plugin_is_refused(tmp_path, program):
+    (tmp_path / "empty").mkdir()
+    done = program.run("plugin", "add", str(tmp_path / "empty"), "--yes")
+    assert done.returncode == 2 and "has no part of a plugin" in done.stderr and not added(program)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 FIELDS: Mapping[str, str] = {
+    "outputStyle": "output_style",
     "disableAllHooks": "hooks_off",
     "skills.enabled": "skills",
     "permissions.leadAnswers": "lead_answers",

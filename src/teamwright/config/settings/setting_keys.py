@@ -48,6 +48,7 @@ KEYS: dict[str, SettingKey] = {
     "teams": SettingKey("bool", "Whether agents may form teams."),
     "env": SettingKey("env", "Variables for commands that agents run."),
     "hooks": SettingKey("map", "Commands that run at events."),
+    "outputStyle": SettingKey("text", "The output style whose text the lead's prompt gets; none by default."),
     "disableAllHooks": SettingKey("bool", "Whether no hook runs at all."),
     "skills.enabled": SettingKey("bool", "Whether skills and slash commands of files are used.", user_only=True),
     "skills.disabled": SettingKey("texts", "Names of skills and slash commands that are left out."),
@@ -296,7 +297,7 @@ RENAMED_VALUES: dict[str, dict[bool, Any]] = {"assistant": {True: "always", Fals
 
 NOT_USED_YET = frozenset(
     {
-        *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
+        *("statusLine", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
         *("permissions.disableBypassPermissionsMode", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
     }
 )

@@ -111,6 +111,7 @@ class Settings(Struct, frozen=True):
     plain_terminal: bool = False
     notify: NotifySettings = field(default_factory=NotifySettings)
     web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
+    output_style: str = ""
     retention_days: int = 30
     database: str = ""
     database_durable_mail: bool = False

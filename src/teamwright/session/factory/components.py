@@ -204,6 +204,7 @@ def make_agent_factory(
     known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
     resolver = make_resolver(context, log.emit)
     types = partial(resolver.agent_types.tool_description, services.policies.may_start)
+    style, problem = _style(context)
     made = AgentFactory(
         context.home,
         context.id,
@@ -222,7 +223,7 @@ def make_agent_factory(
         max_rounds=options.budget.turns,
         each_rounds=calls_per_agent(options, settings.each),
         effort=parse_optional_effort(options.effort),
-        appended=options.append_system_prompt,
+        appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
         base=options.system_prompt,
         fallback_models=options.fallback_models,
         lead_type=options.agent,
@@ -233,8 +234,20 @@ def make_agent_factory(
         resolver=resolver,
         make_worktrees=lambda: _worktrees(context, made),
     )
+    if problem:
+        resolver.notify_once(problem)
     made.toolset.search = _search(context, made.toolset, budget_tracker)
     return made
+
+
+def _style(context: SessionContext) -> tuple[str, str]:
+    """Return the text of the chosen output style, and what is wrong with the choice. Most sessions have none."""
+    name, compat = context.settings.output_style, context.settings.compat
+    if not name or context.room is not None:
+        return "", ""
+    from teamwright.config.output_styles import output_styles, style_text
+
+    return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
 
 
 def _search(context: SessionContext, toolset: Toolset, budget_tracker: BudgetTracker) -> SessionSearch:

@@ -75,6 +75,7 @@ def add_command(ctx: click.Context, /, source: str, names: tuple[str, ...], yes:
                     note="nothing was added",
                 )
             shown = _show(plugin, fetched, home)
+            _require_parts(plugin, fetched, home)
             if not _agrees(f"Add {plugin.name} for all your sessions", yes, "teamwright plugin add --yes"):
                 return 1
             _keep(store, plugin, fetched, shown)
@@ -196,6 +197,19 @@ def _show(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> str:
     for line in contents.problems:
         say(f"not used: {one_line(line)}")
     return shown
+
+
+def _require_parts(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> None:
+    """Raise UsageError for a source without any part of a plugin."""
+    contents = plugin_contents(plugin, home)
+    if not contents.names and not contents.effects:
+        raise UsageError(
+            "usage",
+            f"{fetched.origin} has no part of a plugin",
+            looked_at=[("parts", "agents/*.md, commands/*.md, skills/NAME/SKILL.md, hooks/hooks.json, .mcp.json")],
+            do=["name the directory that has them"],
+            note="nothing was added",
+        )
 
 
 def _agrees(question: str, yes: bool, script: str) -> bool:

@@ -161,7 +161,7 @@ def test_skills_and_commands_of_both_places_can_be_called(folder):
 @pytest.mark.promise("K7")
 def test_what_is_not_read_is_listed_as_ignored(folder):
     others = {asset.name: asset.state for asset in found(folder) if asset.group == "other files"}
-    assert others == {"output-styles": "ignored", "plugins": "ignored", "keybindings.json": "ignored"}
+    assert others == {"plugins": "ignored", "keybindings.json": "ignored"}
     keys = {asset.name for asset in found(folder) if asset.group == "settings" and asset.state == "ignored"}
     assert {"statusLine", "includeCoAuthoredBy", "apiKeyHelper", "env ANTHROPIC_API_KEY"} <= keys
 

@@ -193,7 +193,7 @@ def remove_command(ctx: click.Context, /, name: str, scope: str | None) -> int:
     found = find_mcp_servers(_query(ctx), name)
     paths: dict[Target, str] = {target: str(files.file_of(_PLACES[target])[0]) for target in SCOPES.values()}
     inside = {view.file for view in found}
-    having = [target for target, path in paths.items() if path in inside and scope in {None, target}]
+    having: list[Target] = [target for target, path in paths.items() if path in inside and scope in {None, target}]
     if not having:
         others = ", ".join(sorted(inside))
         do = [f"edit the file, which other programs read too: {others}"] if scope is None else []

@@ -12,7 +12,7 @@ MAX_CUSTOM_COMMANDS = 40
 
 _COLORS = "the colours are those of your terminal; NO_COLOR leaves them out"
 _KEY = "a key is an environment variable; `teamwright doctor` names it"
-_PLUGIN = "--plugin-dir DIR, at the start, is a plugin; /skills lists what it brings"
+_PLUGIN = "`teamwright plugin` adds and removes plugins, which new sessions use; /skills lists their skills"
 _NOT_HERE = "there is no cloud service behind this program; all of it runs on your machine"
 
 EQUIVALENTS = {
@@ -50,7 +50,7 @@ EQUIVALENTS = {
     "/migrate-installer": "the program is upgraded as it was installed; `teamwright version` shows the version",
     "/mobile": _NOT_HERE,
     "/notifications": "`teamwright config set notify.webhook URL` sends them; the bell needs no setting",
-    "/output-style": "say in AGENTS.md how answers are to be written",
+    "/output-style": "`teamwright config set outputStyle NAME` chooses a style for new sessions",
     "/passes": _NOT_HERE,
     "/plugin": _PLUGIN,
     "/powerup": "/help lists what there is",
@@ -62,7 +62,7 @@ EQUIVALENTS = {
     "/rate-limit-options": "a limit of the service is waited for; /status shows who waits",
     "/recap": "/status is the session on one page",
     "/release-notes": "CHANGELOG.md of the project lists the changes",
-    "/reload-plugins": "/reload reads them again",
+    "/reload-plugins": "a new session uses the plugins that were added or updated",
     "/remote-control": "`teamwright send` and `teamwright requests` work from another terminal of this machine",
     "/remote-env": _NOT_HERE,
     "/rename": "--name TITLE, at the start, sets the title of the session",

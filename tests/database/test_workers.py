@@ -212,3 +212,17 @@ async def test_an_order_of_a_worker_that_died_before_the_start_is_claimed_by_ano
             await register_worker(second.database, other)
             assert (await StartOrders(second.database).claim(other)).id == id
             assert not await StartOrders(second.database).note_running(id, "gpu1")
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+def test_a_job_over_two_machines_is_completed_although_one_of_them_is_killed(postgres):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.machines", "--pause", "0.5"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S * 8,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SIGKILL of the machine" in done.stdout and "8 of 8 parts are completed" in done.stdout
+    assert " 0 of them unread" in done.stdout

@@ -11,7 +11,7 @@ from teamwright.api.argument_checks import check_option_types
 from teamwright.api.hook import Hook, to_hooks
 from teamwright.approvals.request_queue import OnRequest
 from teamwright.config.merge import lead_mode
-from teamwright.config.tool_names import KNOWN
+from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
@@ -205,8 +205,8 @@ def tool_names(tools: Sequence[str | Callable[..., Any]] | None) -> tuple[str, .
         return None
     names = tuple(one if isinstance(one, str) else f"python__{getattr(one, '__name__', '')}" for one in tools)
     for name in names:
-        if name not in KNOWN and "*" not in name and not name.startswith(("mcp__", "python__")):
-            do = did_you_mean(name, KNOWN, [f"the tools are {', '.join(sorted(KNOWN))}"])
+        if name not in KNOWN_TOOLS and "*" not in name and not name.startswith(("mcp__", "python__")):
+            do = did_you_mean(name, KNOWN_TOOLS, [f"the tools are {', '.join(sorted(KNOWN_TOOLS))}"])
             raise UsageError("usage", f"there is no tool {name[:60]!r}", do=do, note="nothing was started")
     return names
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from teamwright.agent.agent_type import built_in_types
 from teamwright.config.team_definition import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
-from teamwright.config.tool_names import KNOWN
+from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
@@ -95,8 +95,8 @@ class _TeamFileReader(Struct, frozen=True):
         for name in names:
             if "(" in name:
                 raise self.wrong(where, f"{name[:60]!r} is a rule, and whole tools are named here")
-            if name not in KNOWN and "*" not in name and not name.startswith(("mcp__", "python__")):
-                raise self.wrong(where, f"there is no tool {name[:60]!r}", nearest(name, KNOWN))
+            if name not in KNOWN_TOOLS and "*" not in name and not name.startswith(("mcp__", "python__")):
+                raise self.wrong(where, f"there is no tool {name[:60]!r}", nearest(name, KNOWN_TOOLS))
 
     def role_name(self, name: str, where: Sequence[str], found: Mapping[str, Role]) -> None:
         if name.lower() in {LEAD, LEAD_ALIAS}:

@@ -17,7 +17,7 @@ from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
-KNOWN = frozenset(
+KNOWN_TOOLS = frozenset(
     {
         *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch"),
         *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
@@ -43,14 +43,16 @@ def tools_left_out(names: Sequence[str]) -> tuple[str, ...]:
     if tuple(names) == ("default",):
         return ()
     wanted = {_OTHER_NAMES.get(name, name) for name in names}
-    unknown = next((name for name in sorted(wanted) if name not in KNOWN and name not in OTHER_PRODUCTS_TOOLS), None)
+    unknown = next(
+        (name for name in sorted(wanted) if name not in KNOWN_TOOLS and name not in OTHER_PRODUCTS_TOOLS), None
+    )
     if unknown is None:
-        return tuple(sorted(KNOWN - wanted - _ALWAYS_THERE))
-    near = nearest(unknown, KNOWN)
+        return tuple(sorted(KNOWN_TOOLS - wanted - _ALWAYS_THERE))
+    near = nearest(unknown, KNOWN_TOOLS)
     raise UsageError(
         "usage",
         f"there is no tool {unknown[:60]!r}",
-        looked_at=[("flag", "--tools"), ("tools", ", ".join(sorted(KNOWN)))],
+        looked_at=[("flag", "--tools"), ("tools", ", ".join(sorted(KNOWN_TOOLS)))],
         do=[f"did you mean {near}?"] if near else ["--tools Read,Bash"],
         note="nothing was started",
     )
@@ -84,11 +86,11 @@ def select_tools(only: Sequence[str] | None, without: Sequence[str], warn: Calla
 
 def _known_tool(text: str, field: str, warn: Callable[[str, str], None]) -> str:
     name = _OTHER_NAMES.get(text, text)
-    if name in KNOWN or "*" in name or name.startswith(("mcp__", "python__")):
+    if name in KNOWN_TOOLS or "*" in name or name.startswith(("mcp__", "python__")):
         return name
     instead = OTHER_PRODUCTS_TOOLS.get(name)
     if instead is None:
-        near = nearest(name, KNOWN)
+        near = nearest(name, KNOWN_TOOLS)
         instead = f"did you mean {near}?" if near else "it is not given"
     warn(field, f"there is no tool {name[:60]} here; {instead}")
     return name

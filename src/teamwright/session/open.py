@@ -23,6 +23,7 @@ from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_marks import UsageMarks
 from teamwright.config.person_check import require_person_for_mode
 from teamwright.config.skill_sources import shelf_warnings
+from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -323,8 +324,7 @@ def _check_rules(agent_factory: AgentFactory, team: SessionTeam) -> None:
     nothing.
     """
     tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
-    others = {"Unconfined", "Task", "Skill", "McpCall", "MultiEdit"}
-    known = tools | others | {"SendMessage", "ListAgents", "TeamCreate", "TeamDelete"}
+    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
     for rule in agent_factory.policy.rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue

@@ -18,7 +18,7 @@ from teamwright.config.agent_types.definition_sources import (
 )
 from teamwright.config.agent_types.registry import LIST_BYTES, AgentTypes
 from teamwright.config.plugins import plugin_at
-from teamwright.config.tool_names import KNOWN
+from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import UnreadableFrontMatter, parse_typed
 from teamwright.storage.paths import find_home
@@ -296,7 +296,7 @@ async def test_the_names_of_tools_that_are_known_are_those_that_are_there(tmp_pa
     text = model.requests[0].prefix.head.decode()
     at = text.index('"tools":') + len('"tools":')
     there = {tool["name"] for tool in json.JSONDecoder().raw_decode(text[at:].lstrip())[0]}
-    assert there <= KNOWN
+    assert there <= KNOWN_TOOLS
 
 
 EXAMPLES = """---

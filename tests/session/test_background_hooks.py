@@ -6,7 +6,10 @@ import json
 import pytest
 
 from teamwright import Team
+from teamwright.models.model import Request
+from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, ScriptedModel
+from teamwright.testing.scripted_model import ScriptedAnswer
 from tests.session.hook_log import HookLog
 from tests.support.waits import WAIT_S
 
@@ -53,3 +56,40 @@ async def test_a_note_of_an_async_hook_waits_for_the_next_turn_and_its_decision_
         assert len(model.requests) == 2, "nothing woke the lead"
         await team.run("More.")
     assert "3 tests passed" in model.request_text(2)
+
+
+@pytest.mark.parametrize("name", ["", "ada"])
+async def test_a_background_hook_reaches_the_sub_agent_or_teammate_of_its_call(tmp_path, name):
+    hooks = HookLog(tmp_path).on("PostToolUse", "echo 'it leaks' >&2; exit 2", matcher="Bash", **{"asyncRewake": True})
+    teams: list[Team] = []
+
+    async def settle() -> str:
+        """Wait for the hooks that run in the background."""
+        runner = teams[0].session.agent_factory.toolset.hooking
+        assert runner is not None
+        await runner.hooks.close()
+        return "settled"
+
+    spawn = {"subagent_type": "general-purpose", "prompt": "x", "description": "d", **({"name": name} if name else {})}
+    worker = iter([Call("Bash", {"command": "echo hi"}), Call("python__settle", {}), "Seen."])
+    lead = iter([Call("Agent", spawn)])
+
+    def answer(request: Request) -> ScriptedAnswer:
+        return next(lead, "Done.") if request.agent_name == LEAD else next(worker, "Seen.")
+
+    model = ScriptedModel(answer)
+    work = tmp_path / "work"
+    work.mkdir()
+    team = Team(
+        "crew",
+        model=model,
+        cwd=work,
+        permission_mode="bypassPermissions",
+        settings_file=hooks.settings,
+        tools=[settle],
+    )
+    teams.append(team)
+    async with team:
+        await team.run("Go.")
+    told = {request.agent_name for request in model.requests for item in request.items if b"it leaks" in item}
+    assert told and LEAD not in told

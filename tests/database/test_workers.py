@@ -226,3 +226,32 @@ def test_a_job_over_two_machines_is_completed_although_one_of_them_is_killed(pos
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SIGKILL of the machine" in done.stdout and "8 of 8 parts are completed" in done.stdout
     assert " 0 of them unread" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_member_outlives_its_worker_and_a_resumed_lead_continues_it_from_its_transcript(
+    tmp_path, space, own_home
+):
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    model, mode = f"scripted:{script}", "bypassPermissions"
+    machine = Machine(tmp_path, space, "gpu1")
+    try:
+        async with open_session(Options(cwd=tmp_path, model=model, permission_mode=mode, database=space)) as session:
+            spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+            ada = await spawn(session.team, spec)
+            await until(lambda: ada.state is MemberState.IDLE)
+            machine.process.kill()
+            await asyncio.to_thread(machine.process.wait, WAIT_S)
+            machine = await asyncio.to_thread(Machine, tmp_path, space, "gpu1")
+            assert ada.state is MemberState.IDLE
+            id = session.id
+        again = Options(cwd=tmp_path, model=model, permission_mode=mode, database=space, resume=id)
+        async with open_session(again) as session:
+            resumed = session.team.find("ada")
+            assert resumed is not None and str(resumed.shown_location) == "remote gpu1"
+            transcript = next(machine.home.glob("projects/*/*/agents/ada.jsonl")).read_text()
+            assert transcript.count("quince") == 1
+    finally:
+        await asyncio.to_thread(machine.end)

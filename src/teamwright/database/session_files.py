@@ -176,7 +176,24 @@ class SessionFiles:
                 )
                 write_atomic(path, b"".join(bytes(part["content"]) for part in parts))
                 count += 1
+                self._note_fetched(path, str(row["name"]), sum(len(part["content"]) for part in parts))
         return count
+
+    def _note_fetched(self, path: Path, name: str, size: int) -> None:
+        """Record that a file here is that of the database: it is not shipped before it changes here."""
+        known = self._shipped.get(name)
+        self._shipped[name] = _Shipped(size, known.digest if known is not None else "", _mark(path))
+
+    async def fetch_transcript(self, connection: Connection, member: str) -> None:
+        """Write the transcript that a member has shipped from another machine, if it has begun one."""
+        name = f"{self._session}/agents/{member}{_GROWING}"
+        content = await connection.fetchval(
+            "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
+            *(self._session, name),
+        )
+        if content is not None:
+            write_atomic(self._locate(name), bytes(content))
+            self._note_fetched(self._locate(name), name, len(content))
 
     def _is_wanted(self, name: str) -> bool:
         """Return True for a file that a resume here reads: of a member's process only that of the member."""

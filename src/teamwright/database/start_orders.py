@@ -169,15 +169,24 @@ class StartOrders:
             if row is None:
                 return
             if row["state"] == OrderState.ENDED and row["worker"] is not None:
-                fenced = await connection.fetchval(
-                    "update leases set token = token + 1 where name = $1 returning backend_pid",
-                    member_lease(str(row["team"]), str(row["member"])),
-                )
-                await connection.execute(
-                    "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1", fenced
-                )
+                await _fence_out(connection, row)
             await self._database.notify(connection, ORDERS)
             await self._database.notify(connection, order_topic(id))
+
+        await self._database.write(work)
+
+    async def end_unknown(self, id: int, worker: str) -> None:
+        """End an order whose process a former process of this worker started: its member is fenced out."""
+
+        async def work(connection: Connection) -> None:
+            row = await connection.fetchrow(
+                "update start_orders set state = 'ended' where id = $1 and worker = $2 and state = 'ending' "
+                "returning team, member",
+                *(id, worker),
+            )
+            if row is not None:
+                await _fence_out(connection, row)
+                await self._database.notify(connection, order_topic(id))
 
         await self._database.write(work)
 
@@ -226,6 +235,15 @@ class StartOrders:
                 "delete from start_orders where id = $1 and state = 'ended' returning result", id
             )
         )
+
+
+async def _fence_out(connection: Connection, row: Row) -> None:
+    """Refuse all later writes of a member's process, and end its connection, so that it ends itself."""
+    fenced = await connection.fetchval(
+        "update leases set token = token + 1 where name = $1 returning backend_pid",
+        member_lease(str(row["team"]), str(row["member"])),
+    )
+    await connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid = $1", fenced)
 
 
 def _order(row: Row) -> StartOrder:

@@ -46,7 +46,10 @@ class WorkerStatus(Struct, frozen=True):
 
 
 async def register_worker(database: Database, offer: WorkerOffer) -> None:
-    """Record the offer of this worker, which holds its lease. Orders of its former process are ended."""
+    """Record the offer of this worker, which holds its lease.
+
+    Members of its former process that run keep their slots; its other orders are ended.
+    """
 
     async def work(connection: Connection) -> None:
         await connection.execute("delete from workers where name = $1", offer.name)
@@ -58,7 +61,7 @@ async def register_worker(database: Database, offer: WorkerOffer) -> None:
         )
         await connection.execute(
             f"update start_orders set state = 'ended', detail = 'its worker was started again' "
-            f"where worker = $1 and state in {BUSY}",
+            f"where worker = $1 and state in {BUSY} and not is_held('member/' || team || '/' || lower(member))",
             offer.name,
         )
         await database.notify(connection, "workers")

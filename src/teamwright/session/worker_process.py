@@ -64,6 +64,8 @@ class WorkerProcess:
         self._root = home.own / DIRECTORY / settings.name
         self._backend = DetachedBackend(self._root / "outputs")
         self._running: dict[int, Location] = {}
+        self._known = set[int]()
+        """The orders that this process claimed."""
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -103,7 +105,7 @@ class WorkerProcess:
             self._changed.clear()
             with suppress(TeamwrightError):
                 for id in await orders.ending(offer.name):
-                    self._start_task(self._end(id), f"end of order {id}")
+                    self._start_task(self._end(orders, id), f"end of order {id}")
                 while (order := await orders.claim(offer)) is not None:
                     self._start_task(self._run_member(orders, order), f"order {order.id}")
             await self._changed.wait()
@@ -116,6 +118,7 @@ class WorkerProcess:
     async def _run_member(self, orders: StartOrders, order: StartOrder) -> None:
         """Start the member of an order, wait for its end, and send its commits back."""
         worker, detail, result = self._settings.name, "", None
+        self._known.add(order.id)
         checkout = self._settings.directory / order.team / order.member
         try:
             location = await self._open(order, checkout)
@@ -158,9 +161,11 @@ class WorkerProcess:
         env = {**os.environ, VARIABLE: str(path)}
         return await self._backend.open(Launch(order.member, order.team, order.session, argv, env, checkout))
 
-    async def _end(self, id: int) -> None:
+    async def _end(self, orders: StartOrders, id: int) -> None:
         if (location := self._running.get(id)) is not None:
             await self._backend.close(location)
+        elif id not in self._known:
+            await orders.end_unknown(id, self._settings.name)
 
     async def _end_all(self) -> None:
         """End all members here: each keeps its place, and its lead may resume it elsewhere."""

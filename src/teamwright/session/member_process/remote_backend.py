@@ -91,7 +91,7 @@ class RemoteBackend:
             self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
         )
         if self._database.files is not None:
-            self._database.files.leave_to_member(launch.name)
+            self._database.files.leave_to_member(_stem(launch))
         try:
             await running.tunnel.open()
             worker = await self._wait_until_running(id, running, order)
@@ -100,7 +100,7 @@ class RemoteBackend:
             raise
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_members(), name="members on other machines")
-        facts = {"order": str(id), "worker": worker, "cwd": str(launch.cwd), "member": launch.name}
+        facts = {"order": str(id), "worker": worker, "cwd": str(launch.cwd), "transcript": _stem(launch)}
         return Location(self.kind, worker, facts, f"{launch.name} runs on the worker {worker}")
 
     async def is_alive(self, location: Location) -> bool:
@@ -115,7 +115,7 @@ class RemoteBackend:
 
     async def close(self, location: Location) -> None:
         """End the process, and fetch the commits of its member into the lead's repository."""
-        await self._end(_order_of(location), Path(location.facts.get("cwd", ".")), location.facts.get("member", ""))
+        await self._end(_order_of(location), Path(location.facts.get("cwd", ".")), location.facts.get("transcript", ""))
 
     # ── placement ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,7 +177,7 @@ class RemoteBackend:
 
     # ── end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _end(self, id: int, cwd: Path, member: str = "") -> None:
+    async def _end(self, id: int, cwd: Path, transcript: str = "") -> None:
         running = self._running.pop(id, None)
         try:
             await self._orders.request_end(id)
@@ -188,8 +188,9 @@ class RemoteBackend:
             if running is not None:
                 running.unsubscribe()
                 await running.tunnel.close()
-            if member and self._database.files is not None:
-                self._database.files.take_from_member(member)
+            if transcript and (files := self._database.files) is not None:
+                await self._database.read(lambda connection: files.fetch_transcript(connection, transcript))
+                files.take_from_member(transcript)
 
     async def _wait_until_ended(self, id: int, running: _Running | None) -> None:
         """Wait for the worker, until it is gone."""
@@ -237,6 +238,11 @@ def _needed_keys(model: str, env: Mapping[str, str]) -> tuple[str, ...]:
     if model.startswith(SCRIPTED):
         return ()
     return tuple(name for name in dict.fromkeys((*KEY_VARIABLES, *OTHER_KEYS)) if env.get(name, "").strip())
+
+
+def _stem(launch: Launch) -> str:
+    """Return the name of the member's transcript, which is that of its process directory."""
+    return Path(launch.env[VARIABLE]).parent.name
 
 
 def _order_of(location: Location) -> int:

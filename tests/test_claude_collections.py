@@ -25,7 +25,7 @@ def folder(base: Path) -> Path:
     """A repository with a `.claude` folder, of which one hook and one agent cannot be used."""
     theirs = base / ".claude"
     put(theirs / "agents/good.md", AGENT.format(name="good"))
-    put(theirs / "agents/remote.md", AGENT.format(name="far").replace("\n---\nYou", "\nisolation: remote\n---\nYou"))
+    put(theirs / "agents/odd.md", AGENT.format(name="odd").replace("\n---\nYou", "\nmaxTurns: many\n---\nYou"))
     put(theirs / "agents/ATTRIBUTION.md", "# Thanks\n")
     put(theirs / "commands/ui/ui:test.md", "Test $1.")
     put(theirs / "skills/notes/SKILL.md", SKILL.format(name="notes"))
@@ -62,7 +62,7 @@ def test_the_parts_of_a_folder_are_counted_and_each_unused_one_has_its_reason(tm
     found = read_collection(folder(tmp_path / "it"), tmp_path / "scratch")
     assert found.count("agents") == (1, 2) and found.documents == 1
     assert (found.count("commands"), found.count("skills"), found.count("hooks")) == ((1, 1), (1, 1), (1, 2))
-    assert any("does not start" in why for why in found.reasons)
+    assert any("maxTurns must be" in why for why in found.reasons)
     assert any("'http'" in why for why in found.reasons)
 
 

@@ -255,3 +255,26 @@ async def test_a_member_outlives_its_worker_and_a_resumed_lead_continues_it_from
             assert transcript.count("quince") == 1
     finally:
         await asyncio.to_thread(machine.end)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_call_of_a_member_on_another_machine_is_asked_and_answered_at_the_lead(tmp_path, space, own_home):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n", "two.txt": "2\n"})
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    asked: list[str] = []
+
+    def answer(request):
+        asked.append(request.member)
+        return request.allow()
+
+    machine = Machine(tmp_path, space, "gpu1")
+    options = Options(cwd=repository, model=f"scripted:{script}", database=space, on_request=answer)
+    try:
+        async with open_session(options) as session:
+            answers = await session.run([text_block("Count them.")])
+        assert asked == ["ada"]
+        assert "There are 2." in answers.text
+    finally:
+        await asyncio.to_thread(machine.end)

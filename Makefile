@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz sandbox-attacks live docs wheel-test clean
+.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz sandbox-attacks live pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -94,6 +94,9 @@ live: $(VENV)/.dev  ## the tests against a real service, with the key that is se
 $(VENV)/.docs: $(VENV)/.runtime
 	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
+
+pictures: $(VENV)/.dev  ## make docs/pictures again, from real runs in tmux with scripted models (ARGS='team demo' for some)
+	$(BIN)/python -m tests.ui.make_pictures $(ARGS)
 
 docs: $(VENV)/.docs  ## build the documentation site into site/, with every warning as an error
 	$(BIN)/zensical build --clean --strict

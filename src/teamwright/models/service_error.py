@@ -12,7 +12,6 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from email.utils import mktime_tz, parsedate_tz
 from typing import Any, cast
 
 from msgspec import Struct
@@ -155,7 +154,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     seconds = _number(asked)
     if seconds is not None:
         return max(0.0, seconds)
-    date = parsedate_tz(asked) if asked else None
+    if not asked:
+        return None
+    from email.utils import mktime_tz, parsedate_tz  # loaded only for a date, which hardly any service sends
+
+    date = parsedate_tz(asked)
     return max(0.0, mktime_tz(date) - time.time()) if date else None
 
 

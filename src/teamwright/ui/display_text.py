@@ -14,6 +14,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from textwrap import wrap
 from typing import Any
 
@@ -112,8 +113,14 @@ def _break_line(line: str, width: int) -> list[str]:
     )
 
 
-_WORD = re.compile(r"\s+|[\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]|[^\s\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]+")
-"""Blanks, a character of a script without blanks, or a word."""
+_WITHOUT_BLANKS = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60"
+"""The characters of scripts that separate no words with blanks, for a class of a regular expression."""
+
+
+@cache  # compiling the ranges takes milliseconds, for which no start should wait
+def _word_pattern() -> re.Pattern[str]:
+    """Return the pattern of blanks, of a character of a script without blanks, or of a word."""
+    return re.compile(rf"\s+|[{_WITHOUT_BLANKS}]|[^\s{_WITHOUT_BLANKS}]+")
 
 
 def wrap_words(line: str, width: int) -> list[str]:
@@ -126,7 +133,7 @@ def wrap_words(line: str, width: int) -> list[str]:
     indent = " " * min(len(line) - len(line.lstrip()), width // 2)
     lines: list[str] = []
     now = indent
-    for word in _WORD.findall(line.strip()):
+    for word in _word_pattern().findall(line.strip()):
         if cell_width(now) + cell_width(word.rstrip()) > width and now.strip():
             lines.append(now.rstrip())
             now = indent
@@ -134,12 +141,15 @@ def wrap_words(line: str, width: int) -> list[str]:
     return [*lines, now.rstrip()]
 
 
-_BREAK = re.compile(r".*[\s\u2e80-\u9fff\uac00-\ud7af\uff00-\uff60]", re.DOTALL)
+@cache
+def _break_pattern() -> re.Pattern[str]:
+    """Return the pattern of a text up to the last place between two words."""
+    return re.compile(rf".*[\s{_WITHOUT_BLANKS}]", re.DOTALL)
 
 
 def whole_words(text: str) -> str:
     """Return the text without a last word that may not be complete."""
-    found = _BREAK.match(text)
+    found = _break_pattern().match(text)
     return found[0] if found else ""
 
 

@@ -30,7 +30,7 @@ from teamwright.ui.change_text import (
     summary_notes,
     undone_lines,
 )
-from teamwright.ui.display_text import clean
+from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import Paint
@@ -71,7 +71,8 @@ async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[
         if rest_of_it := sum(1 for _ in every):
             lines.append(f"  … {rest_of_it:,} more lines: teamwright diff {session.id[:8]} | less")
     lines.append(f"  {clean(str(sums))}" if sums.files else "  nothing is changed by Write, Edit or NotebookEdit")
-    return [*lines, *(f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged))]
+    notes = [f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged)]
+    return [*lines, *fold_lines(notes, window_size().columns)]
 
 
 AskYesNo: TypeAlias = Callable[[str], Awaitable[bool]]

@@ -27,7 +27,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.trust_question import TrustState, give_trust, trust_survey
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.display_text import clean, model_name, one_line
+from teamwright.ui.display_text import clean, fold_lines, model_name, one_line, window_size
 from teamwright.ui.python_gc import freeze_loaded
 from teamwright.ui.terminal.conversation_view import MAX_HISTORY_LINES, last_exchange
 from teamwright.ui.terminal.editor import Editor, EditorCallbacks
@@ -126,7 +126,7 @@ async def _run_session(
     host = SessionScreen(session, formatter, env)
     host.editor = editor = _make_editor(session, host, env)
     with _handle_interrupt(editor.interrupt):
-        host.show(_greeting(session))
+        host.show(fold_lines(_greeting(session), window_size().columns))
         _show_last_exchange(session, host)
         ending = await _run_screen(host, prompt, end_signals)
         result = await _end_session(session, host, ending)
@@ -184,7 +184,7 @@ def _show_last_exchange(session: Session, screen: SessionScreen) -> None:
 
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
-    # The path comes last: it is the longest part, and a terminal breaks a line anywhere.
+    # The path comes last: it is the longest part, and the only word that may be wider than a window.
     lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.agent_factory.cwd))}"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation

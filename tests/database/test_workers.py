@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from teamwright.database.start_orders import StartOrder, StartOrders, misfits
 from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
+from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.states import MemberState
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
+from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate_state_machine import ENDED_STATES
@@ -173,7 +175,9 @@ def order(**changes) -> StartOrder:
 def test_a_worker_that_does_not_fit_is_refused_with_the_reason(change, reason):
     assert misfits(order(**change), WorkerStatus(OFFER, (), is_alive=True, beat_s=0)) == [reason]
     assert misfits(order(label="gpu1", keys=("A_KEY",)), WorkerStatus(OFFER, (), is_alive=True, beat_s=0)) == []
-    assert misfits(order(), WorkerStatus(OFFER, ("a@t", "b@t"), is_alive=True, beat_s=0)) == ["its 2 slots are in use"]
+    assert misfits(order(), WorkerStatus(OFFER, ("a@t", "b@t"), is_alive=True, beat_s=0)) == [
+        "it has no free slot of 2"
+    ]
     assert misfits(order(), WorkerStatus(OFFER, (), is_alive=False, beat_s=90)) == ["it is not running"]
 
 
@@ -276,5 +280,73 @@ async def test_a_call_of_a_member_on_another_machine_is_asked_and_answered_at_th
             answers = await session.run([text_block("Count them.")])
         assert asked == ["ada"]
         assert "There are 2." in answers.text
+    finally:
+        await asyncio.to_thread(machine.end)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_member_on_another_machine_is_killed_and_frees_its_slot(tmp_path, space, own_home):
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    machine = Machine(tmp_path, space, "gpu1", "--slots", "1")
+    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
+    spec = SpawnSpec(prompt="Wait.", name="ada", isolation="remote")
+    try:
+        async with open_session(options) as session, holder(space, "session/reader") as (stores, _):
+            ada = await spawn(session.team, spec)
+            with pytest.raises(CannotStart, match="no worker can start ben") as refused:
+                await spawn(session.team, replace(spec, name="ben"))
+            assert "it has no free slot of 1" in str(refused.value.looked_at)
+            await kill(session.team, ada, "a test")
+            await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
+            assert [worker.free_slots for worker in await list_workers(stores.database)] == [1]
+            again = await spawn(session.team, replace(spec, name="ben"))
+            assert str(again.shown_location) == "remote gpu1"
+    finally:
+        await asyncio.to_thread(machine.end)
+
+
+STOP = r"""
+[script]
+name = "stop"
+
+[[agent.lead.turn]]
+[[agent.lead.turn.call]]
+tool = "Agent"
+input = { name = "ada", description = "wait", prompt = "Wait.", isolation = "remote" }
+[[agent.lead.turn.call]]
+tool = "SendMessage"
+input = { to = "ada", summary = "you may stop", message = { type = "shutdown_request", reason = "all is done" } }
+
+[[agent.ada.turn]]
+when = { from = '^team-lead$', text = 'shutdown_request' }
+capture_text = ['"?request_?[iI]d"?[=:] ?"(?P<request>[^"]+)"']
+[[agent.ada.turn.call]]
+tool = "SendMessage"
+[agent.ada.turn.call.input]
+to = "team-lead"
+summary = "agreed"
+message = { type = "shutdown_response", request_id = "{{request}}", approve = true }
+
+[[agent."*".otherwise]]
+say = "Nothing more from me."
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_member_on_another_machine_agrees_to_a_stop_request(tmp_path, space, own_home):
+    script = tmp_path / "stop.toml"
+    script.write_text(STOP)
+    machine = Machine(tmp_path, space, "gpu1")
+    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
+    try:
+        async with open_session(options) as session:
+            await session.run([text_block("Start.")])
+            ada = session.team.find("ada")
+            assert ada is None or ada.state in ENDED_STATES
+        log = "".join(path.read_text() for path in own_home.glob(".teamwright/projects/*/*/events.jsonl"))
+        assert "shutdown_approved" in log
     finally:
         await asyncio.to_thread(machine.end)

@@ -82,7 +82,7 @@ def misfits(order: StartOrder, worker: WorkerStatus) -> list[str]:
     if order.keys and not {*order.keys} & {*offer.keys}:
         found.append(f"it has no model key of the lead's names ({', '.join(order.keys)})")
     if not worker.free_slots:
-        found.append(f"its {offer.slots} slots are in use")
+        found.append(f"it has no free slot of {offer.slots}")
     return found
 
 

@@ -16,90 +16,99 @@ class CommandRow(NamedTuple):
     help: str
 
 
-WORK, LOOK, SET_UP = "Work", "Look", "Set up"
+RUN, INSPECT, CONFIGURE = "Run", "Inspect", "Configure"
 
 COMMANDS: dict[str, CommandRow] = {
     "demo": CommandRow(
-        "teamwright.ui.demo.demo_command:demo", WORK, "Run a team that reads this repository; needs no model."
+        "teamwright.ui.demo.demo_command:demo", RUN, "Run a team that reads this repository; needs no model."
     ),
-    "resume": CommandRow("teamwright.ui.cli.resume:resume", WORK, "Continue a team and its members, or a session."),
-    "send": CommandRow("teamwright.ui.cli.send:send_command", WORK, "Send a message to a member of a team, NAME@TEAM."),
-    "stop": CommandRow("teamwright.ui.cli.stop:stop", WORK, "Stop a member, or a team, which can be resumed."),
+    "resume": CommandRow("teamwright.ui.cli.resume:resume", RUN, "Continue a team and its members, or a session."),
+    "send": CommandRow("teamwright.ui.cli.send:send_command", RUN, "Send a message to a member of a team, NAME@TEAM."),
+    "stop": CommandRow("teamwright.ui.cli.stop:stop", RUN, "Stop a member, or a team, which can be resumed."),
     "rewind": CommandRow(
-        "teamwright.ui.cli.rewind:rewind", WORK, "Take conversation and files back to an earlier prompt."
+        "teamwright.ui.cli.rewind:rewind", RUN, "Take conversation and files back to an earlier prompt."
     ),
     "review": CommandRow(
-        "teamwright.ui.cli.review:review", WORK, "Review members' reports, changes, checks; accept or return."
+        "teamwright.ui.cli.review:review", RUN, "Review members' reports, changes, checks; accept or return."
     ),
-    "undo": CommandRow("teamwright.ui.cli.undo:undo", WORK, "Undo the edits of the last prompt, file by file."),
+    "undo": CommandRow("teamwright.ui.cli.undo:undo", RUN, "Undo the edits of the last prompt, file by file."),
     "requests": CommandRow(
-        "teamwright.ui.cli.requests:requests", WORK, "List pending requests; `allow` and `deny` answer one."
+        "teamwright.ui.cli.requests:requests", RUN, "List pending requests; `allow` and `deny` answer one."
     ),
     "worktrees": CommandRow(
-        "teamwright.ui.cli.worktrees:worktrees_command", WORK, "List worktrees of agents; `remove` removes one."
+        "teamwright.ui.cli.worktrees:worktrees_command", RUN, "List worktrees of agents; `remove` removes one."
     ),
     "integrate": CommandRow(
-        "teamwright.ui.cli.integrate:integrate", WORK, "Merge members' branches; --check, --into, --list."
+        "teamwright.ui.cli.integrate:integrate", RUN, "Merge members' branches; --check, --into, --list."
     ),
     "sessions": CommandRow(
-        "teamwright.ui.cli.sessions:sessions", LOOK, "List sessions of this directory; `rm` removes one."
+        "teamwright.ui.cli.sessions:sessions", INSPECT, "List sessions of this directory; `rm` removes one."
     ),
     "projects": CommandRow(
-        "teamwright.ui.cli.projects:projects_command", LOOK, "List directories with data; `rm` removes all of one."
+        "teamwright.ui.cli.projects:projects_command", INSPECT, "List directories with data; `rm` removes all of one."
     ),
     "status": CommandRow(
-        "teamwright.ui.cli.status:status", LOOK, "Show members, tasks, pending requests, cost; --watch."
+        "teamwright.ui.cli.status:status", INSPECT, "Show members, tasks, pending requests, cost; --watch."
     ),
-    "audit": CommandRow("teamwright.ui.cli.audit:audit", LOOK, "Check a team's files for lost or repeated work."),
-    "teams": CommandRow("teamwright.ui.cli.teams:teams", LOOK, "List teams; `show`, `adopt` and `rm` for one of them."),
-    "tasks": CommandRow("teamwright.ui.cli.tasks:tasks", LOOK, "List the tasks of a team."),
-    "inbox": CommandRow("teamwright.ui.cli.inbox:inbox", LOOK, "List a member's messages; marks nothing as read."),
-    "log": CommandRow("teamwright.ui.cli.log:log", LOOK, "List the events of a team or a session."),
-    "cost": CommandRow("teamwright.ui.cli.cost:cost", LOOK, "Show the cost by member, task and model; --since."),
-    "diff": CommandRow("teamwright.ui.cli.diff:diff", LOOK, "Show changed files, and which member did it; --stat."),
+    "audit": CommandRow("teamwright.ui.cli.audit:audit", INSPECT, "Check a team's files for lost or repeated work."),
+    "teams": CommandRow(
+        "teamwright.ui.cli.teams:teams", INSPECT, "List teams; `show`, `adopt` and `rm` for one of them."
+    ),
+    "tasks": CommandRow("teamwright.ui.cli.tasks:tasks", INSPECT, "List the tasks of a team."),
+    "inbox": CommandRow("teamwright.ui.cli.inbox:inbox", INSPECT, "List a member's messages; marks nothing as read."),
+    "log": CommandRow("teamwright.ui.cli.log:log", INSPECT, "List the events of a team or a session."),
+    "cost": CommandRow("teamwright.ui.cli.cost:cost", INSPECT, "Show the cost by member, task and model; --since."),
+    "diff": CommandRow("teamwright.ui.cli.diff:diff", INSPECT, "Show changed files, and which member did it; --stat."),
     "agents": CommandRow(
         "teamwright.ui.cli.agents:agents",
-        LOOK,
+        INSPECT,
         "List agent types with source, tools, model; `show` for one.",
     ),
     "permissions": CommandRow(
         "teamwright.ui.cli.permissions:permissions",
-        LOOK,
+        INSPECT,
         "List rules and their files; `check 'CALL'`: a verdict.",
     ),
     "doctor": CommandRow(
-        "teamwright.ui.cli.doctor:doctor", SET_UP, "Show what is found, which model is used, and why."
+        "teamwright.ui.cli.doctor:doctor", CONFIGURE, "Show what is found, which model is used, and why."
     ),
     "models": CommandRow(
-        "teamwright.ui.cli.models:models", SET_UP, "List providers, aliases, prices, a service's models."
+        "teamwright.ui.cli.models:models", CONFIGURE, "List providers, aliases, prices, a service's models."
     ),
     "check": CommandRow(
-        "teamwright.ui.cli.check:check", SET_UP, "List every asset: used, ignored, broken, with its line."
+        "teamwright.ui.cli.check:check", CONFIGURE, "List every asset: used, ignored, broken, with its line."
     ),
-    "mcp": CommandRow("teamwright.ui.cli.mcp:mcp", SET_UP, "Add, list, show and remove MCP servers."),
+    "mcp": CommandRow("teamwright.ui.cli.mcp:mcp", CONFIGURE, "Add, list, show and remove MCP servers."),
     "config": CommandRow(
-        "teamwright.ui.cli.config:config", SET_UP, "List settings with their files; `set` changes one."
+        "teamwright.ui.cli.config:config", CONFIGURE, "List settings with their files; `set` changes one."
     ),
     "database": CommandRow(
-        "teamwright.ui.cli.database:database", SET_UP, "Make, check, upgrade and describe a PostgreSQL team space."
+        "teamwright.ui.cli.database:database", CONFIGURE, "Make, check, upgrade and describe a PostgreSQL team space."
     ),
     "import": CommandRow(
-        "teamwright.ui.cli.import_servers:import_command", SET_UP, "Take MCP servers over from ~/.claude.json."
+        "teamwright.ui.cli.import_servers:import_command", CONFIGURE, "Take MCP servers over from ~/.claude.json."
     ),
     "plugin": CommandRow(
-        "teamwright.ui.cli.plugin:plugin_command", SET_UP, "List added plugins; `add`, `update`, `remove` change them."
+        "teamwright.ui.cli.plugin:plugin_command",
+        CONFIGURE,
+        "List added plugins; `add`, `update`, `remove` change them.",
     ),
-    "worker": CommandRow("teamwright.ui.cli.worker:worker", SET_UP, "Start members of teams on this machine."),
-    "workers": CommandRow("teamwright.ui.cli.worker:workers", LOOK, "List the machines that start members."),
-    "trust": CommandRow("teamwright.ui.cli.trust:trust", SET_UP, "Let this repository's entries take effect."),
+    "worker": CommandRow("teamwright.ui.cli.worker:worker", CONFIGURE, "Start members of teams on this machine."),
+    "workers": CommandRow("teamwright.ui.cli.worker:workers", INSPECT, "List the machines that start members."),
+    "trust": CommandRow("teamwright.ui.cli.trust:trust", CONFIGURE, "Let this repository's entries take effect."),
     "completion": CommandRow(
         "teamwright.ui.cli.completion.completer:completion",
-        SET_UP,
+        CONFIGURE,
         "Print the completion script for a shell.",
     ),
-    "help": CommandRow("teamwright.ui.cli.about:help_command", SET_UP, "Print this help, or the help of one command."),
-    "version": CommandRow("teamwright.ui.cli.about:version_command", SET_UP, "Print the version."),
+    "help": CommandRow(
+        "teamwright.ui.cli.about:help_command", CONFIGURE, "Print this help, or the help of one command."
+    ),
+    "version": CommandRow("teamwright.ui.cli.about:version_command", CONFIGURE, "Print the version."),
 }
+
+CHANGING = frozenset({"stop", "undo", "rewind", "integrate"})
+"""Commands that change or end something when they are called: for a typo their help is suggested."""
 
 _KEYS = ("there is no login: the key of a model service comes from the environment", "teamwright doctor")
 _SESSION = ("no session is open here: /quit leaves one", "teamwright status")

@@ -27,9 +27,13 @@ KEY_WIDTH = 30
 """The width of the key column."""
 
 
-@click.group()
-def config() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def config(ctx: click.Context, /) -> int:
     """Show and change settings. Changes your own file or the repository's, never a file of another product."""
+    if ctx.invoked_subcommand is None:
+        return int(ctx.invoke(list_command))
+    return 0
 
 
 @config.command("list")

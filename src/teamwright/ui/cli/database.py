@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 _CHANGES = "changes the schema of a database"
 
 
-@click.group()
-def database() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def database(ctx: click.Context, /) -> int:
     """Make, check, upgrade and describe a team space in PostgreSQL.
 
     The address comes from --database, TEAMWRIGHT_DATABASE or the setting `database`.
     """
+    if ctx.invoked_subcommand is None:
+        return int(ctx.invoke(database_status))
+    return 0
 
 
 @database.command()

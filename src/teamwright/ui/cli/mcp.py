@@ -32,9 +32,13 @@ _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "local
 _UNCHANGED = "nothing was changed"
 
 
-@click.group()
-def mcp() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def mcp(ctx: click.Context, /) -> int:
     """Add, list, show and remove MCP servers."""
+    if ctx.invoked_subcommand is None:
+        return int(ctx.invoke(list_command))
+    return 0
 
 
 _scope = click.option(

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from teamwright.ui.cli.command_table import ABSENT, COMMANDS
+from teamwright.ui.cli.command_examples import example_lines
+from teamwright.ui.cli.command_table import ABSENT, CHANGING, COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS, location_flags, to_kebab
 
 WORDS_KEY = "teamwright.words"
@@ -46,6 +47,8 @@ class Root(click.Group):
         module, _, name = row.target.partition(":")
         command: click.Command = getattr(import_module(module), name)
         _add_location_flags(command)
+        # A backspace before a paragraph tells click not to wrap it.
+        command.epilog = "\n".join(("\b", "Examples:", *example_lines(cmd_name)))
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -170,7 +173,9 @@ def _refuse_misspelling(word: str) -> None:
     absent = ABSENT.get(word.lower())
     if meant is None and absent is None:
         return
-    why, instead = absent or (f"{word!r} is no command, and very like one", f"teamwright {meant}")
+    why, instead = absent or (f"unknown command {word!r}. Did you mean {meant!r}?", f"teamwright {meant}")
+    if absent is None and meant in CHANGING:
+        instead = f"teamwright help {meant}"
     raise UsageError(
         "usage",
         why,

@@ -285,6 +285,27 @@ async def test_a_call_of_a_member_on_another_machine_is_asked_and_answered_at_th
 
 
 @pytest.mark.slow
+@pytest.mark.promise("J6", "G3")
+async def test_a_deny_rule_of_the_lead_holds_for_a_member_on_another_machine(tmp_path, space, own_home):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n"})
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    machine = Machine(tmp_path, space, "gpu1")
+    model, mode = f"scripted:{script}", "bypassPermissions"
+    options = Options(
+        cwd=repository, model=model, permission_mode=mode, database=space, disallowed_tools=("Bash(git ls-files *)",)
+    )
+    try:
+        async with open_session(options) as session:
+            await session.run([text_block("Count them.")])
+        transcript = next(machine.home.glob("projects/*/*/agents/ada.jsonl")).read_text()
+        assert "Bash(git ls-files" in transcript, transcript
+        assert not list(tmp_path.rglob("counted.txt"))
+    finally:
+        await asyncio.to_thread(machine.end)
+
+
+@pytest.mark.slow
 @pytest.mark.promise("J6")
 async def test_a_member_on_another_machine_is_killed_and_frees_its_slot(tmp_path, space, own_home):
     script = tmp_path / "machines.toml"

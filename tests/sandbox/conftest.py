@@ -58,8 +58,8 @@ class Confined:
         os.close(writing)
         with os.fdopen(reading, encoding="utf-8", errors="replace") as output:
             text = output.read()
-        assert isinstance(child, subprocess.Popen)
-        return subprocess.CompletedProcess(argv, child.wait(WAIT_S), text)
+        code = child.wait(WAIT_S) if isinstance(child, subprocess.Popen) else child.wait()
+        return subprocess.CompletedProcess(argv, code, text)
 
     def read(self, command: str, **more) -> subprocess.CompletedProcess[str]:
         """Run a line in the policy *read*."""

@@ -52,7 +52,7 @@ def with_mark(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> list[st
     A line for bash sets the limit itself; every other program is started by a shell that sets it. Raises
     FileNotFoundError for a missing program: the shell could not report it.
     """
-    at = _bash_line_index(argv)
+    at = bash_line_index(argv)
     if at:
         return [*argv[:at], f"\\builtin {_set_limit('bash')}; {argv[at]}", *argv[at + 1 :]]
     program = os.path.join(cwd, argv[0]) if os.sep in argv[0] else argv[0]
@@ -77,7 +77,7 @@ def _set_limit(shell: str) -> str:
     return f"ulimit -HS{_OPTION[shell]} {_BASE + os.getpid()} 2>/dev/null"
 
 
-def _bash_line_index(argv: Sequence[str]) -> int:
+def bash_line_index(argv: Sequence[str]) -> int:
     """Return the index of the line in the arguments of a bash that executes one; 0 for any other command."""
     if os.path.basename(argv[0]) != "bash" or "-c" not in argv[:-1]:
         return 0

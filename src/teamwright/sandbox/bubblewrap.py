@@ -17,6 +17,7 @@ from msgspec import Struct
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
+from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
@@ -57,8 +58,9 @@ class Bubblewrap(Struct, frozen=True):
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 seccomp = ["--seccomp", str(descriptors[1])]
+            argv = with_limits(start.argv, self.policy, limits_processes=self._has_own_users)
             return subprocess.Popen(
-                [self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *start.argv],
+                [self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
                 cwd=start.cwd,
                 env=self.environment(start),
                 stdin=start.stdin,
@@ -96,6 +98,11 @@ class Bubblewrap(Struct, frozen=True):
         options += _reading_view(policy) if policy.name is PolicyName.READ else _working_view(policy)
         options += _restrictions(policy)
         return [*options, "--chdir", str(start.cwd)]
+
+    @property
+    def _has_own_users(self) -> bool:
+        """True when the command has a user namespace, in which the kernel counts its processes alone."""
+        return "--unshare-user" in self._user_options()
 
     def _user_options(self) -> list[str]:
         if os.geteuid() == 0 and _has_foreign_owner(self.policy.writable | self.policy.readable):

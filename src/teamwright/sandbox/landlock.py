@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
@@ -176,14 +177,14 @@ class Landlock(Struct, frozen=True):
         handled = [files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS]
         size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= _NETWORK_SINCE else 8
         return {
-            "argv": list(start.argv),
+            "argv": with_limits(start.argv, self.policy, limits_processes=False),
             "cwd": str(start.cwd),
             "env": self.environment(start),
             "rules": [[path, _rights(path, access) & files] for path, access in self.rules()],
             "handled": handled,
             "size": size,
             "filter": filter_program(self.filter_choice()).hex() if is_filter_known() else "",
-            "limits": [],
+            "oom_score": OOM_SCORE,
         }
 
     def environment(self, start: ProcessStart) -> dict[str, str]:

@@ -70,10 +70,8 @@ def _become(request: dict[str, Any], streams: list[int], errors: int) -> NoRetur
             os.dup2(stream, number)
         _check(libc.syscall(_CLOSE_RANGE, 3, 0xFFFFFFFF, _SET_CLOSE_ON_EXEC))
         os.chdir(request["cwd"])
-        for name, value in request["limits"]:
-            import resource
-
-            resource.setrlimit(name, (value, value))
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # a rule forbids it later
+            file.write(str(request["oom_score"]))
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         _restrict(request)

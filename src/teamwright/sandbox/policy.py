@@ -58,6 +58,7 @@ class SandboxPolicy(Struct, frozen=True):
     `protected` cannot be changed even inside `writable`; `guarded` must not be created there. `visible` is readable
     although it is inside a hidden directory. `temporary` is the host's directory that the command has as `/tmp`; empty:
     an empty one in memory. `own_files` are single files of the runtime that the command writes.
+    `memory_mb` is the limit of each process in MiB, `processes` that of all processes together; 0: the usual one.
     """
 
     name: PolicyName
@@ -70,6 +71,8 @@ class SandboxPolicy(Struct, frozen=True):
     network: NetworkAccess = NetworkAccess.DENY
     temporary: str = ""
     own_files: tuple[str, ...] = ()
+    memory_mb: int = 0
+    processes: int = 0
 
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""
@@ -94,12 +97,19 @@ def narrow(policy: SandboxPolicy, parent: SandboxPolicy) -> SandboxPolicy:
         network=min(policy.network, parent.network, key=_NETWORK_ORDER.index),
         temporary=policy.temporary if policy.temporary == parent.temporary else "",
         own_files=policy.own_files,
+        memory_mb=_lower(policy.memory_mb, parent.memory_mb),
+        processes=_lower(policy.processes, parent.processes),
     )
 
 
 def narrower_policy(one: PolicyName, other: PolicyName) -> PolicyName:
     """Return the narrower of two policies."""
     return min(one, other, key=_POLICY_ORDER.index)
+
+
+def _lower(one: int, other: int) -> int:
+    """Return the lower of two limits; 0 is none."""
+    return min(filter(None, (one, other)), default=0)
 
 
 def is_inside(path: str, directory: str) -> bool:

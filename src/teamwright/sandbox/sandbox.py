@@ -113,7 +113,7 @@ class Sandbox:
 
     def policy(self, request: ConfinementRequest) -> SandboxPolicy:
         """Return the policy of a command, with the paths of the settings."""
-        return make_policy(
+        made = make_policy(
             replace(
                 request,
                 readable=(*request.readable, *self.settings.read),
@@ -122,6 +122,7 @@ class Sandbox:
             ),
             self.place,
         )
+        return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
 
 
 @cache

@@ -36,6 +36,8 @@ FIELDS: Mapping[str, str] = {
     "sandbox.read": "sandbox.read",
     "sandbox.write": "sandbox.write",
     "sandbox.auto_allow": "sandbox.auto_allow",
+    "sandbox.memory_mb": "sandbox.memory_mb",
+    "sandbox.processes": "sandbox.processes",
     "shutdown_objection_s": "team.shutdown_objection_s",
     "cancel_grace_s": "team.cancel_grace_s",
     "shutdown_timeout_s": "team.shutdown_timeout_s",

@@ -155,6 +155,14 @@ KEYS: dict[str, SettingKey] = {
         "Whether a command that needs nothing beyond the policy work runs without a question, where bubblewrap works.",
         user_only=True,
     ),
+    "sandbox.memory_mb": SettingKey(
+        "count",
+        "The memory of each process of a command in MiB; 0: three quarters of the machine's memory.",
+        user_only=True,
+    ),
+    "sandbox.processes": SettingKey(
+        "count", "The number of processes and threads of a command, under bubblewrap; 0: no limit.", user_only=True
+    ),
     "retries": SettingKey("count", "How often a failed model request is tried again."),
     "cache_warmup_s": SettingKey(
         "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."

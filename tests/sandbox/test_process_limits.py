@@ -1,0 +1,41 @@
+"""Limits of memory and processes: a command that exceeds them ends, and nothing else does."""
+
+import pytest
+
+from teamwright.sandbox import sandbox as sandbox_module
+from teamwright.sandbox.landlock import probe_landlock
+from teamwright.sandbox.policy import PolicyName, SandboxPolicy
+from teamwright.sandbox.process_limits import OOM_SCORE, usual_memory_mb, with_limits
+from teamwright.sandbox.sandbox import Implementation
+from teamwright.sandbox.settings import SandboxSettings
+from tests.support.programs import needs
+
+ALLOCATES = "python3 -c 'bytearray(400 << 20)' && echo allocated; cat /proc/self/oom_score_adj"
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("policy", [PolicyName.READ, PolicyName.WORK])
+def test_an_allocation_above_the_limit_fails_in_the_command(confined, policy):
+    limited = confined.run(policy, ALLOCATES, settings=SandboxSettings(memory_mb=200)).stdout
+    assert "MemoryError" in limited and "allocated" not in limited and str(OOM_SCORE) in limited
+    assert "allocated" in confined.run(policy, ALLOCATES).stdout
+
+
+def test_landlock_limits_memory_too(confined, monkeypatch):
+    version = probe_landlock()
+    if not version:
+        pytest.skip("no Landlock here")
+    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: Implementation("landlock", landlock=version))
+    limited = confined.work_in(ALLOCATES, settings=SandboxSettings(memory_mb=200)).stdout
+    assert "MemoryError" in limited and str(OOM_SCORE) in limited
+
+
+@needs("bwrap")
+def test_a_command_has_a_limit_of_processes(confined):
+    assert confined.work_in("ulimit -Hu", settings=SandboxSettings(processes=300)).stdout == "300\n"
+
+
+def test_the_usual_limit_of_memory_is_below_that_of_the_machine():
+    line = with_limits(("bash", "-c", "true"), SandboxPolicy(PolicyName.WORK), limits_processes=False)[2]
+    assert f"ulimit -d {usual_memory_mb() * 1024} " in line and line.endswith("; true")
+    assert with_limits(("true",), SandboxPolicy(PolicyName.WORK), limits_processes=False)[-2:] == ["sh", "true"]

@@ -57,6 +57,20 @@ async def test_a_conflict_is_returned_with_its_paths_and_the_others_are_merged(r
     assert git(checkout, "show", f"{queue.branch}:a.txt") == "ann"
 
 
+async def test_the_reason_of_a_conflict_names_the_commits_of_both_sides_that_changed_its_paths(repository, root):
+    queue = make_queue(repository, root)
+    for name in ("ann", "bob"):
+        record, _ = make_member(repository, root, name, {f"{name}.txt": "apart\n"})
+        await queue.add(record, commit(record.tree, f"{name} changes a", {"a.txt": f"{name}\n"}))
+    reason = (await queue.run())[-1].detail
+    ours, theirs = reason.split("; ")[1:]
+    assert ours.startswith(f"{queue.branch} has ")
+    assert ours.endswith(" ann changes a")
+    assert theirs.startswith("teamwright/demo/bob has ")
+    assert theirs.endswith(" bob changes a")
+    assert "work of" not in reason
+
+
 async def test_a_conflict_that_its_member_resolved_is_merged(repository, root, checkout):
     queue = make_queue(repository, root)
     ann, bob = (make_member(repository, root, name, {"a.txt": f"{name}\n"}) for name in ("ann", "bob"))

@@ -26,6 +26,10 @@ TRIES = 20
 """Attempts of one entry while another process moves the integration branch."""
 
 
+MAX_COMMITS = 10
+"""Commits of each side that the reason of a conflict names."""
+
+
 class Integration(Struct, frozen=True):
     """The integration of one team's branches. `root` is the directory of all worktrees.
 
@@ -62,7 +66,7 @@ class Integration(Struct, frozen=True):
                 return await self._set(entry, IntegrationState.MERGED)
             merged = await asyncio.to_thread(self._merge, entry, old)
             if isinstance(merged, tuple):
-                detail = f"it conflicts with {self.branch} at {old[:12]}"
+                detail = await asyncio.to_thread(self._describe_conflict, entry, old, merged)
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=merged)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             try:
@@ -93,6 +97,16 @@ class Integration(Struct, frozen=True):
         subject = f"Merge {f'task {entry.task} of ' if entry.task else ''}{entry.member}"
         text = f"{subject}\n\nTeamwright-Entry: {entry.id}\n"
         return self.git.read("commit-tree", tree, "-p", old, "-p", entry.tip, "-F", "-", text=text, identity=True)
+
+    def _describe_conflict(self, entry: IntegrationEntry, old: str, paths: tuple[str, ...]) -> str:
+        """Return the commits of both sides that changed the paths in conflict, the newest first."""
+        sides = {self.branch: (entry.tip, old), entry.branch: (old, entry.tip)}
+        lines = [f"it conflicts with {self.branch} at {old[:12]}"]
+        for name, (other, own) in sides.items():
+            args = ("log", f"--max-count={MAX_COMMITS}", "--no-merges", "--format=%h %s", f"{other}..{own}", "--")
+            commits = self.git.read("--literal-pathspecs", *args, *paths).splitlines()
+            lines.append(f"{name} has {', '.join(commits)}")
+        return "; ".join(lines)
 
     async def _run_check(self, commit: str) -> None:
         """Check out the merge in the integration worktree and run the check there. Raises WorktreeRefused."""

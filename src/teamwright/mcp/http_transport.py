@@ -13,13 +13,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
 from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+    from httpx2 import AsyncClient, Auth, Response
 
 MAX_ANSWER = 16 * 1024 * 1024
 """Bytes of one message."""
@@ -47,8 +47,11 @@ _OWN_HEADERS = (
 """Headers that no configuration may set."""
 
 
-def new_client(url: str) -> AsyncClient:
-    """Return a client for one address. Proxies of the environment are used, except for this machine."""
+def new_client(url: str, auth: Auth | None = None) -> AsyncClient:
+    """Return a client for one address; `auth` adds the login to each request.
+
+    Proxies of the environment are used, except for this machine.
+    """
     import httpx2
 
     for name in ("httpcore2", "httpx2"):
@@ -59,6 +62,7 @@ def new_client(url: str) -> AsyncClient:
     parts = urlsplit(url)
     here = (parts.hostname or "") in _LOOPBACK
     return httpx2.AsyncClient(
+        auth=auth,
         verify=parts.scheme == "https",
         trust_env=not here,
         follow_redirects=False,
@@ -69,13 +73,13 @@ def new_client(url: str) -> AsyncClient:
 class HttpTransport:
     """The transport. `version` is set once the server has chosen one."""
 
-    def __init__(self, config: ServerConfig, peer: JsonRpcPeer) -> None:
+    def __init__(self, config: ServerConfig, peer: JsonRpcPeer, auth: Auth | None = None) -> None:
         self.version = ""
         self.without_handshake = False
         """True when requests describe themselves in headers, as servers without a handshake expect."""
         self._config = config
         self._peer = peer
-        self._client = new_client(config.url)
+        self._client = new_client(config.url, auth)
         self._session = ""
         self._posts = PostTasks(f"mcp {config.key}")
         self._closed = False
@@ -134,6 +138,8 @@ class HttpTransport:
             url, headers = self._config.url, self._headers(message)
             async with self._client.stream("POST", url, content=content, headers=headers) as response:
                 await self._read_answer(response, number)
+        except McpServerError as problem:
+            self._fail(problem.what, number)
         except httpx2.ConnectError:
             self._peer.fail("cannot be reached")
         except httpx2.HTTPError as problem:
@@ -148,7 +154,7 @@ class HttpTransport:
         status, kind = response.status_code, response.headers.get("content-type", "")
         if status == 404 and self._session:
             self._session_lost()
-        elif why := refusal(status):
+        elif why := refusal(status, self._config.name):
             self._fail(why, number)
         elif kind.startswith("text/event-stream") and status < 300:
             await self._read_events(response, number)
@@ -198,10 +204,11 @@ class HttpTransport:
             self._peer.fail(why, number)
 
 
-def refusal(status: int) -> str:
+def refusal(status: int, name: str) -> str:
     """Return why a status that asks for a login or for another address ends a request; empty for others."""
     if status in {401, 403}:
-        return f"wants a login (HTTP {status}): give its entry the headers that it asks for"
+        do = f"type teamwright mcp login {name}, or give its entry the headers that it asks for"
+        return f"wants a login (HTTP {status}): {do}"
     return f"has moved (HTTP {status}): give the address that it moved to" if 300 <= status < 400 else ""
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
+from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools
+
+if TYPE_CHECKING:
+    from httpx2 import Auth
 
 ReportProblem: TypeAlias = Callable[[str, str], None]
 """Called with a sentence that a person should read about a server, and `info` or `warning`."""
@@ -59,6 +63,8 @@ class ServerContext(Struct, frozen=True):
     on_change: Callable[[], None] = lambda: None
     exchange: Callable[[str, Message], Awaitable[Message]] | None = None
     """Sends a message to a server inside the client program; None without a client."""
+    logins: LoginStore | None = None
+    """Stored logins at servers with an address."""
 
 
 class McpServer:
@@ -195,15 +201,26 @@ class McpServer:
         elif self.config.kind == "sse":
             from teamwright.mcp.sse_transport import SseTransport
 
-            SseTransport(self.config, peer)
+            SseTransport(self.config, peer, self._auth())
         else:
             from teamwright.mcp.http_transport import HttpTransport
 
-            HttpTransport(self.config, peer)
+            HttpTransport(self.config, peer, self._auth())
         client = McpClient(peer, self._context.version)
         await client.initialize(whole)
         self._set_tools(await client.list_tools(whole))
         return client
+
+    def _auth(self) -> Auth | None:
+        """Return the stored login of the server; None without one, or when its entry has an authorization header."""
+        logins = self._context.logins
+        if logins is None or any(name.lower() == "authorization" for name in self.config.headers):
+            return None
+        if logins.load(self.config) is None:
+            return None
+        from teamwright.mcp.oauth import LoginAuth
+
+        return LoginAuth(self.config, logins)
 
     def _set_tools(self, entries: list[object]) -> None:
         tools, refused = parse_tools(self.config.key, entries)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from teamwright.mcp.http_transport import MAX_ANSWER, new_client, refusal
-from teamwright.mcp.json_rpc import JsonRpcPeer, Message
+from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
 from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
-    from httpx2 import Response
+    from httpx2 import Auth, Response
 
 _OWN_HEADERS = frozenset({"accept", "content-type", "content-length", "host"})
 """Headers that no configuration may set."""
@@ -27,10 +27,10 @@ _OWN_HEADERS = frozenset({"accept", "content-type", "content-length", "host"})
 class SseTransport:
     """The transport. Its stream is opened at once; messages wait for the address that the server names."""
 
-    def __init__(self, config: ServerConfig, peer: JsonRpcPeer) -> None:
+    def __init__(self, config: ServerConfig, peer: JsonRpcPeer, auth: Auth | None = None) -> None:
         self._config = config
         self._peer = peer
-        self._client = new_client(config.url)
+        self._client = new_client(config.url, auth)
         self._headers = {name: value for name, value in config.headers.items() if name.lower() not in _OWN_HEADERS}
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._posts = PostTasks(f"mcp {config.key}")
@@ -69,6 +69,8 @@ class SseTransport:
             headers = {**self._headers, "accept": "text/event-stream"}
             async with self._client.stream("GET", self._config.url, headers=headers) as response:
                 why = await self._read_events(response)
+        except McpServerError as problem:
+            why = problem.what
         except httpx2.ConnectError:
             why = "cannot be reached"
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as problem:
@@ -78,7 +80,7 @@ class SseTransport:
     async def _read_events(self, response: Response) -> str:
         """Deliver the messages of the stream; return why the stream ended."""
         status, kind = response.status_code, response.headers.get("content-type", "")
-        if why := refusal(status):
+        if why := refusal(status, self._config.name):
             return why
         if status >= 300 or not kind.startswith("text/event-stream"):
             return f"answered with HTTP {status} and no stream of events: is its type http?"
@@ -121,7 +123,11 @@ class SseTransport:
             headers = {**self._headers, "content-type": "application/json"}
             async with self._client.stream("POST", address, content=content, headers=headers) as response:
                 status = response.status_code
-            why = refusal(status) or (f"answered with HTTP {status} and no message" if status >= 300 else "")
+            why = refusal(status, self._config.name) or (
+                f"answered with HTTP {status} and no message" if status >= 300 else ""
+            )
+        except McpServerError as problem:
+            why = problem.what
         except httpx2.ConnectError:
             self._peer.fail("cannot be reached")
             return

@@ -142,6 +142,11 @@ class Home(Struct, frozen=True):
         return self.own / "integration"
 
     @property
+    def mcp_logins(self) -> Path:
+        """`mcp-logins/`: the logins at MCP servers, one file for each server."""
+        return self.own / "mcp-logins"
+
+    @property
     def mcp_listings(self) -> Path:
         """`mcp/`: the last tool listings of MCP servers, one file for each configuration."""
         return self.own / "mcp"

@@ -5,16 +5,20 @@ Depends on settings with their trust. Starts no server; secrets are masked.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from teamwright.config.mcp_config import reading_of
 from teamwright.config.project_mcp import SERVERS, command_of
 from teamwright.config.setting_values import SettingsQuery, SettingValue, values
+from teamwright.mcp.server_config import ServerConfig, parse_entry
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.views.assets import AssetQuery, load_subject
 
 
 class McpServerView(Struct, frozen=True):
@@ -49,6 +53,24 @@ def find_mcp_servers(query: SettingsQuery, name: str) -> list[McpServerView]:
         do = did_you_mean(name, known, ["teamwright mcp list"])
         raise UsageError("usage", f"there is no MCP server {name[:80]!r}", do=do, note="nothing was changed")
     return found
+
+
+def load_server_config(query: SettingsQuery, name: str) -> ServerConfig:
+    """Return the server of that name as a run here would use it. Raises UsageError for one that is not used."""
+    subject = load_subject(AssetQuery(query.home, query.cwd, dict(os.environ), query.settings_file))
+    for part in subject.survey.parts:
+        if part.key != SERVERS or part.name != name or part.state != "used":
+            continue
+        withheld = subject.withheld if part.layer.origin.of_repository else None
+        reading = reading_of(str(part.path), subject.root, subject.cwd, subject.variables, withheld)
+        read = parse_entry(name, part.value, reading)
+        if read.config is not None:
+            return read.config
+        raise UsageError("usage", f"the MCP server {name[:80]!r} is left out: {read.reason}", note="nothing was done")
+    first = find_mcp_servers(query, name)[0]
+    why = f"{first.state}{f': {first.why}' if first.why else ''}"
+    do = ["teamwright trust"] if first.state == "needs trust" else ["teamwright check"]
+    raise UsageError("usage", f"the MCP server {name[:80]!r} is not used here: {why}", do=do, note="nothing was done")
 
 
 def _view(value: SettingValue) -> McpServerView:

@@ -77,6 +77,7 @@ def _variables(context: SessionContext, seen: Mapping[str, str]) -> tuple[dict[s
 
 def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: SessionMcpServers) -> McpServerPool:
     from teamwright import __version__
+    from teamwright.mcp.login_store import LoginStore
     from teamwright.mcp.server import ServerContext, ServerTimeouts
     from teamwright.mcp.servers import McpServerPool
     from teamwright.mcp.stdio_transport import ServerEnvironment
@@ -98,5 +99,6 @@ def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: 
         before_start=toolset.jobs.wait_for_orphan_cleanup,
         on_change=serving.note,
         exchange=context.options.client_mcp,
+        logins=LoginStore(context.home.mcp_logins),
     )
     return McpServerPool(around)

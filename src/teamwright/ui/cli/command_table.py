@@ -78,7 +78,7 @@ COMMANDS: dict[str, CommandRow] = {
     "check": CommandRow(
         "teamwright.ui.cli.check:check", CONFIGURE, "List every asset: used, ignored, broken, with its line."
     ),
-    "mcp": CommandRow("teamwright.ui.cli.mcp:mcp", CONFIGURE, "Add, list, show and remove MCP servers."),
+    "mcp": CommandRow("teamwright.ui.cli.mcp:mcp", CONFIGURE, "Add, list and remove MCP servers; log in to them."),
     "config": CommandRow(
         "teamwright.ui.cli.config:config", CONFIGURE, "List settings with their files; `set` changes one."
     ),

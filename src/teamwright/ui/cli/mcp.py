@@ -1,4 +1,4 @@
-"""`teamwright mcp`: add, list, show and remove MCP servers in settings files.
+"""`teamwright mcp`: add, list, show and remove MCP servers in settings files; `mcp_login` has the logins.
 
 Depends on `views.mcp_servers` for reading and on `config.edit_settings` for changes. Starts no server.
 """
@@ -21,6 +21,7 @@ from teamwright.config.trust_store import repository_of
 from teamwright.mcp.server_config import parse_entry
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli.mcp_login import login_command, logout_command
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
@@ -40,6 +41,9 @@ def mcp(ctx: click.Context, /) -> int:
         return int(ctx.invoke(list_command))
     return 0
 
+
+mcp.add_command(login_command)
+mcp.add_command(logout_command)
 
 _scope = click.option(
     "-s",

@@ -1,0 +1,118 @@
+"""Logins at MCP servers by a person: a browser at the server's address, and a redirect to this machine.
+
+Depends on the MCP package; leaves the configuration of servers to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from teamwright.config.person_check import require_person
+from teamwright.mcp.client import McpClient
+from teamwright.mcp.http_transport import HttpTransport
+from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpServerError, plain_line
+from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.loopback_redirect import LoopbackRedirect
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.mcp.sse_transport import SseTransport
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.storage.paths import Home
+
+if TYPE_CHECKING:
+    from teamwright.mcp.oauth import LoginFlow
+
+DOES = "logs in to MCP servers"
+LOGIN_S = 300.0
+"""Seconds that a person may take in the browser."""
+
+
+class LoginRequest(Struct, frozen=True):
+    """The wishes of a person. `port` is that of the redirect, 0 for any; `client_id` a registration made beforehand."""
+
+    port: int = 0
+    client_id: str = ""
+    client_secret: str = ""
+    timeout_s: float = LOGIN_S
+
+
+def require_remote(config: ServerConfig) -> None:
+    """Raise UsageError for a server without an address, or with an authorization header in its entry."""
+    if config.kind not in {"http", "sse"}:
+        raise UsageError(
+            "usage", f"the MCP server {config.name!r} is a program: it needs no login", note="nothing was done"
+        )
+    if any(name.lower() == "authorization" for name in config.headers):
+        what = f"the entry of {config.name!r} has an Authorization header, which is its login"
+        raise UsageError("usage", what, do=["remove the header from the entry"], note="nothing was done")
+
+
+async def log_in(home: Home, config: ServerConfig, request: LoginRequest, show: Callable[[str], None]) -> int:
+    """Log in to a server and store the tokens; `show` gets the address to open. Return the number of its tools.
+
+    Raises UsageError, CannotStart (`mcp-failed`), StorageError.
+    """
+    require_person(home, DOES)
+    require_remote(config)
+    from teamwright import __version__
+    from teamwright.mcp.oauth import LoginAuth
+
+    redirect = LoopbackRedirect()
+    store = LoginStore(home.mcp_logins)
+    peer = JsonRpcPeer(lambda _method, _params: None, lambda _why: None)
+    try:
+        await redirect.start(request.port)
+        auth = LoginAuth(config, store, _make_flow(redirect, request, show))
+        (SseTransport if config.kind == "sse" else HttpTransport)(config, peer, auth)
+        client = McpClient(peer, __version__)
+        deadline = CallDeadline(request.timeout_s, request.timeout_s)
+        await client.initialize(deadline)
+        tools = await client.list_tools(deadline)
+    except OSError as problem:
+        raise _failed(config, f"needs port {request.port} on this machine: {problem.strerror}") from None
+    except McpServerError as problem:
+        raise _failed(config, config.mask_secrets(problem.what)) from None
+    finally:
+        await redirect.close()
+        if peer.transport is not None:
+            await peer.transport.close()
+    if store.load(config) is None:
+        raise UsageError("usage", f"the MCP server {config.name!r} wants no login", note="nothing was stored")
+    return len(tools)
+
+
+def _make_flow(redirect: LoopbackRedirect, request: LoginRequest, show: Callable[[str], None]) -> LoginFlow:
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
+    from pydantic import AnyUrl
+
+    from teamwright.mcp.oauth import LoginFlow, LoginRequired
+
+    async def open_address(address: str) -> None:
+        show(address)
+
+    async def wait() -> AuthorizationCodeResult:
+        given = await redirect.parameters()
+        if "code" not in given:
+            raise LoginRequired(plain_line(f"refused the login: {given['error']} {given.get('error_description', '')}"))
+        return AuthorizationCodeResult(code=given["code"], state=given.get("state"), iss=given.get("iss"))
+
+    client = None
+    if request.client_id:
+        client = OAuthClientInformationFull(
+            client_id=request.client_id,
+            client_secret=request.client_secret or None,
+            redirect_uris=[AnyUrl(redirect.url)],
+            token_endpoint_auth_method="client_secret_post" if request.client_secret else "none",
+        )
+    return LoginFlow(redirect.url, open_address, wait, client)
+
+
+def _failed(config: ServerConfig, why: str) -> CannotStart:
+    return CannotStart(
+        "mcp-failed",
+        f'the MCP server "{config.name}" {why}',
+        looked_at=[("address", config.display_text), ("set in", config.source)],
+        note="no login was stored",
+    )

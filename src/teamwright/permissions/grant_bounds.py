@@ -1,4 +1,4 @@
-"""Bounds of grants: the most that an update may grant, whoever approved it.
+"""Bounds of grants: the most that an update may grant, for each approver.
 
 Grants equal to no permissions at all (bypass, the root, a rule for every command) are refused here; a person writes
 them into settings.

@@ -21,7 +21,7 @@ _SHARE_OF_MEMORY = 3 / 4
 def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, limits_processes: bool) -> list[str]:
     """Return the arguments that start the same program with the limits of the policy.
 
-    `limits_processes`: only the processes of the command count, as in a user namespace of its own.
+    `limits_processes`: only the processes of the command count, as in a separate user namespace.
     """
     limits = [f"-d {max(1, (policy.memory_mb or usual_memory_mb()) * 1024)}"]
     limits += [f"-u {policy.processes}"] if limits_processes and policy.processes else []

@@ -107,7 +107,7 @@ async def _keep_of_lead(
 
 
 async def _has_leads(team: SessionTeam, name: str) -> bool:
-    """Return True when a member in another process was started without a model of its own."""
+    """Return True when a member in another process was started without a model that its start named."""
     file = await team.state.read()
     life = file.incarnation_records.get(name.lower()) if file is not None else None
     return life is not None and life.model is None

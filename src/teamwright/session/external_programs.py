@@ -1,6 +1,6 @@
 """Starts of external members (the port of `teams.external`): backend, environment and flags of a command.
 
-No shell string is used. The program works on the files of its own state root, so the team must be in that root. Its
+No shell string is used. The program works on the files of its state root, so the team must be in that root. Its
 login is not read, and Teamwright's keys are not passed to it. Restrictions of a role or a call that the program cannot
 keep are refused. Depends on settings and backends.
 """

@@ -1,6 +1,6 @@
 """The web search of a session: by the service of the model, by a command of the person, or by a tool of an MCP server.
 
-A search by the service is a model request of its own, booked for the agent that searches with the service's price of a
+A search by the service is a separate model request, booked for the agent that searches with the service's price of a
 search. Depends on settings, models and budgets.
 """
 

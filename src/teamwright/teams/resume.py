@@ -63,7 +63,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
             gone.append(member.name)
         elif (trouble := await _resume_member(team, member, life, deadlines)) is None:
             (back if team.find(member.name) is not None else gone).append(member.name)
-        elif (parting := _agreed_end(team, member, life)) is not None:  # it agreed meanwhile, and its process ended
+        elif (parting := _agreed_end(team, member, life)) is not None:  # it agreed since, and its process ended
             await _end_member(team, parting)
             gone.append(member.name)
         else:

@@ -1,6 +1,6 @@
 """The table of settings: what each is called in a file, what it must be, and a sentence.
 
-Documentation, the JSON Schema and whatever reads or writes a file go by this table. Knows no file and no layer.
+Documentation, the JSON Schema and all readers and writers of a file use this table. Knows no file and no layer.
 """
 
 from __future__ import annotations

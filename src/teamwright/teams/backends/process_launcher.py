@@ -82,7 +82,7 @@ class ProcessLauncher:
         return process
 
     async def resume(self, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
-        """See `TeammateLauncher`. Raises TeamRefused for a member that has agreed to stop, also meanwhile."""
+        """See `TeammateLauncher`. Raises TeamRefused for a member that has agreed to stop, also during the start."""
         location, place = await self._locate(incarnation)
         if location is not None and place is not None:
             process = self._make_teammate(member, incarnation, place, self.host.process_token(incarnation))

@@ -142,7 +142,7 @@ class ClientConnection:
     async def request(self, id: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send the client a control request and return its answer. Raises ClientError.
 
-        When cancelled, the client is told that no answer is needed any more.
+        When cancelled, the client is notified that no answer is needed.
         """
         if self._is_closed:
             raise ClientError("the client has closed its input")

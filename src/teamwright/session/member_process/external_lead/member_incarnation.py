@@ -32,7 +32,7 @@ class MemberIncarnation(Struct, frozen=True):
 
     @property
     def room(self) -> Path:
-        """The directory of its own files."""
+        """The directory of its files."""
         return process_directory(self.transcript)
 
 

@@ -94,7 +94,8 @@ class ClientConnection:
         if first:
             names = offered_names(session)["slash_commands"]
             commands = [{"name": name, "description": "", "argumentHint": ""} for name in names]
-            modes = {"output_style": "default", "available_output_styles": ["default"], "pid": os.getpid()}
+            style = session.settings.output_style or "default"
+            modes = {"output_style": style, "available_output_styles": [style], "pid": os.getpid()}
             self._answer(first, {"commands": commands, "models": [], "account": {}, **modes})
 
     def _hooks(self, given: Mapping[str, Any]) -> tuple[HookSpec, ...]:

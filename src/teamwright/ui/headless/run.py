@@ -212,7 +212,8 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
         mode = session.permission_mode
         served = session.agent_factory.toolset.serving
         about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
-        outlet.json_line(init_object(session.id, str(invocation.options.cwd), *about))
+        opening = init_object(session.id, str(invocation.options.cwd), *about)
+        outlet.json_line({**opening, "output_style": session.settings.output_style or "default"})
 
 
 def _exit_code(result: Result, *, strict: bool, outlet: RunOutput) -> int:

@@ -19,6 +19,7 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import (
     AssistantText,
+    ModelCallEnded,
     Notice,
     RequestClosed,
     RequestOpened,
@@ -28,6 +29,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
+from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.session.mcp_status import ServerStatus
 from teamwright.session.result import Result, TaskResult
 from teamwright.ui.display_text import clean, discard_buffer, json_text
@@ -62,6 +64,8 @@ class RunOutput(Struct):
     partials: PartialMessages | None = None
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
+    usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The usage of all agents since the session was opened."""
 
     def json_line(self, body: dict[str, Any]) -> None:
         """Write one JSON object on a line of stdout."""
@@ -76,6 +80,8 @@ class RunOutput(Struct):
     def show_event(self, event: TeamEvent, session_id: str) -> None:
         """Show an event in the format of the flags."""
         self.calls.add_event(event)
+        if isinstance(event, ModelCallEnded):
+            self.usage_by_model[event.model] = self.usage_by_model.get(event.model, NO_USAGE) + event.usage
         if self.format == "stream-json":
             for line in () if self.partials is None else self.partials.lines(event, session_id):
                 self.json_line(line)
@@ -104,7 +110,7 @@ class RunOutput(Struct):
         """Write the answer to a prompt, in the format of the flags."""
         self.is_answered = True
         if self.format != "text":
-            self.json_line(result_object(result))
+            self.json_line(result_object(result, self.usage_by_model))
         elif result.text:
             text = result.text.rstrip("\n")
             self._write((clean(text) if self.out.isatty() else text) + "\n")
@@ -203,8 +209,11 @@ LIMIT_SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
 _SERVER_STATUS = {"running": "connected", "failed": "failed"}
 
 
-def result_object(result: Result) -> dict[str, Any]:
-    """Return the object of `--output-format json`, which is also the last line of stream-json."""
+def result_object(result: Result, usage_by_model: Mapping[str, Usage] | None = None) -> dict[str, Any]:
+    """Return the object of `--output-format json`, which is also the last line of stream-json.
+
+    Source of its names: the message types of the Claude Agent SDK reference.
+    """
     if result.ok:
         subtype = "success"
     elif result.error is not None and result.error.slug == "invalid-output":
@@ -224,11 +233,32 @@ def result_object(result: Result) -> dict[str, Any]:
         "session_id": result.session_id,
         "total_cost_usd": result.usage.usd,
         "usage": result.usage.as_json(),
+        "modelUsage": {model: _model_usage(usage) for model, usage in (usage_by_model or {}).items()},
         "permission_denials": [dict(one) for one in result.denials],
         **({"structured_output": result.output} if result.output is not None else {}),
+        **({} if result.ok else {"errors": [_end_reason(result)]}),
         "team": _team_object(result),
         "uuid": str(uuid.uuid4()),
     }
+
+
+def _model_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadInputTokens": usage.cache_read,
+        "cacheCreationInputTokens": usage.cache_write,
+        "costUSD": usage.usd,
+    }
+
+
+def _end_reason(result: Result) -> str:
+    """Return why a run is not done, for the field `errors`."""
+    if result.error is not None:
+        return result.error.what
+    if result.stop == "limit":
+        return result.limit_detail
+    return f"cut off at work: {', '.join(result.cut_off)}" if result.cut_off else "interrupted"
 
 
 def _team_object(result: Result) -> dict[str, Any]:
@@ -271,7 +301,12 @@ def _task_object(task: TaskResult) -> dict[str, Any]:
 
 
 def init_object(
-    session_id: str, cwd: str, model: str, mode: str, names: Mapping[str, list[str]], servers: Sequence[ServerStatus]
+    session_id: str,
+    cwd: str,
+    model: str,
+    mode: str,
+    names: Mapping[str, list[str]],
+    servers: Sequence[ServerStatus],
 ) -> dict[str, Any]:
     """Return the first line of stream-json. `names` lists tools, commands and agent types by kind."""
     return {
@@ -293,7 +328,8 @@ def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:
         return None
     if isinstance(event, AssistantText):
         return _message_object(event, session_id)
-    return {"type": "system", "subtype": "team_event", "session_id": session_id, "event": to_json(event)}
+    body = {"type": "system", "subtype": "team_event", "session_id": session_id, "event": to_json(event)}
+    return {**body, "uuid": str(uuid.uuid4())}
 
 
 def _message_object(event: AssistantText, session_id: str) -> dict[str, Any]:

@@ -189,8 +189,27 @@ async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(co
     (work / "a").write_text("text\n")
     assert await context.run("ls | cat -; cat a; wc -l < a") and await context.run("type ls")
     assert sorted(os.listdir(work)) == ["a"]
-    await context.run("ls; mkdir -p sub")
+    await context.run("ls; rm -f nothing")
     assert "pwned" in os.listdir(work), "what is asked about is the user's own"
+
+
+@pytest.mark.parametrize("line", ["cd .; {}", "x=1; {}", "LC_ALL=C {}", "mkdir -p sub; {}"])
+async def test_a_line_that_a_mode_allows_runs_in_the_shell_that_the_rules_read(own_home, jobs, ctx, work, line):
+    """zsh evaluates arithmetic in `printf %d PATH=0`, and then finds programs in the directory `0`."""
+    context = ScratchRepository("zsh", own_home, jobs, ctx)
+    context.rc("cd() { touch pwned; }\n")
+    (work / "0").mkdir()
+    (work / "0" / "ls").write_text("#!/bin/sh\necho ran > ran\n")
+    (work / "0" / "ls").chmod(0o755)
+    await context.run(line.format("printf '%d' 'PATH=0'; ls"))
+    assert not {"ran", "pwned"} & set(os.listdir(work))
+
+
+async def test_a_pattern_of_a_line_that_a_mode_allows_names_the_files_of_the_verdict(context, work):
+    context.rc({"bash": "shopt -s dotglob\n", "zsh": "setopt globdots\n"}[context.kind])
+    (work / "conf").mkdir()
+    (work / "conf" / ".env").write_text("KEY=secret\n")
+    assert "secret" not in await context.run("cd .; cat conf/*")
 
 
 async def test_functions_and_files_that_the_environment_names_do_not_reach_what_is_proven(context, work, monkeypatch):

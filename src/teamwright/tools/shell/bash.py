@@ -36,7 +36,13 @@ from teamwright.tools.shell.bash_settings import (
 from teamwright.tools.shell.call_changes import CallChanges
 from teamwright.tools.shell.command_changes import CommandChanges
 from teamwright.tools.shell.command_directory import allowed_directory, ensure_directory, follow_directory
-from teamwright.tools.shell.command_line import ShellLine, expand_command, shell_line, track_directory
+from teamwright.tools.shell.command_line import (
+    ShellLine,
+    expand_command,
+    runs_in_plain_bash,
+    shell_line,
+    track_directory,
+)
 from teamwright.tools.shell.startup import ShellStartup
 
 MAX_COMMAND = 100_000
@@ -180,7 +186,7 @@ class Bash(Tool[BashInput]):
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
         if self._startup is None or self._startup.snapshot is None:
             return ""
-        return expand_command(call.command, self._startup, proven=self._proves_read_only(call.command, cwd))
+        return expand_command(call.command, self._startup, proven=runs_in_plain_bash(call.command, cwd))
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         """Run the command in the foreground until its end or its timeout, or start it in the background."""
@@ -226,7 +232,7 @@ class Bash(Tool[BashInput]):
         return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
-        proven = self._startup is not None and self._proves_read_only(call.command, workplace.cwd)
+        proven = self._startup is not None and runs_in_plain_bash(call.command, workplace.cwd)
         env = self.environment(workplace, by_person=call.is_typed_by_person)
         line = shell_line(call.command, self._startup, env, proven=proven)
         return line if ended_in is None else track_directory(line, ended_in)

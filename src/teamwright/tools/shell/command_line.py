@@ -77,6 +77,13 @@ def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str
     return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
 
 
+def runs_in_plain_bash(command: str, cwd: Path) -> bool:
+    """Return True when a mode may allow the line without a rule: it runs in the shell that the rules read."""
+    from teamwright.permissions import plain_shell_lines  # loading the grammar is expensive
+
+    return plain_shell_lines.runs_in_plain_bash(command, cwd)
+
+
 def _runs_in_bash(text: str) -> bool:
     from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 

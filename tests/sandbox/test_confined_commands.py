@@ -103,11 +103,12 @@ def test_sockets_in_tmp_and_of_programs_cannot_be_reached(confined):
 
 
 def test_tmp_is_the_sessions_and_stays_from_command_to_command(confined):
-    confined.work_in("echo kept > /tmp/note")
-    assert confined.work_in("cat /tmp/note").stdout == "kept\n"
-    assert not os.path.exists("/tmp/note")
+    name = f"note-{os.getpid()}"
+    confined.work_in(f"echo kept > /tmp/{name}")
+    assert confined.work_in(f"cat /tmp/{name}").stdout == "kept\n"
+    assert not os.path.exists(f"/tmp/{name}")
     confined.read("echo gone > /tmp/other")
-    assert confined.work_in("ls /tmp").stdout.split()[0] == "note"
+    assert confined.work_in("ls /tmp").stdout.split()[0] == name
 
 
 def test_files_of_the_runtime_are_written_in_both_policies(confined):

@@ -36,7 +36,8 @@ class CommandFacts(Struct):
 
     `touched` are the verdicts on files that a program of the tables reads or changes, `named` those on words of other
     programs that may be files. `below` asks because git shows a whole work tree and rules forbid files in it; the
-    user's rule for the command answers that question.
+    user's rule for the command answers that question. `project_program` is the path of the program when it is the
+    project's own, which has no proof.
     """
 
     command: ShellCommand
@@ -46,6 +47,7 @@ class CommandFacts(Struct):
     touched: tuple[Decision, ...] = ()
     named: tuple[Decision, ...] = ()
     below: tuple[Decision, ...] = ()
+    project_program: str = ""
 
 
 def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFacts:

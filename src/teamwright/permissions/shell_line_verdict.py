@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.permissions.command_facts import CommandFacts, collect_facts, find_denials, find_questions
+from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.confined_lines import needs_only_work, reads_when_confined
 from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
@@ -22,6 +22,7 @@ from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confi
 from teamwright.permissions.made_links import with_made_links
 from teamwright.permissions.paths import containing_directory, judge_unknown_path
 from teamwright.permissions.prefix_rules import uncovered_word
+from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
@@ -52,7 +53,7 @@ def judge_command(context: DecisionContext, access: Access) -> Decision:
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )
     rules = context.rules.rules_for("Bash")
-    facts = [collect_facts(context, command) for command in parsed.commands]
+    facts = collect_line_facts(context, access, parsed)
     if context.bypasses:
         allowed = decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return with_confinement(context, parsed, facts, strictest(_denials(context, rules, parsed, facts), allowed))
@@ -82,7 +83,7 @@ def _answer_by_sandbox(
         return None
     # Changes inside the directories are what the policy allows.
     wider = replace(context, mode=Mode.ACCEPT_EDITS)
-    facts = [collect_facts(wider, command) for command in parsed.commands]
+    facts = collect_line_facts(wider, access, parsed)
     rules = context.rules.rules_for("Bash")
     again = tuple(_judge_all(wider, rules, parsed, facts, _last_command(facts, access)))
     if not needs_only_work(parsed, facts, again):
@@ -117,7 +118,7 @@ def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decisio
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )
     rules = context.rules.rules_for("Bash")
-    facts = [collect_facts(context, command) for command in parsed.commands]
+    facts = collect_line_facts(context, access, parsed)
     found: list[tuple[str, Decision]] = []
     last = _last_command(facts, access)
     for fact in facts:
@@ -345,7 +346,8 @@ def _judge(
         return replace(decide_by_mode(context.mode, Verdict.ASK, why), is_unproven=not prints_environment(parsed))
     if None in command.words[:1]:
         return decide_by_mode(context.mode, Verdict.ASK, "It runs a command that only the shell will know.")
-    reason = f"Nothing allows {join_words(command.words[:3]) or 'this'}."
+    own = fact.project_program and f"{command.name} is a program of the project: {fact.project_program}."
+    reason = own or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
     return replace(decide_by_mode(context.mode, Verdict.ASK, reason), is_unproven=not prints_environment(parsed))
 
 

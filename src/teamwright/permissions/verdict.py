@@ -63,7 +63,8 @@ class Access(Struct, frozen=True):
     the command with the shell's aliases expanded, if it has any; `url` is the address to fetch; `subject` is the text
     that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
-    command would run, and which answer a question about effects that are not known.
+    command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
+    command; empty: no program of the project is looked for.
     """
 
     reads: tuple[Path, ...] = ()
@@ -76,6 +77,7 @@ class Access(Struct, frozen=True):
     harmless: bool = False
     starts_teammate: bool = False
     sandbox: frozenset[PolicyName] = frozenset()
+    search_path: str = ""
 
 
 HARMLESS = Access(harmless=True)

@@ -65,6 +65,7 @@ def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp
     done = here.resume()
     assert done.returncode == 0, done.stderr
     assert [one["pid"] for one in here.of("session_opened")][1:], "a second life of the lead"
+    assert (tmp_path / "ran").exists(), here.told("ann")
     assert (tmp_path / "ran").read_text() == "ran\n"
     lives = [one for one in here.events() if one["type"] == "member_changed" and one["member"] in {"ann", "bob"}]
     assert {one["incarnation"] for one in lives} == {1}

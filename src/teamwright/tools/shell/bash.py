@@ -180,7 +180,8 @@ class Bash(Tool[BashInput]):
         call.note_checked(cwd, means)
         confined = self._sandbox is not None and not call.is_typed_by_person
         answers = self._sandbox.answers() if confined and self._sandbox is not None else frozenset[PolicyName]()
-        return Access(command=call.command, cwd=cwd, expanded_command=means, sandbox=answers)
+        path = self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
+        return Access(command=call.command, cwd=cwd, expanded_command=means, sandbox=answers, search_path=path)
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""

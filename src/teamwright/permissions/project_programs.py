@@ -41,7 +41,7 @@ def _without_proof(fact: CommandFacts, program: str) -> CommandFacts:
 def _search_path(path: str, directories: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
     """Return the directories of the PATH, each with whether it is the project's; empty when none is.
 
-    An entry that is not absolute names a directory below whatever directory the line is in.
+    An entry that is not absolute names a directory below any directory that the line is in.
     """
     entries = tuple(
         (entry, not os.path.isabs(entry) or _is_inside(real_path(entry), directories))

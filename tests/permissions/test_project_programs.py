@@ -5,6 +5,7 @@ import os
 import pytest
 
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.sandbox.policy import PolicyName
 
 USUAL = "/usr/local/bin:/usr/bin:/bin"
 MODES = [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK]
@@ -23,8 +24,8 @@ def program(path, text="#!/bin/sh\n") -> None:
     path.chmod(0o755)
 
 
-def verdict(scratch, command: str, path: str, mode: Mode = Mode.DEFAULT, **rules) -> Verdict:
-    access = Access(command=command, cwd=scratch.project, search_path=path)
+def verdict(scratch, command: str, path: str, mode: Mode = Mode.DEFAULT, sandbox=frozenset(), **rules) -> Verdict:
+    access = Access(command=command, cwd=scratch.project, search_path=path, sandbox=sandbox)
     return scratch.policy(mode, **rules).decide("Bash", access).verdict
 
 
@@ -45,6 +46,14 @@ def test_a_program_that_starts_others_may_be_the_projects_too(own_scratch, binar
     program(binaries / "timeout")
     assert verdict(own_scratch, "timeout 5 ls", f"{binaries}:{USUAL}") is Verdict.ASK
     assert verdict(own_scratch, "timeout 5 ls", f"{binaries}:{USUAL}", allow=["Bash(timeout 5 ls)"]) is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("command", ["ls", "less a.py", "printf x"])
+def test_the_sandbox_does_not_answer_for_a_program_of_the_project(own_scratch, binaries, command):
+    reading = frozenset({PolicyName.READ})
+    assert verdict(own_scratch, command, f"{binaries}:{USUAL}", sandbox=reading) is Verdict.ALLOW
+    program(binaries / command.split()[0])
+    assert verdict(own_scratch, command, f"{binaries}:{USUAL}", sandbox=reading) is Verdict.ASK
 
 
 def test_a_rule_of_the_person_allows_a_program_of_the_project(own_scratch, binaries):

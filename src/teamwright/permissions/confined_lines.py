@@ -39,9 +39,10 @@ def reads_when_confined(parsed: ParsedLine, facts: Sequence[CommandFacts], decis
 
 def _reads(fact: CommandFacts) -> bool:
     # What it names outside of the directories cannot be read in that policy, and a person may allow it.
-    if fact.command.name in _PRINT_WORDS:
+    if fact.command.name in _PRINT_WORDS and not fact.project_program:
         return True  # at most names that a pattern finds, among those that the policy lets be seen
-    return _stays_inside(fact) and (fact.reads is not None or fact.command.name in READERS)
+    known = not fact.project_program and fact.command.name in READERS
+    return _stays_inside(fact) and (fact.reads is not None or known)
 
 
 def _stays_inside(fact: CommandFacts) -> bool:

@@ -1,6 +1,6 @@
 """A team over two machines, one of which is killed in the middle: `make demo MACHINES=1`.
 
-Starts a private PostgreSQL, two workers with homes of their own and a lead with a scripted job. The workers run in
+Starts a private PostgreSQL, two workers with separate homes and a lead with a scripted job. The workers run in
 network and process namespaces where the system allows it. Says what happened, and what the database has at the end.
 """
 
@@ -152,7 +152,7 @@ def run(directory: Path, server: PostgresServer, say: Callable[[str], None], pau
     try:
         for name in ("left", "right"):
             demo.start_worker(name)
-        where = "network and process namespaces" if demo.has_namespaces else "process groups with homes of their own"
+        where = "network and process namespaces" if demo.has_namespaces else "process groups with separate homes"
         say(f"PostgreSQL, the lead and the machines left and right run ({where})")
         return _run_job(demo, repository, say)
     finally:

@@ -1,4 +1,4 @@
-"""A schema of an earlier version gets the tables of this one, and keeps what it holds."""
+"""A schema of an earlier version gets the tables of this one, and keeps its rows."""
 
 import pytest
 

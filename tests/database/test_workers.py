@@ -74,7 +74,7 @@ async def space(postgres) -> str:
 
 
 class Machine:
-    """A worker with a home of its own, as on another machine."""
+    """A worker with a separate home, as on another machine."""
 
     def __init__(self, directory: Path, url: str, name: str, *flags: str) -> None:
         self.home = directory / name
@@ -216,6 +216,21 @@ async def test_an_order_of_a_worker_that_died_before_the_start_is_claimed_by_ano
             await register_worker(second.database, other)
             assert (await StartOrders(second.database).claim(other)).id == id
             assert not await StartOrders(second.database).note_running(id, "gpu1")
+
+
+@pytest.mark.promise("J6")
+async def test_the_commits_of_a_member_stay_in_the_database_until_the_lead_has_stored_them(space):
+    async with holder(space, worker_lease("gpu1")) as (first, _):
+        await register_worker(first.database, OFFER)
+        orders = StartOrders(first.database)
+        id = await orders.add(order())
+        await orders.claim(OFFER)
+        await orders.remove(id)
+        assert (await orders.read(id)).state == "claimed", "only an ended order is removed"
+        await orders.note_ended(id, "gpu1", "", b"a bundle")
+        assert [await orders.read_result(id) for _ in range(2)] == [b"a bundle"] * 2
+        await orders.remove(id)
+        assert await orders.read(id) is None and await orders.read_all([id]) == {}
 
 
 @pytest.mark.slow

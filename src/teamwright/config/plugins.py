@@ -24,7 +24,7 @@ from teamwright.storage.read_bounded import read_plain
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
 ROOT, DATA = "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"
-"""The variables by which a plugin's parts name its directory, and the directory of its own data."""
+"""The variables by which a plugin's parts name its directory, and its data directory."""
 
 _USUAL = {"agents": "./agents", "skills": "./skills", "commands": "./commands"}
 _ADDED = "skills"

@@ -253,13 +253,18 @@ class Database:
         """Close all connections. A server that does not answer is left without a farewell."""
         try:
             async with asyncio.timeout(2.0):
-                async with self._pool.acquire() as connection:
-                    await connection.execute(_FORGET_ATTEMPTS, self.origin)
+                await self._forget_attempts()
                 await self._pool.close()
         except Exception as problem:
             self._pool.terminate()
             if not is_driver_error(problem):
                 raise
+
+    async def _forget_attempts(self) -> None:
+        """Remove the records of this process. A process that only read has none."""
+        if self._free_slots:
+            async with self._pool.acquire() as connection:
+                await connection.execute(_FORGET_ATTEMPTS, self.origin)
 
 
 async def _do_nothing(_connection: Connection) -> None:

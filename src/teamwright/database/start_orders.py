@@ -6,6 +6,7 @@ waiting, claimed, running, ending and ended. Depends on the database and on work
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -202,22 +203,27 @@ class StartOrders:
 
     async def read(self, id: int) -> OrderStatus | None:
         """Return the status of an order; None when its rows are gone."""
-        row = await self._database.read(
-            lambda connection: connection.fetchrow(
-                "select state, worker, detail, is_held('worker/' || worker) as has_worker, "
-                "is_held('member/' || team || '/' || lower(member)) as has_member from start_orders where id = $1",
-                id,
+        return (await self.read_all([id])).get(id)
+
+    async def read_all(self, ids: Sequence[int]) -> dict[int, OrderStatus]:
+        """Return the status of each of these orders whose rows exist, by one query."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select id, state, worker, detail, is_held('worker/' || worker) as has_worker, "
+                "is_held('member/' || team || '/' || lower(member)) as has_member from start_orders where id = any($1)",
+                list(ids),
             )
         )
-        if row is None:
-            return None
-        return OrderStatus(
-            OrderState(row["state"]),
-            str(row["worker"] or ""),
-            str(row["detail"]),
-            bool(row["has_worker"]),
-            bool(row["has_member"]),
-        )
+        return {
+            int(row["id"]): OrderStatus(
+                OrderState(row["state"]),
+                str(row["worker"] or ""),
+                str(row["detail"]),
+                bool(row["has_worker"]),
+                bool(row["has_member"]),
+            )
+            for row in rows
+        }
 
     async def ending(self, worker: str) -> list[int]:
         """Return the numbers of this worker's orders that a lead wants to end."""
@@ -228,12 +234,18 @@ class StartOrders:
         )
         return [int(row["id"]) for row in rows]
 
-    async def take_result(self, id: int) -> bytes | None:
-        """Return the bundle of the member's commits, and remove the ended order."""
-        return await self._database.write(
+    async def read_result(self, id: int) -> bytes | None:
+        """Return the bundle of the member's commits."""
+        return await self._database.read(
             lambda connection: connection.fetchval(
-                "delete from start_orders where id = $1 and state = 'ended' returning result", id
+                "select result from start_orders where id = $1 and state = 'ended'", id
             )
+        )
+
+    async def remove(self, id: int) -> None:
+        """Remove an ended order with its result."""
+        await self._database.write(
+            lambda connection: connection.execute("delete from start_orders where id = $1 and state = 'ended'", id)
         )
 
 

@@ -71,7 +71,7 @@ def _drop_text(text: str, wakes: bool) -> None:
 
 
 class HookFiring(Struct, frozen=True):
-    """What the agent of an event gives to its hooks.
+    """The values that the agent of an event gives to its hooks.
 
     `matches` returns True for a condition that the tool call fulfils. `deliver_later` takes a text of a background hook
     for the agent, and whether it wakes the agent.

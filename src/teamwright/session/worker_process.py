@@ -1,7 +1,7 @@
 """The worker of one machine: claims start orders of leads, and starts their members as member processes here.
 
 Imported only by `teamwright worker`. Depends on start orders, the detached backend, and commits as bundles. Members
-outlive their worker, and hold leases of their own.
+outlive their worker, and hold separate leases.
 """
 
 from __future__ import annotations

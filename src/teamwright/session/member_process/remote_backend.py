@@ -109,7 +109,7 @@ class RemoteBackend:
         return status is not None and status.state is not OrderState.ENDED and (status.has_member or status.has_worker)
 
     async def last_output(self, location: Location) -> str:
-        """Return what the worker said of the end of the process."""
+        """Return the worker's report about the end of the process."""
         status = await self._orders.read(_order_of(location))
         return status.detail if status is not None else ""
 
@@ -182,8 +182,9 @@ class RemoteBackend:
         try:
             await self._orders.request_end(id)
             await self._wait_until_ended(id, running)
-            if result := await self._orders.take_result(id):
+            if result := await self._orders.read_result(id):
                 await asyncio.to_thread(fetch_result, cwd, result)
+            await self._orders.remove(id)  # only now: a lead that is killed before this does not lose the commits
         finally:
             if running is not None:
                 running.unsubscribe()
@@ -207,12 +208,15 @@ class RemoteBackend:
         loop = asyncio.get_running_loop()
         while self._running:
             await asyncio.sleep(_LOOK_S)
-            for id, running in list(self._running.items()):
-                try:
-                    status = await self._orders.read(id)
-                except TeamwrightError:
-                    running.seen_at = loop.time()  # a server that does not answer says nothing of the members
-                    continue
+            watched = dict(self._running)
+            try:
+                found = await self._orders.read_all(list(watched))
+            except TeamwrightError:
+                for running in watched.values():
+                    running.seen_at = loop.time()  # a server that does not answer says nothing about members
+                continue
+            for id, running in watched.items():
+                status = found.get(id)
                 if _is_lost(status, loop.time() - running.seen_at):
                     running.tunnel.cut()
                 elif status is not None and status.has_member:

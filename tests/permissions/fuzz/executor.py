@@ -22,7 +22,7 @@ from tests.permissions.fuzz.snapshot import Snapshot
 from tests.permissions.fuzz.world import GROUPS, VARIABLES, World, refresh
 
 TIMEOUT_S = 2.0
-LEFT_S = 0.3
+LEFT_S = 1.0
 """How long processes that a line left in the background may still change something."""
 MOST_OUTPUT = 200_000
 LIMITS = {
@@ -78,7 +78,7 @@ class Executor:
             output, timed_out = _collect(reads, child, commands)
         finally:
             os.close(reads)
-        left = not timed_out and self.own_processes and self._wait_for_others(child)
+        left = not timed_out and self._wait_for_others(child)
         self._kill(child)
         _, status = os.waitpid(child, 0)
         return output, os.waitstatus_to_exitcode(status), timed_out or left
@@ -86,11 +86,16 @@ class Executor:
     def _wait_for_others(self, child: int) -> bool:
         """Whether processes of the line are still there after a while."""
         until = time.monotonic() + LEFT_S
-        while _others() - self._processes - {str(child)}:
+        while self._left(child):
             if time.monotonic() > until:
                 return True
             time.sleep(0.005)
         return False
+
+    def _left(self, child: int) -> frozenset[str]:
+        """Processes of the line beside its shell: all others, or those of its session where others are seen."""
+        others = _others() - self._processes - {str(child)}
+        return others if self.own_processes else frozenset(pid for pid in others if _session(pid) == child)
 
     def _kill(self, child: int) -> None:
         with contextlib.suppress(OSError):
@@ -99,7 +104,7 @@ class Executor:
             with contextlib.suppress(OSError):
                 os.kill(-1, signal.SIGKILL)
             until = time.monotonic() + TIMEOUT_S
-            while _others() - self._processes - {str(child)} and time.monotonic() < until:
+            while self._left(child) and time.monotonic() < until:
                 time.sleep(0.001)
 
 
@@ -132,6 +137,13 @@ def _streams(output: int) -> list[tuple[Any, ...]]:
 
 def _others() -> frozenset[str]:
     return frozenset(name for name in os.listdir("/proc") if name.isdigit())
+
+
+def _session(pid: str) -> int:
+    try:
+        return os.getsid(int(pid))
+    except OSError:
+        return 0
 
 
 def _become(user: int) -> None:

@@ -23,6 +23,7 @@ from teamwright.sandbox.policy import PolicyName
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
+    from teamwright.sandbox.temporary_files import TemporaryFiles
 
 
 class SeenFile(Struct, frozen=True):
@@ -72,6 +73,8 @@ class Workplace(Struct):
     accepts_images: bool = True
     instructions: InstructionSource | None = None
     """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
+    temporary: TemporaryFiles | None = None
+    """The session's temporary files; None without a sandbox."""
     _nested: NestedTexts | None = None
 
     def instructions_for(self, path: Path) -> str:
@@ -91,8 +94,13 @@ class Workplace(Struct):
         self.cwd = directory
 
     def resolve(self, path: str) -> Path:
-        """Return a path from a model as an absolute path, relative to `cwd`; `~` is expanded, links are kept."""
-        return Path(os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path))))
+        """Return a path from a model as an absolute path, relative to `cwd`; `~` is expanded, links are kept.
+
+        A path below `/tmp` is the file that commands see there. The result may change with the files (see
+        `ToolContext.resolve`).
+        """
+        found = os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path)))
+        return Path(self.temporary.seen_by_tool(found, map(str, self.roots)) if self.temporary is not None else found)
 
     def is_allowed(self, path: Path) -> bool:
         """Return True when the real path is in an allowed directory."""
@@ -151,6 +159,14 @@ class ToolContext(Struct):
     """Returns True when the caller has that tool and such a call would run without a question."""
     excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
     """Returns the paths that a tool of this name must leave out of a listing of a directory."""
+    _resolved: dict[str, Path] = field(default_factory=dict[str, Path])
+
+    def resolve(self, path: str) -> Path:
+        """Return a path from a model as an absolute path: the same one at the verdict and when the call runs."""
+        found = self._resolved.get(path)
+        if found is None:
+            found = self._resolved[path] = self.workplace.resolve(path)
+        return found
 
     @property
     def key(self) -> str:

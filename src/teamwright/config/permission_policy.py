@@ -10,6 +10,7 @@ from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import files_run_by
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule_index import PermissionScope
+from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.storage.paths import Home
 
 
@@ -21,9 +22,17 @@ def private_paths(home: Home) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in found))
 
 
-def make_policy(settings: Settings, home: Home, cwd: Path, trust: TrustState, own: tuple[Path, ...] = ()) -> Policy:
-    """Return the policy of a run in this directory. `own` are directories of the state root that its
-    agents may read.
+def make_policy(
+    settings: Settings,
+    home: Home,
+    cwd: Path,
+    trust: TrustState,
+    own: tuple[Path, ...] = (),
+    temporary: TemporaryFiles | None = None,
+) -> Policy:
+    """Return the policy of a run in this directory. `own` are directories of the state root that its agents may read.
+
+    `temporary` are the session's temporary files.
     """
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
@@ -33,5 +42,6 @@ def make_policy(settings: Settings, home: Home, cwd: Path, trust: TrustState, ow
         base=trust.root,
         settings=home.settings,
         hook_files=files_run_by(settings.hooks, trust.root),
+        temporary=temporary,
     )
     return Policy(settings.mode, settings.rules, scope, is_delegating=settings.delegates)

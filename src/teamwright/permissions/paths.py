@@ -63,18 +63,20 @@ def judge_path(
 
     `deep`: everything below it is read too; `except_denied`: except denied files.
     """
-    named, real = os.path.normpath(path), real_path(path)
+    named, path = context.locate(path)
+    real = real_path(path)
     rules = context.rules.rules_for(tool)
     denied = _matching(rules.deny, named, real)
     if denied is not None:
         return decide_by_rule(denied)
-    if writes and (fenced := _refusal_by_owner(context, path)) is not None:
+    is_temporary = context.is_temporary(real)
+    if writes and not is_temporary and (fenced := _refusal_by_owner(context, path)) is not None:
         return fenced
     if writes and context.is_planning:
         return decide_by_plan(context)
     if is_process_link(real):
         return _judge_process_link(context, tool, named, writes)
-    if _is_private(context, rules, named, real, writes):
+    if not is_temporary and _is_private(context, rules, named, real, writes):
         return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
     if context.bypasses:
         return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
@@ -260,7 +262,8 @@ def _guard_inside(context: DecisionContext, path: str) -> str:
 
 def _by_mode(context: DecisionContext, named: str, real: str, writes: bool) -> Decision:
     place = f"{real}/"
-    inside = place.startswith(context.directories)  # a link counts as the path that it leads to
+    # A link counts as the path that it leads to.
+    inside = place.startswith(context.directories) or context.is_temporary(real)
     if inside and not writes:
         return decide_by_mode(context.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
     if inside and context.accepts_edits:

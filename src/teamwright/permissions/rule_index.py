@@ -5,6 +5,7 @@ Rules are sorted once, so that a tool without rules costs one look-up.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from teamwright.processes.git_entries import GitEntry
 
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds
+    from teamwright.sandbox.temporary_files import TemporaryFiles
 
 PLAN_MODE_RULE = f"mode {Mode.PLAN}"
 """The reason of a decision by plan mode."""
@@ -44,6 +46,8 @@ class PermissionScope(Struct, frozen=True):
     settings: Path | None = None
     """The user's settings file, whose rules answer every question. Denials name it."""
     hook_files: frozenset[str] = frozenset()
+    temporary: TemporaryFiles | None = None
+    """The session's temporary files, which count as inside the directories; None without a sandbox."""
 
 
 class ToolRules(Struct, frozen=True):
@@ -88,11 +92,26 @@ class DecisionContext(Struct):
     directories: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    is_confined: bool = False
+    """True for a command that the sandbox confines, so that `/tmp` may be the session's."""
 
     def __post_init__(self) -> None:
         self.directories = _as_texts(self.scope.directories)
         self.own = _as_texts(self.scope.own)
         self.private = tuple(text.lower() for text in _as_texts(self.scope.private))
+
+    def locate(self, path: Path) -> tuple[str, Path]:
+        """Return the name of a path for rules, and the path of the file that the call reaches."""
+        temporary, named = self.scope.temporary, os.path.normpath(path)
+        if temporary is None:
+            return named, path
+        if self.is_confined:
+            return named, Path(temporary.seen_by_command(named, map(str, self.scope.directories)))
+        return temporary.name(named), path
+
+    def is_temporary(self, real: str) -> bool:
+        """Return True when a real path is one of the session's temporary files."""
+        return self.scope.temporary is not None and self.scope.temporary.contains(real)
 
     @property
     def bypasses(self) -> bool:

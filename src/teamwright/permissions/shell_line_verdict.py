@@ -49,6 +49,7 @@ _MAX_MEANING = 120
 
 def judge_command(context: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line: the strictest for all its commands and all files that it touches."""
+    context = replace(context, is_confined=bool(access.sandbox))
     parsed = with_made_links(
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )
@@ -114,6 +115,7 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
 
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in their order; the whole line comes last."""
+    context = replace(context, is_confined=bool(access.sandbox))
     parsed = with_made_links(
         parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
     )

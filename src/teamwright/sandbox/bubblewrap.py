@@ -85,7 +85,8 @@ class Bubblewrap(Struct, frozen=True):
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment without the names of sockets that cannot be reached."""
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        env["TMPDIR"] = "/tmp"
+        # A command that only reads cannot change /tmp, but its shell may need a file for itself.
+        env["TMPDIR"] = "/dev/shm" if self.policy.name is PolicyName.READ else "/tmp"
         return env
 
     def options(self, start: ProcessStart) -> list[str]:
@@ -131,9 +132,9 @@ def _has_foreign_owner(paths: Iterable[str]) -> bool:
 
 
 def _reading_view(policy: SandboxPolicy) -> list[str]:
-    """Return a file system with the system's directories, an empty /tmp and what the policy lets be read."""
+    """Return a file system with the system's directories, the session's /tmp and what the policy lets be read."""
     if "/" in policy.readable:  # a session in the root directory
-        options = ["--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--tmpfs", "/tmp", "--tmpfs", "/run"]
+        options = ["--ro-bind", "/", "/", "--dev", "/dev", *_processes(), *_temporary(policy), "--tmpfs", "/run"]
         return [*options, *_run_directory(), *_binds("--ro-bind", sorted(_in_replaced_directories(policy.readable)))]
     options = list[str]()
     for path in SYSTEM:
@@ -141,7 +142,7 @@ def _reading_view(policy: SandboxPolicy) -> list[str]:
             options += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             options += ["--ro-bind", path, path]
-    options += ["--dev", "/dev", *_processes(), "--tmpfs", "/tmp", "--dir", "/run", "--dir", "/var/tmp"]
+    options += ["--dev", "/dev", *_processes(), *_temporary(policy), "--dir", "/run", "--dir", "/var/tmp"]
     options += _run_directory()
     options += _binds("--ro-bind", sorted(policy.readable, key=len))
     return options
@@ -153,7 +154,7 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     options = [base, "/", "/", "--dev", "/dev", *_processes()]
     options += _binds("--dev-bind", [path for path in _DEVICES if os.path.exists(path)])
     options += ["--tmpfs", "/run", *_run_directory()]
-    options += ["--bind", policy.temporary, "/tmp"] if policy.temporary else ["--tmpfs", "/tmp"]
+    options += _temporary(policy)
     options += ["--tmpfs", "/var/tmp"] if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp") else []
     # A readable directory below /tmp or /run is visible again.
     options += _binds("--ro-bind", sorted(_in_replaced_directories(policy.readable), key=len))
@@ -164,6 +165,13 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     protected = [path for path in policy.protected if not os.path.islink(path)]
     options += _binds("--ro-bind", sorted(protected, key=len))
     return options
+
+
+def _temporary(policy: SandboxPolicy) -> list[str]:
+    """Return options for the session's `/tmp`. Directories for the mounts in it are made, then it becomes read-only."""
+    if not policy.temporary:
+        return ["--tmpfs", "/tmp"]
+    return ["--bind", policy.temporary, "/tmp"]
 
 
 def _processes() -> list[str]:
@@ -199,7 +207,10 @@ def _restrictions(policy: SandboxPolicy) -> list[str]:
     options = [part for path in directories for part in ("--tmpfs", path)]
     options += [part for path in sorted(policy.hidden - set(directories)) for part in ("--ro-bind", "/dev/null", path)]
     options += _binds("--ro-bind", sorted(policy.visible, key=len))
-    options += [part for path in reversed(directories) for part in ("--remount-ro", path)]
+    own = [policy.temporary] if policy.temporary else []
+    options += _binds("--ro-bind" if policy.name is PolicyName.READ else "--bind", own)
+    fixed = [*reversed(directories), *(["/tmp"] if own and policy.name is PolicyName.READ else [])]
+    options += [part for path in fixed for part in ("--remount-ro", path)]
     return [*options, *_binds("--bind", policy.own_files)]
 
 

@@ -40,7 +40,7 @@ _SOCKET_FIELDS = 8
 class SandboxPaths(Struct, frozen=True):
     """The paths of a session. `private` is the state that no command sees, but for `visible`.
 
-    `temporary` is the directory that working commands have as `/tmp`. `env` is the environment of commands.
+    `temporary` is the directory that commands have as `/tmp`. `env` is the environment of commands.
     """
 
     home: str
@@ -86,6 +86,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
             readable=frozenset(path for path in readable if os.path.exists(path) and not _is_system(path)),
             hidden=hidden,
             visible=visible,
+            temporary=_temporary(place),
             own_files=request.own_files,
         )
     caches = _caches(place, request.needs)
@@ -220,6 +221,12 @@ def _program_directories(place: SandboxPaths) -> list[str]:
         whole = os.path.basename(real) in {"bin", "shims", "sbin"} and top not in {"/", place.home, "/root", "/home"}
         found[top if whole and not is_inside(place.home, top) else real] = None
     return list(found)
+
+
+def shown_paths(place: SandboxPaths) -> list[str]:
+    """Return the paths of a session besides its directories that commands see below a replaced `/tmp`."""
+    named = [place.env.get(variable, "") for variable in CACHE_VARIABLES]
+    return [place.home, *place.private, *_program_directories(place), *filter(os.path.isabs, named)]
 
 
 def _caches(place: SandboxPaths, needs: CommandNeeds) -> list[str]:

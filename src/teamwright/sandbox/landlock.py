@@ -219,7 +219,8 @@ class Landlock(Struct, frozen=True):
             found += [(path, _READING) for path in cover(top, policy.hidden)]
         found += [(path, _READING) for path in policy.visible]
         found += [(path, _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
-        found += [(policy.temporary, writing)] if policy.temporary else []
+        own = _READING if policy.name is PolicyName.READ else writing
+        found += [(policy.temporary, own)] if policy.temporary else []
         return found[:_MAX_RULES]
 
 

@@ -5,6 +5,7 @@ The implementation is probed once, before the first command, by running one. Dep
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy
+from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
 from teamwright.sandbox.guarantees import GUARANTEES
 from teamwright.sandbox.landlock import Landlock, probe_landlock
 from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
@@ -71,6 +72,16 @@ class Sandbox:
     def implementation(self) -> Implementation:
         """Return what confines commands here. The first call in a process runs a command to find out."""
         return Implementation("none", reason="sandbox.mode is off") if self.is_off else find_implementation()
+
+    @property
+    def replaces_tmp(self) -> bool:
+        """True when commands have the session's directory as `/tmp`. The first call in a process runs a command."""
+        return self.implementation().bubblewrap is not None
+
+    def shown_paths(self) -> list[str]:
+        """Return the paths besides an agent's directories that commands see below a replaced `/tmp`."""
+        given = (*self.settings.read, *self.settings.write)
+        return [*shown_paths(self.place), *map(os.path.expanduser, given)]
 
     def answers(self) -> frozenset[PolicyName]:
         """Return the policies that are enforced here and answer a question about unknown effects of a command."""

@@ -275,8 +275,7 @@ class AgentParts(Struct, dict=True):
 
     def _basis(self, who: HookAgent, model: Model, born: Inheritance, cwd: Path | None = None) -> AgentBasis:
         """Return the parts of an agent that come before its tools and its conversation."""
-        output, history, _ = _kept_in(self.home.session(self.cwd, self.session))
-        place = born.place
+        (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), born.place
         workplace = Workplace(
             cwd or (self.cwd if place is None else place.cwd),
             self.policy.scope.directories if place is None else born.current_policy().directories,
@@ -286,6 +285,7 @@ class AgentParts(Struct, dict=True):
             env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
             instructions=self.instructions if place is None else place.instructions,
+            temporary=self.policy.scope.temporary,
         )
         hooks = NO_HOOKS
         if self.toolset.hooking is not None:

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,6 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.secret_texts import find_secrets
-from teamwright.sandbox.policy import SandboxMode
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,
@@ -49,6 +48,7 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.agent_types import make_resolver
 from teamwright.session.factory.mcp_factory import make_mcp_servers
+from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker
 from teamwright.session.factory.shell_startup import make_shell_startup
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
@@ -70,7 +70,6 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_en
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
-    from teamwright.protocol.events import Emit
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.session.web_search import SessionSearch
     from teamwright.tools.team.permission_answer import PermissionAnswers
@@ -123,7 +122,7 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
     """Create the policies of the session's agents. `lead_answers` has precedence over the setting."""
     settings = context.settings
     own = tuple(context.directory / name for name in ("output", "history"))
-    session = make_policy(settings, context.home, context.cwd, context.trust, own)
+    session = make_policy(settings, context.home, context.cwd, context.trust, own, make_temporary_files(context))
     return AgentPolicies(
         session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
     )
@@ -210,7 +209,7 @@ def make_agent_factory(
         context.id,
         context.cwd,
         models,
-        _toolset(context, services, types, _sandbox_maker(context, log.emit), log),
+        _toolset(context, services, types, sandbox_maker(context, log.emit), log),
         services.policies,
         services.asker,
         services.keep_grant,
@@ -291,20 +290,6 @@ def start_services(
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, toolset, stack)
-
-
-def _sandbox_maker(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
-    """Return a function that makes the sandbox at the first command. A required one is made now: it may not work."""
-
-    @cache
-    def make() -> Sandbox:
-        from teamwright.session.factory.sandbox_factory import make_sandbox  # a session without commands needs none
-
-        return make_sandbox(context, emit)
-
-    if context.settings.sandbox.mode is SandboxMode.REQUIRED:
-        make()
-    return make
 
 
 ALLOWED_CHECKS = "checks.json"

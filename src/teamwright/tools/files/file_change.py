@@ -75,16 +75,16 @@ class FileChangeTool(Tool[Input]):
 
     def access(self, call: Input, ctx: ToolContext) -> Access:
         """Return a write access to one file."""
-        return Access(writes=(ctx.workplace.resolve(self.target_path(call)),))
+        return Access(writes=(ctx.resolve(self.target_path(call)),))
 
     def preview(self, call: Input, ctx: ToolContext) -> str:
         """Return the whole diff."""
-        path = ctx.workplace.resolve(self.target_path(call))
+        path = ctx.resolve(self.target_path(call))
         return preview_change(path, lambda before: self.new_content(path, call, before))
 
     async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
         """Change the file."""
-        path = ctx.workplace.resolve(self.target_path(call))
+        path = ctx.resolve(self.target_path(call))
         return self.refusal(path) or await change_file(ctx, path, lambda before: self.new_content(path, call, before))
 
 

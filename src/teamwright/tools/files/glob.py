@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
@@ -57,12 +57,12 @@ class Glob(Tool[GlobInput]):
 
     def access(self, call: GlobInput, ctx: ToolContext) -> Access:
         """Return a read access to the directory."""
-        return Access(reads=(_split(call, ctx.workplace)[0],))
+        return Access(reads=(_split(call, ctx)[0],))
 
     async def run(self, call: GlobInput, ctx: ToolContext) -> ToolResult:
         """Find the files."""
         place = ctx.workplace
-        base, pattern = _split(call, place)
+        base, pattern = _split(call, ctx)
         if not base.is_dir():
             return ToolResult.error(f"There is no directory {base}.", f"You are in {place.cwd}.")
         try:
@@ -93,12 +93,12 @@ def relative_path(path: str, cwd: Path) -> str:
     return path[len(base) :] if path.startswith(base) else path
 
 
-def _split(call: GlobInput, workplace: Workplace) -> tuple[Path, str]:
+def _split(call: GlobInput, ctx: ToolContext) -> tuple[Path, str]:
     """Return the directory to walk and the pattern below it.
 
     A pattern may begin with fixed directories or at the root.
     """
-    base = workplace.resolve(call.path) if call.path else workplace.cwd
+    base = ctx.resolve(call.path) if call.path else ctx.workplace.cwd
     pattern = call.pattern.strip()
     if not pattern.startswith(("/", "~", "../")):
         return base, pattern
@@ -107,7 +107,7 @@ def _split(call: GlobInput, workplace: Workplace) -> tuple[Path, str]:
     while len(parts) > 1 and not _MAGIC.search(parts[0]):
         fixed.append(parts.pop(0))
     start = os.path.join(base, os.path.expanduser("/".join(fixed) or "/"))
-    return Path(os.path.normpath(start)), "./" + "/".join(parts) if len(parts) > 1 else "/" + parts[0]
+    return ctx.resolve(start), "./" + "/".join(parts) if len(parts) > 1 else "/" + parts[0]
 
 
 def _find(base: Path, matcher: re.Pattern[str], left_out: ExcludedPaths, deadline: float) -> _WalkResult:

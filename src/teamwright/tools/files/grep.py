@@ -83,12 +83,12 @@ class Grep(Tool[GrepInput]):
 
     def access(self, call: GrepInput, ctx: ToolContext) -> Access:
         """Return a read access to the file or directory."""
-        return Access(reads=(ctx.workplace.resolve(call.path) if call.path else ctx.workplace.cwd,))
+        return Access(reads=(ctx.resolve(call.path) if call.path else ctx.workplace.cwd,))
 
     async def run(self, call: GrepInput, ctx: ToolContext) -> ToolResult:
         """Run the search."""
         place = ctx.workplace
-        root = place.resolve(call.path) if call.path else place.cwd
+        root = ctx.resolve(call.path) if call.path else place.cwd
         if not (root.is_dir() or root.is_file()):
             return ToolResult.error(f"There is no file or directory {root}.", f"You are in {place.cwd}.")
         if call.type and type_extensions(call.type) is None:

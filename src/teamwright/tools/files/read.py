@@ -58,11 +58,11 @@ class Read(Tool[ReadInput]):
 
     def access(self, call: ReadInput, ctx: ToolContext) -> Access:
         """Return a read access to one file."""
-        return Access(reads=(ctx.workplace.resolve(call.file_path),))
+        return Access(reads=(ctx.resolve(call.file_path),))
 
     async def run(self, call: ReadInput, ctx: ToolContext) -> ToolResult:
         """Read the file."""
-        path = ctx.workplace.resolve(call.file_path)
+        path = ctx.resolve(call.file_path)
         try:
             found = os.stat(path)
             if stat.S_ISDIR(found.st_mode):

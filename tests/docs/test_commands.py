@@ -105,7 +105,7 @@ def test_there_are_commands_in_sentences():
 
 @pytest.mark.parametrize(("page", "text"), PROSE, ids=[f"{page}: {text}" for page, text in PROSE])
 def test_a_command_in_a_sentence_is_understood(page: str, text: str):
-    words = shlex.split(text.partition(" | ")[0].partition(" > ")[0])[1:]
+    words = shlex.split(re.split(r" (?:\||>>?) ", text)[0])[1:]
     for prompt in understood(words):
         assert " " in prompt or prompt == "…", f"{prompt!r} is no command, and a prompt has more than one word"
 

@@ -1,10 +1,11 @@
-"""The words of the documents and of the code: a budget for each file, and no retired names."""
+"""The words of the documents and of the code: a budget for each file and for all pages, and no retired names."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.docs.hand_written import hand_written_words
 from tests.docs.pages import ROOT
 from tests.structure.rules import DIALECT
 from tests.structure.source import Module, modules
@@ -12,6 +13,8 @@ from tests.structure.source import Module, modules
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 PER_1000_OF_A_PAGE = 1
 PER_1000_OF_A_MODULE = 2
+HAND_WRITTEN = 92_000
+"""The most words that are written by hand in docs/, as `tests/docs/hand_written.py` counts them."""
 
 RETIRED = re.compile(
     r"\b(seat mates?|foreigners?|strangers?|one of ours|answerers?|askers?|ledgers?|purses?|courtesy|way back|wayback|"
@@ -34,6 +37,11 @@ def over_budget(text: str, per_1000: int) -> list[str]:
     """Return the words of the dialect when there are more of them than the budget allows, else nothing."""
     found = found_words(DIALECT, text)
     return found if 1000 * len(found) > per_1000 * len(text.split()) else []
+
+
+def test_the_documents_keep_the_budget_of_hand_written_words():
+    words = hand_written_words()
+    assert sum(words.values()) <= HAND_WRITTEN, sorted(words.items(), key=lambda row: -row[1])[:10]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

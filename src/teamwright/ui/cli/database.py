@@ -52,7 +52,7 @@ def init(ctx: click.Context, /) -> int:
 @database.command()
 @click.pass_context
 def upgrade(ctx: click.Context, /) -> int:
-    """Bring the schema to the version of this Teamwright. Data is kept; there is no way back."""
+    """Bring the schema to the version of this Teamwright. Data is kept; there is no downgrade."""
     from teamwright.database.administration import upgrade_schema
 
     require_person(resolve_home(run_location(ctx).home), _CHANGES)

@@ -1,7 +1,7 @@
 """Write the files that are made from the commands, as a part of `make generated`.
 
-These are `help.txt`, which `--help` prints, `command_shape.json`, which completion parses with, and the page for users
-of Claude Code.
+These are `help.txt`, which `--help` prints, `command_shape.json`, which completion parses with, the page for users of
+Claude Code, and the generated lines of the reference.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.completion.command_shape import SHAPE_FILE, Shape, command_shape
+from teamwright.ui.cli.reference_pages import reference_pages
 from teamwright.ui.cli.root import root
 from teamwright.ui.equivalents_page import render_page
 from teamwright.ui.prepared_help import HELP_FILE, WIDTH
@@ -46,3 +47,5 @@ if __name__ == "__main__":
     Path(HELP_FILE).write_text(render_help(), "utf-8")
     SHAPE_FILE.write_text(render_shapes(), "utf-8")
     COMING_FROM_PAGE.write_text(render_page(), "utf-8")
+    for page, text in reference_pages(Path("docs/reference")).items():
+        page.write_text(text, "utf-8")

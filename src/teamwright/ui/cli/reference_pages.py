@@ -1,0 +1,153 @@
+"""Render the parts of the command line reference that come from the commands, as a part of `make generated`.
+
+Each page of docs/reference/cli has one such part between two comments; the text after it is written by hand. Depends on
+click and the commands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+
+import click
+
+from teamwright.config.settings.setting_keys import KEYS
+from teamwright.config.settings_schema import default_of
+from teamwright.ui.cli.command_examples import EXAMPLES
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
+from teamwright.ui.cli.root import root
+
+BEGIN = "<!-- generated: `make generated` writes the lines up to the next comment -->"
+END = "<!-- end of the generated lines -->"
+
+_PART = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}$", re.MULTILINE | re.DOTALL)
+_SHARED = frozenset(id(option) for option in (*RUN_FLAGS, *HEADLESS_FLAGS))
+
+
+def replace_part(page: str, part: str) -> str:
+    """Return the page with its generated lines replaced by `part`.
+
+    Raises ValueError if the page does not have exactly one place for them.
+    """
+    if len(_PART.findall(page)) != 1:
+        raise ValueError(f"the page needs one place for generated lines: {page[:60]!r}")
+    return _PART.sub(lambda _: f"{BEGIN}\n\n{part.strip()}\n\n{END}", page)
+
+
+_SETTINGS_LINKS = (
+    ("hooks", "hooks", "../hooks.md"),
+    ("skills.enabled", "skills", "../skills.md"),
+    ("plan_approval", "plans", "../plans.md"),
+    ("members.backend", "backends", "../backends.md"),
+    ("members.adapters", "terminal adapters", "../backends.md#terminal-adapters"),
+    ("members.commands", "external members", "../external-members.md"),
+    ("budget.agent.usd", "budgets", "../budgets.md"),
+    ("bash.pass_env", "the environment of commands", "../shell.md#the-environment-of-commands"),
+    ("bash.shell", "the shell", "../shell.md"),
+    ("sandbox.mode", "the sandbox", "../sandbox.md"),
+    ("notify.terminal", "notifications", "../terminal.md#notifications"),
+    ("web_search.service", "web search", "../web-search.md"),
+    ("mcpServers", "MCP servers", "../mcp.md"),
+    ("database", "PostgreSQL", "../database.md"),
+    ("providers", "providers", "../providers.md#facts-about-models"),
+)
+"""Keys with a page about them: the key, and the title and link of the page."""
+
+
+def reference_pages(reference: Path) -> dict[Path, str]:
+    """Return the contents that the pages with generated lines must have, by path.
+
+    `reference` is the directory docs/reference, whose pages are read for their other lines.
+    """
+    parts = {reference / "cli" / f"{name}.md": render_command(name) for name in COMMANDS}
+    parts[reference / "cli" / "teamwright.md"] = render_root()
+    parts[reference / "formats" / "settings.md"] = render_settings()
+    return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
+
+
+def render_root() -> str:
+    """Return the generated lines of the page `teamwright.md`: commands, and flags in three groups."""
+    ctx = root.make_context("teamwright", [], resilient_parsing=True)
+    places = [param for param in root.params if param not in (*RUN_FLAGS, *HEADLESS_FLAGS, *START_FLAGS)]
+    parts = [_synopsis(root, ctx), cleandoc(root.help or ""), *_command_tables()]
+    for title, params in (
+        ("Flags of every run", RUN_FLAGS),
+        ("Flags for a new or an earlier session", START_FLAGS),
+        ("Flags of headless runs", HEADLESS_FLAGS),
+        ("Flags of every command", places),
+    ):
+        parts += [f"## {title}", _flag_table(params, ctx)]
+    return "\n\n".join(parts)
+
+
+def render_command(name: str) -> str:
+    """Return the generated lines of the page of one command: usage, help, flags, subcommands and examples."""
+    with root.make_context("teamwright", [], resilient_parsing=True) as parent:
+        command = root.get_command(parent, name)
+        if command is None:
+            raise ValueError(f"unknown command {name!r}")
+        parts = list(_command_parts(command, name, parent))
+    rows = [f"| `teamwright {_escape(line)}` | {effect} |" for line, effect in EXAMPLES.get(name, ())]
+    if rows:
+        parts.append("\n".join(("| example | effect |", "|---|---|", *rows)))
+    return "\n\n".join(parts)
+
+
+def render_settings() -> str:
+    """Return the generated lines of the page of settings: a table of all keys."""
+    rows = ["| key | value | meaning |", "|---|---|---|"]
+    for key, row in KEYS.items():
+        default = default_of(key)
+        own = "; your own files only" if row.user_only else ""
+        about = [row.meaning]
+        if default is not None:
+            about.append(f"Default `{default if isinstance(default, str) else json.dumps(default)}`.")
+        about += [f"See [{title}]({link})." for start, title, link in _SETTINGS_LINKS if key == start]
+        rows.append(f"| `{key}` | {_escape(row.expected)}{own} | {_escape(' '.join(about))} |")
+    return "\n".join(rows)
+
+
+def _command_tables() -> Iterator[str]:
+    sections: dict[str, list[str]] = {}
+    for name, row in COMMANDS.items():
+        sections.setdefault(row.section, []).append(f"| [{name}]({name}.md) | {_escape(row.help)} |")
+    for section, rows in sections.items():
+        yield "\n".join((f"| {section.lower()} | |", "|---|---|", *rows))
+
+
+def _command_parts(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
+    ctx = click.Context(command, parent=parent, info_name=name)
+    yield _synopsis(command, ctx)
+    yield cleandoc(command.help or "").replace("\b\n", "")
+    params = [param for param in command.params if id(param) not in _SHARED]
+    if table := _flag_table(params, ctx):
+        yield table
+    shared = [max(param.opts, key=len) for param in command.params if id(param) in _SHARED]
+    if shared:
+        names = " ".join(f"`{flag}`" for flag in shared)
+        yield f"These flags are described at [teamwright](teamwright.md#flags-of-every-run): {names}."
+    if isinstance(command, click.Group):
+        for below in command.list_commands(ctx):
+            subcommand = command.get_command(ctx, below)
+            if subcommand is not None and not subcommand.hidden:
+                yield f"## {ctx.command_path.removeprefix('teamwright ')} {below}"
+                yield from _command_parts(subcommand, below, ctx)
+
+
+def _synopsis(command: click.Command, ctx: click.Context) -> str:
+    usage = " ".join(command.get_usage(ctx).removeprefix("Usage: ").split())
+    return f"```text\n{usage}\n```"
+
+
+def _flag_table(params: list[click.Parameter] | tuple[click.Option, ...], ctx: click.Context) -> str:
+    records = [param.get_help_record(ctx) for param in params if isinstance(param, click.Option)]
+    rows = [f"| `{_escape(names)}` | {_escape(about)} |" for names, about in filter(None, records)]
+    return "\n".join(("| flag | meaning |", "|---|---|", *rows)) if rows else ""
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|")

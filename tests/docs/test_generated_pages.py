@@ -1,0 +1,29 @@
+"""The generated lines of the reference are those that the commands and settings give."""
+
+import pytest
+
+from teamwright.ui.cli.reference_pages import BEGIN, END, reference_pages, replace_part
+from tests.docs.hand_written import without_generated_lines
+from tests.docs.pages import ROOT
+
+PAGES = reference_pages(ROOT / "docs" / "reference")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_generated_lines_of_a_page_are_those_of_the_code(page):
+    assert page.read_text() == PAGES[page], "run `make generated`"
+
+
+def test_no_other_page_has_generated_lines():
+    assert {page for page in ROOT.glob("docs/**/*.md") if BEGIN in page.read_text()} == set(PAGES)
+
+
+def test_the_hand_written_lines_of_a_page_stay_when_the_others_are_replaced():
+    page = f"# Title\n\n{BEGIN}\nold\n{END}\n\nBy hand.\n"
+    assert without_generated_lines(replace_part(page, "new | text")) == "# Title\n\n\n\nBy hand.\n"
+    assert "\nnew | text\n" in replace_part(page, "new | text")
+
+
+def test_a_page_without_a_place_for_generated_lines_is_an_error():
+    with pytest.raises(ValueError, match="needs one place"):
+        replace_part("# Title\n", "new")

@@ -103,6 +103,9 @@ git config --get http.extraheader
 git config --get credential.helper
 git config --get-urlmatch http https://example.org
 git config user.name ada
+git config user.name --get
+git config core.pager '--type=x;touch_marker'
+git config core.editor --path
 git config set user.name ada
 git config --unset user.name
 git config -e

@@ -135,7 +135,7 @@ def _beside_operands(name: str, option: str) -> Iterator[str]:
     for operand in (*_READ, *(_READ_BY_GIT if name.startswith("git ") else ())):
         yield _line(name, option, first, operand)
         yield from [_line(name, option, operand)] if first else []
-    for operand in _READ:
+    for operand in (*_READ, *(_operands(name)[2:])):
         yield _line(name, first, operand, option)
         yield _line(name, operand, option, first)
     yield _line(name, first, option)

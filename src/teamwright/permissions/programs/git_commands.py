@@ -271,9 +271,12 @@ _KEYS = re.compile(
 
 
 def _config(found: ParsedArguments) -> bool:
-    """Accept a command that gets the value of one key; a second word would set it, and a list shows tokens."""
+    """Accept a command that gets the value of one key; a second word would set it, and a list shows tokens.
+
+    Unlike other commands, `git config` takes an option after the key for a value: `git config user.name --get` sets it.
+    """
     operands = found.operands[1:] if found.operands[:1] == ("get",) else found.operands
-    return len(operands) == 1 and _KEYS.fullmatch(operands[0].lower()) is not None
+    return not found.is_mixed and len(operands) == 1 and _KEYS.fullmatch(operands[0].lower()) is not None
 
 
 def _remote(found: ParsedArguments) -> bool:

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import teamwright
-import teamwright.testing
-from teamwright.protocol.events import TeamEvent
 from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
@@ -128,34 +125,6 @@ def test_every_example_is_run_here_and_is_in_the_manual():
         assert f"examples/{example.name}" in MANUAL
         assert f'"{example.stem}"' in here or f'"{example.name}"' in here
     assert {p.stem for p in EXAMPLES.glob("scripts/*.toml")} < {p.stem for p in EXAMPLES.glob("*.py")}
-
-
-@pytest.mark.parametrize("module", [teamwright, teamwright.testing], ids=lambda module: module.__name__)
-def test_every_public_name_is_in_the_manual(module):
-    named = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`[^`]+`|```.*?```", MANUAL, re.DOTALL))))
-    assert not set(module.__all__) - named
-
-
-def words(table: str) -> set[str]:
-    """What stands in backticks in the first column of the table that begins so."""
-    rows = MANUAL[MANUAL.index(table) :].split("\n\n", 1)[0].splitlines()[2:]
-    return set(re.findall(r"`(\w+)", " ".join(row.split("|")[1] for row in rows)))
-
-
-def test_the_options_and_the_fields_of_a_result_in_the_manual_are_those_of_the_code():
-    assert words("| option |") == set(teamwright.TeamOptions.__annotations__)
-    shown = words("| attribute of a `Result` |")
-    known = {name for name in dir(teamwright.Result) if not name.startswith("_")} - {"raise_for_stop"}
-    assert shown <= known
-    assert known - shown <= {"api_ms", "messages_sent", "messages_seen", "messages_undelivered"}
-
-
-def test_every_kind_of_event_is_in_the_manual_with_its_fields():
-    rows = MANUAL[MANUAL.index("| event |") :].split("\n\n", 1)[0]
-    for kind in TeamEvent.__args__:
-        assert f"`{kind.__name__}`" in rows
-        if kind is not teamwright.RequestOpened:
-            assert set(kind.__struct_fields__) - {"member", "at", "origin"} <= set(re.findall(r"\w+", rows))
 
 
 def test_the_programs_in_the_manual_are_python():

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.testing.memory_integration import MemoryIntegrationStore
-from teamwright.worktrees.file_integration_store import FileIntegrationStore
-from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationStore
 
 
 @pytest.fixture(params=["files", "memory"])

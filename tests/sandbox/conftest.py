@@ -10,9 +10,8 @@ import pytest
 from teamwright.processes.confinement import ProcessStart
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
-from teamwright.sandbox.policy import NetworkAccess, PolicyName
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
 from teamwright.sandbox.sandbox import Sandbox
-from teamwright.sandbox.settings import SandboxSettings
 from tests.support.waits import WAIT_S
 
 

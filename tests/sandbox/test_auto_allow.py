@@ -3,9 +3,8 @@
 import pytest
 
 from teamwright.sandbox import sandbox as sandbox_module
-from teamwright.sandbox.policy import PolicyName, SandboxMode
+from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import Implementation, Sandbox
-from teamwright.sandbox.settings import SandboxSettings
 from tests.sandbox.test_sessions import result, run
 from tests.support.programs import needs
 

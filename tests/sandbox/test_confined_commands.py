@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.sandbox.command_needs import CommandNeeds
-from teamwright.sandbox.policy import NetworkAccess
+from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.sandbox.settings import SandboxSettings
 from tests.support.programs import needs
 
 pytestmark = [needs("bwrap")]

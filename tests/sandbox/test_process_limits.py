@@ -4,10 +4,9 @@ import pytest
 
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.landlock import probe_landlock
-from teamwright.sandbox.policy import PolicyName, SandboxPolicy
+from teamwright.sandbox.policy import PolicyName, SandboxPolicy, SandboxSettings
 from teamwright.sandbox.process_limits import OOM_SCORE, usual_memory_mb, with_limits
 from teamwright.sandbox.sandbox import Implementation
-from teamwright.sandbox.settings import SandboxSettings
 from tests.support.programs import needs
 
 ALLOCATES = "python3 -c 'bytearray(400 << 20)' && echo allocated; cat /proc/self/oom_score_adj"

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.worktrees.file_integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration, fast_forward
+from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
@@ -99,7 +99,7 @@ async def test_a_failed_check_returns_the_entry_with_its_output_and_the_branch_s
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from teamwright.worktrees.file_integration_store import FileIntegrationStore
+from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand

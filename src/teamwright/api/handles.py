@@ -14,9 +14,9 @@ from teamwright.api.argument_checks import check_option_types, refuse_coroutine,
 from teamwright.api.options import PermissionMode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.protocol.value_repr import repr_without
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.modes import SessionModes
 from teamwright.tasks.task_rules import TaskWishes

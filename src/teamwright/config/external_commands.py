@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from teamwright.config.settings.settings_files import bad_settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.value_repr import repr_without
+from teamwright.protocol.secret_texts import repr_without
 
 COMMANDS, COMMAND = "members.commands", "members.command"
 

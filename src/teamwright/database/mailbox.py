@@ -14,8 +14,8 @@ from typing import NamedTuple
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
-from teamwright.mail.inbox_events import OnArrival, OnLoss
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import inbox_stem, message_id

@@ -15,10 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.mail.entry_proof import EntrySigner
-from teamwright.mail.inbox_events import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.inbox_layout import InboxItem, split_array
-from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage
+from teamwright.mail.locked_inbox import RETRIES, RETRY_S, EntrySigner, LockedInbox, OnDamage
+from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.outbox import Outbox, OutgoingEntry
 from teamwright.mail.unread_quota import check_text_size
 from teamwright.protocol.clock import iso_time
@@ -26,7 +25,7 @@ from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import InboxEntry, parse_entry
-from teamwright.storage.file_mark import file_mark
+from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, file_stamp, read_with_stamp
 from teamwright.storage.jsonl import Journal, read_backward
 from teamwright.storage.loop_cache import LoopCache
@@ -196,7 +195,7 @@ class Inbox:
         Of a very large inbox, which only other programs write, returns the first 1,064 entries; the others follow when
         these are read.
 
-        An entry that claims a sender of the runtime without its proof has an unverified sender (see `entry_proof`).
+        An entry that claims a sender of the runtime without its proof has an unverified sender (see `locked_inbox`).
         Costs one check of the file's state when nothing changed. For the inbox's owner only.
         """
         now = file_stamp(self.path)

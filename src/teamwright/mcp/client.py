@@ -1,13 +1,15 @@
 """The protocol with an MCP server: initialization, the list of its tools, and tool calls.
 
 Supports the versions with a handshake, and the later one without it for servers that support nothing else. Declares no
-capability: no server can ask for a model's answer, for files or for a person's input.
+capability: no server can ask for a model's answer, for files or for a person's input. `ClientTransport` goes through
+the client program that drives this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -109,3 +111,52 @@ class McpClient(Struct):
     @property
     def _info(self) -> Mapping[str, str]:
         return {"name": "teamwright", "version": self.own_version}
+
+
+ExchangeMessage: TypeAlias = Callable[[str, Message], Awaitable[Message]]
+"""Sends a message to the client's server of that name and returns its answer. Raises McpServerError."""
+
+
+class ClientTransport:
+    """The transport to one server of the client. It starts no process, and ends with the session."""
+
+    def __init__(self, name: str, peer: JsonRpcPeer, exchange: ExchangeMessage) -> None:
+        self._name = name
+        self._peer = peer
+        self._exchange = exchange
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._notifications: set[asyncio.Task[None]] = set()
+        peer.transport = self
+
+    def send(self, message: Message) -> None:
+        """Implement `Transport.send`."""
+        number = message.get("id")
+        task = asyncio.ensure_future(self._send(message, number if isinstance(number, int) else None))
+        if isinstance(number, int):
+            self._running[number] = task
+            task.add_done_callback(lambda _: self._running.pop(number, None))
+        else:
+            self._notifications.add(task)
+            task.add_done_callback(self._notifications.discard)
+
+    async def _send(self, message: Message, number: int | None) -> None:
+        try:
+            answer = await self._exchange(self._name, message)
+        except McpServerError as problem:
+            self._peer.fail(problem.what, number)
+            return
+        if number is not None:
+            self._peer.deliver(answer)
+
+    def cancel(self, request: int) -> None:
+        """Implement `Transport.cancel`."""
+        if (task := self._running.get(request)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Implement `Transport.close`."""
+        running = [*self._running.values(), *self._notifications]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)

@@ -10,16 +10,63 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
-from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Auth, Response
+
+
+ORDER_S = 5.0
+"""Maximum wait of a request for earlier notifications, in seconds."""
+
+
+def request_number(message: Message) -> int | None:
+    """Return the number of a request; None for an answer or a notification."""
+    return message["id"] if "method" in message and "id" in message else None
+
+
+class PostTasks:
+    """The tasks that send messages. `name` is the name of the tasks, for debugging."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._running: dict[int | None, set[asyncio.Task[None]]] = {}
+
+    def start(self, number: int | None, post: Coroutine[None, None, None]) -> None:
+        """Start a POST. Its failure is the business of `post`."""
+        task = asyncio.create_task(post, name=self._name)
+        self._running.setdefault(number, set()).add(task)
+        task.add_done_callback(lambda done: self._remove(number, done))
+
+    async def wait_for_notifications(self, number: int | None) -> None:
+        """Wait until earlier notifications were sent, if this is a request: they must arrive first."""
+        if number is not None and (before := self._running.get(None)):
+            await asyncio.wait(set(before), timeout=ORDER_S)
+
+    def cancel(self, number: int) -> None:
+        """Cancel the POST of a request."""
+        for task in self._running.get(number, ()):
+            task.cancel()
+
+    def cancel_all(self) -> list[asyncio.Task[None]]:
+        """Cancel all POSTs, and return them."""
+        tasks = [task for group in self._running.values() for task in group]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def _remove(self, number: int | None, task: asyncio.Task[None]) -> None:
+        group = self._running.get(number, set())
+        group.discard(task)
+        if not group:
+            self._running.pop(number, None)
+
 
 MAX_ANSWER = 16 * 1024 * 1024
 """Bytes of one message."""

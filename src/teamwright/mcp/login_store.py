@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec import json as codec
 
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.protocol.value_repr import repr_without
+from teamwright.protocol.secret_texts import repr_without
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain

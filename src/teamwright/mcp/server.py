@@ -193,7 +193,7 @@ class McpServer:
             process = StdioTransport.start(self.config, self._context.environment, peer, self._report_garbage)
             self.pid = process.pid
         elif self.config.kind == "sdk":
-            from teamwright.mcp.client_transport import ClientTransport
+            from teamwright.mcp.client import ClientTransport
 
             if self._context.exchange is None:
                 raise McpServerError("is part of a client program, and none drives this process", dead=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from teamwright.protocol.value_repr import repr_without
+from teamwright.protocol.secret_texts import repr_without
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
 

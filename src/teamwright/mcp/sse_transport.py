@@ -11,9 +11,8 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from teamwright.mcp.http_transport import MAX_ANSWER, new_client, refusal
+from teamwright.mcp.http_transport import MAX_ANSWER, PostTasks, new_client, refusal, request_number
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
-from teamwright.mcp.post_tasks import PostTasks, request_number
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.storage.sse import SseReader
 

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens
-from teamwright.protocol.value_repr import repr_without
+from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens, repr_without
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "api-key", "signed"]
 """The form of the credential: in the header of that name, as `Authorization: Bearer`, or by signing each request."""

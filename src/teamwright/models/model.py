@@ -239,7 +239,7 @@ class ModelCard(Struct, frozen=True):
     think_tags: bool = False
     """True when `<think>…</think>` at the beginning of an answer is thinking, not text."""
     sources: tuple[tuple[str, str], ...] = ()
-    """The source of each fact that is not merely assumed (`models.model_facts`)."""
+    """The source of each fact that is not merely assumed (`models.catalog`)."""
 
 
 class Model(Protocol):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
+from teamwright.models.catalog import is_set, with_server
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, ModelCard, Request
-from teamwright.models.model_facts import is_set, with_server
 
 MAX_QUERIES = 3
 """The number of queries for a window that a server does not report."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from teamwright.models.answer_assembly import AnswerAssembly
+from teamwright.models.answer_assembly import AnswerAssembly, ThinkTags
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.http_exchange import HttpExchange, Timeouts, new_client
 from teamwright.models.model import (
@@ -42,7 +42,6 @@ from teamwright.models.rate_limit.cache_warmup import CacheWarmup
 from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
 from teamwright.models.server_model_facts import ServerModelFacts
 from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
-from teamwright.models.think_tags import ThinkTags
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import Usage
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from teamwright.processes.agent_command import AGENT_VARIABLE, with_mark
 from teamwright.processes.confinement import Child, Confinement, ProcessStart, start_unconfined
-from teamwright.processes.pipes import OutputPipe, Sink, StdinWriter
-from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.process_output import OutputPipe, ProcessOutput, Sink, StdinWriter
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
 from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, ProcessTree, new_mark
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, cast
 from msgspec import Struct, field
 
 from teamwright.protocol.messages import Block
+from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.usage import Usage
-from teamwright.protocol.value_repr import repr_without
 
 
 class BaseEvent(Struct, frozen=True, kw_only=True):

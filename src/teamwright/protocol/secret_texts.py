@@ -1,12 +1,14 @@
-"""Detection and masking of secrets: names of variables that contain one, formats of tokens.
+"""Detection and masking of secrets: names of variables that contain one, formats of tokens, fields of values.
 
-Works on texts alone.
+Works on texts and structs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 MIN_FRAGMENT = 8
 """The least number of characters of a piece of a secret that is masked."""
@@ -114,3 +116,9 @@ def holds_secret(name: str, value: str) -> bool:
     if name.upper().endswith("TOKENS") and bare.isdigit():
         return False
     return not (value.startswith("/") and name.upper().endswith(("_FILE", "_PATH", "_DIR", "_SOCK", "_SOCKET")))
+
+
+def repr_without(value: Struct, *hidden: str) -> str:
+    """Return the usual representation of a value, without the hidden fields."""
+    shown = ", ".join(f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in hidden)
+    return f"{type(value).__name__}({shown})"

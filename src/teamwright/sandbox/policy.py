@@ -1,4 +1,4 @@
-"""Sandbox policies as values: what a command may read, write and reach.
+"""Sandbox policies as values: what a command may read, write and reach; and the settings of the sandbox.
 
 `narrow` returns a policy that is no wider than another one. Paths are real paths. Depends on nothing above `protocol`.
 """
@@ -130,3 +130,19 @@ def _common(mine: frozenset[str], others: frozenset[str]) -> frozenset[str]:
     """Return the paths that are inside a path of each set."""
     inner = {path for path in mine if any(is_inside(path, other) for other in others)}
     return frozenset(inner | {path for path in others if any(is_inside(path, other) for other in mine)})
+
+
+class SandboxSettings(Struct, frozen=True):
+    """The settings. `read` and `write` are further paths; `~` is the home directory.
+
+    `auto_allow`: a command that needs nothing beyond the policy *work* runs without a question. `memory_mb` limits each
+    process, in MiB; 0: three quarters of the machine's memory. `processes` limits a command's processes; 0: no limit.
+    """
+
+    mode: SandboxMode = SandboxMode.AUTO
+    network: NetworkAccess = NetworkAccess.ASK
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    auto_allow: bool = False
+    memory_mb: int = 0
+    processes: int = 4_096

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
@@ -18,12 +18,59 @@ from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
-from teamwright.sandbox.guarantees import GUARANTEES
 from teamwright.sandbox.landlock import Landlock, probe_landlock
-from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy
+from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy, SandboxSettings
 from teamwright.sandbox.protected_files import ProtectedFiles
-from teamwright.sandbox.settings import SandboxSettings
 from teamwright.sandbox.system_call_filter import is_filter_known
+
+SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
+"""The acts that a sandbox can forbid: reads outside paths, writes, connections, sockets, other processes."""
+
+
+class Guarantee(Struct, frozen=True):
+    """One cell of the table. `limit` says what is not enforced; empty: all of it is."""
+
+    holds: bool
+    limit: str = ""
+
+
+_NOTHING = Guarantee(holds=False, limit="not enforced")
+
+GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
+    "bubblewrap": {
+        "reads": Guarantee(holds=True),
+        "writes": Guarantee(holds=True),
+        "network": Guarantee(holds=True),
+        "sockets": Guarantee(
+            holds=True, limit="a command that names the network also reaches abstract sockets of this machine"
+        ),
+        "processes": Guarantee(holds=True),
+    },
+    "landlock": {
+        "reads": Guarantee(holds=True, limit="names in unreadable directories can be listed by working commands"),
+        "writes": Guarantee(
+            holds=False,
+            limit="protected paths inside a writable directory are compared after a command, and changes are undone; "
+            "not for background commands",
+        ),
+        "network": Guarantee(holds=True, limit="no connection to localhost either"),
+        "sockets": Guarantee(holds=True, limit="a command that names the network may use all sockets"),
+        "processes": Guarantee(holds=True, limit="the list of processes can be read; before Linux 6.12 signals work"),
+    },
+    "none": dict.fromkeys(SUBJECTS, _NOTHING),
+}
+"""The guarantees by implementation and subject."""
+
+
+def describe_guarantees(implementation: str) -> str:
+    """Return one line about what an implementation enforces."""
+    row = GUARANTEES[implementation]
+    held = [subject for subject in SUBJECTS if row[subject].holds]
+    if not held:
+        return "nothing is enforced"
+    missing = [subject for subject in SUBJECTS if not row[subject].holds]
+    return f"enforces {', '.join(held)}" + (f"; not {', '.join(missing)}" if missing else "")
+
 
 ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.skills.front_matter import split
-from teamwright.skills.unparsed_front_matter import field_lines
+from teamwright.skills.front_matter import field_lines, split
 from teamwright.storage.globs import compile_globs
 
 FOLDER = ".claude"

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from teamwright.protocol.events import FileMark
 from teamwright.storage.json_array import FileStamp, file_stamp
 
 Names = frozenset[str] | None
@@ -280,3 +281,12 @@ def _inode(directory: str) -> int | None:
         return os.stat(directory).st_ino
     except OSError:
         return None
+
+
+def file_mark(root: Path, path: Path) -> FileMark | None:
+    """Return the mark of the file as it is now, by its path under the state root; None when it is missing."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return FileMark(name=str(path.relative_to(root)), size=stat.st_size, mtime_ns=stat.st_mtime_ns)

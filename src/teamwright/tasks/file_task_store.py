@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.storage.file_mark import file_mark
+from teamwright.storage.file_watcher import file_mark
 from teamwright.tasks.drafts import claimable_at
 from teamwright.tasks.task_file import task_number
 from teamwright.tasks.task_files import TaskFiles

@@ -20,7 +20,7 @@ from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import lock_for
-from teamwright.storage.file_mark import file_mark
+from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.roster import OnRestored
 from teamwright.teams.roster_rebuild import rebuilt_roster

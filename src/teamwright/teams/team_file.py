@@ -23,7 +23,7 @@ from teamwright.protocol.indented_json import EncodedValues, IndentedJson
 from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic
 from teamwright.storage.file_lock import lock_for
-from teamwright.storage.file_mark import file_mark
+from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.lease import lease_held, lease_path, process_exists
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import EndedIncarnation, Incarnation, PendingEnd, parse_incarnation, parse_pending_end

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.mail.inbox_events import OnArrival, OnLoss
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import message_id

@@ -16,16 +16,14 @@ from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.person_check import agent_command
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.models.catalog import source
 from teamwright.models.local_servers import LocalServer, find_local_servers, get_command
 from teamwright.models.model import ModelCard
-from teamwright.models.model_facts import source
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.sandbox.guarantees import describe_guarantees
-from teamwright.sandbox.policy import SandboxMode
-from teamwright.sandbox.sandbox import find_implementation
-from teamwright.sandbox.settings import SandboxSettings
+from teamwright.sandbox.policy import SandboxMode, SandboxSettings
+from teamwright.sandbox.sandbox import describe_guarantees, find_implementation
 from teamwright.session.factory.shell_startup import describe_shell
 from teamwright.session.platform_check import platform_name, require_platform
 from teamwright.storage.paths import Home

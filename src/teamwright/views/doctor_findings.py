@@ -19,10 +19,10 @@ from teamwright.config.mcp_config import configured_servers
 from teamwright.config.settings.settings import Settings
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.tool_listing import ListingStore
+from teamwright.models.catalog import SERVER, is_set, source, with_server
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, get_command, start_command, widen_command
 from teamwright.models.model import ModelCard
-from teamwright.models.model_facts import SERVER, is_set, source, with_server
 from teamwright.models.server_facts import Unanswered, ask_server, served_models
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.member_process.backend_choice import BackendChoice

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.catalog import is_known_id
+from teamwright.models.catalog import is_known_id, is_set
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, widen_command
 from teamwright.models.model import (
@@ -32,7 +32,6 @@ from teamwright.models.model import (
     ThinkingPart,
     price_usage,
 )
-from teamwright.models.model_facts import is_set
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool

@@ -11,11 +11,22 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.catalog import aliases, known_ids, model_card, prices_date
+from teamwright.models.catalog import (
+    ASSUMED,
+    CATALOGUE,
+    OWN_SERVER,
+    SERVER,
+    SETTINGS,
+    aliases,
+    known_ids,
+    model_card,
+    prices_date,
+    source,
+    with_server,
+)
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import find_local_servers
 from teamwright.models.model import ModelCard
-from teamwright.models.model_facts import ASSUMED, CATALOGUE, OWN_SERVER, SERVER, SETTINGS, source, with_server
 from teamwright.models.model_names import known_providers, split_name
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint

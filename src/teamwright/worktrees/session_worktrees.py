@@ -17,7 +17,6 @@ from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefuse
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.lease import Lease
-from teamwright.worktrees.record_paths import record_file
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import (
@@ -28,7 +27,7 @@ from teamwright.worktrees.worktree_creation import (
     restore_worktree,
     uncommitted_files,
 )
-from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record
+from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record, record_file
 from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
 
 FIRST_PORT_VARIABLE = "TEAMWRIGHT_PORT"

@@ -17,7 +17,17 @@ from msgspec import Struct, convert, field, to_builtins
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.read_bounded import read_plain
-from teamwright.worktrees.record_paths import record_file
+
+
+def record_file(tree: Path) -> Path:
+    """Return the file of the record of a worktree."""
+    return tree.parent / f"{tree.name}.json"
+
+
+def has_record(tree: Path) -> bool:
+    """Return True when the worktree is known, also if its directory is gone."""
+    return record_file(tree).exists()
+
 
 VERSION = 1
 

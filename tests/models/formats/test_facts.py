@@ -7,9 +7,9 @@ import pytest
 
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.settings.settings import Settings
+from teamwright.models.catalog import source
 from teamwright.models.endpoint import clean_base_url, query_of
 from teamwright.models.model import Reply, Request, price_usage
-from teamwright.models.model_facts import source
 from teamwright.models.model_names import key_variables, resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.pool import ModelPool

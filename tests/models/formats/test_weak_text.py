@@ -7,8 +7,8 @@ import pytest
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.loop import run_turn
+from teamwright.models.answer_assembly import ThinkTags
 from teamwright.models.model import ModelCard, TextPart, ThinkingPart
-from teamwright.models.think_tags import ThinkTags
 from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut

@@ -12,9 +12,8 @@ from teamwright.processes.confinement import ProcessStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
 from teamwright.sandbox.landlock import Landlock, probe_landlock
-from teamwright.sandbox.policy import NetworkAccess, PolicyName
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
 from teamwright.sandbox.sandbox import Sandbox
-from teamwright.sandbox.settings import SandboxSettings
 from tests.sandbox.attacks.attack_list import CANARY, Attack
 from tests.support.waits import WAIT_S
 

@@ -20,7 +20,7 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.sandbox.settings import SandboxSettings
+from teamwright.sandbox.policy import SandboxSettings
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings

@@ -17,8 +17,7 @@ from teamwright.config.settings.setting_fields import fill_settings, plain_field
 from teamwright.config.settings.settings import Settings
 from teamwright.protocol.budget import CAP_NAMES as CAPS
 from teamwright.protocol.budget import Budget
-from teamwright.sandbox.policy import NetworkAccess, SandboxMode
-from teamwright.sandbox.settings import SandboxSettings
+from teamwright.sandbox.policy import NetworkAccess, SandboxMode, SandboxSettings
 
 _FOR_MODELS = frozenset(
     {

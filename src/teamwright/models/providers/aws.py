@@ -23,7 +23,7 @@ from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.providers.api_format import OutgoingRequest
 from teamwright.models.service_error import ServiceAnswer, ServiceError
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.value_repr import repr_without
+from teamwright.protocol.secret_texts import repr_without
 
 SERVICE = "bedrock"
 PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")

@@ -279,7 +279,7 @@ class AgentFactory(AgentParts):
 
         A resumed sub-agent keeps its worktree; one that ended without work gets a new one.
         """
-        from teamwright.worktrees.record_paths import has_record
+        from teamwright.worktrees.worktree_record import has_record
 
         if spec.worktree is not None and has_record(spec.worktree):
             return spec

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from teamwright.mail.inbox_events import LostEntry
-from teamwright.mail.mailbox import FollowedMailbox
+from teamwright.mail.mailbox import FollowedMailbox, LostEntry
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS

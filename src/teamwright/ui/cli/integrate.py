@@ -18,9 +18,8 @@ from teamwright.tools.shell.startup import plain_shell
 from teamwright.ui.cli.output import json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
-from teamwright.worktrees.file_integration_store import FileIntegrationStore
 from teamwright.worktrees.integration import Integration, fast_forward
-from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationState
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationState
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from teamwright.ui.cli.generate_help_files import COMING_FROM_PAGE
 from teamwright.ui.cli.reference_pages import BEGIN, END
+from tests.models.formats import faults
 
 ROOT = Path(__file__).parents[2]
+GENERATED = {str(COMING_FROM_PAGE), str(faults.PAGE.relative_to(ROOT))}
 _GENERATED = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,7 +28,7 @@ def hand_written_words() -> dict[str, int]:
     return {
         page: len(without_generated_lines((ROOT / page).read_text("utf-8")).split())
         for page in pages
-        if page != str(COMING_FROM_PAGE)
+        if page not in GENERATED
     }
 
 

@@ -1,8 +1,8 @@
 """Count the words of docs/ that are written by hand. `python -m tests.docs.hand_written` prints them by page.
 
 A word is what blanks separate, in sentences, tables and code blocks, as `wc -w` counts. Two things are not counted: the
-lines between the comments of `teamwright.ui.cli.reference_pages`, which `make generated` writes, and the page for
-users of Claude Code, which is generated as a whole.
+lines between the comments of `teamwright.ui.cli.reference_pages`, which `make generated` writes, and the pages for
+users of Claude Code and about service faults, which are generated as a whole.
 """
 
 import re

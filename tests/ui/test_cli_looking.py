@@ -119,6 +119,16 @@ def test_one_team_is_shown_with_members_and_tasks(team: str, capsys: pytest.Capt
     assert loaded(capsys, "teams", "show", "leak-hunt")["members"][1]["messages"] == 2
 
 
+@pytest.mark.finding("U11")
+def test_tasks_without_a_name_are_those_of_the_team_of_this_directory(team: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["tasks", team]) == 0
+    named = capsys.readouterr().out
+    assert main(["tasks"]) == 0
+    assert capsys.readouterr().out == named and "find the leak" in named
+    assert main(["inbox", team]) == 2
+    assert "teamwright inbox 'lead@leak hunt'" in capsys.readouterr().err
+
+
 def test_tasks_are_listed_with_owner_and_blockers(team: str, capsys: pytest.CaptureFixture[str]):
     assert shown(capsys, "tasks", "leak hunt").splitlines() == [
         "task  status        owner  subject",

@@ -5,9 +5,12 @@ from pathlib import Path
 import click
 import pytest
 
+from teamwright.ui.cli.command_table import ABSENT
+from teamwright.ui.cli.command_table import COMMANDS as BUILT_IN_COMMANDS
 from teamwright.ui.cli.flags import to_kebab
+from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root
-from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, EquivalentRow
+from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.equivalents_page import render_page
 from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.keys import KEY_TABLE
@@ -33,6 +36,19 @@ def test_a_flag_is_what_its_line_says(row: EquivalentRow):
     for word in row.here.split():
         if word.startswith("--"):
             assert word in OPTIONS
+
+
+@pytest.mark.finding("U8")
+@pytest.mark.parametrize("row", SUBCOMMANDS, ids=name_of)
+def test_a_command_of_the_program_is_what_its_line_says(row: EquivalentRow, capsys: pytest.CaptureFixture[str]):
+    assert (row.name in ABSENT) is (row.relation == "absent")
+    if row.relation == "absent":
+        assert main([row.name]) == 2
+        error = capsys.readouterr().err
+        assert ABSENT[row.name][0] in error and f" {ABSENT[row.name][1]}\n" in error
+        assert ABSENT[row.name][1].split()[1] in {*BUILT_IN_COMMANDS, "-p"}
+    else:
+        assert (row.here or f"teamwright {row.name}").split()[1] in BUILT_IN_COMMANDS
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=name_of)

@@ -241,16 +241,18 @@ def test_the_second_signal_changes_nothing(tmp_path, repo):
 def test_only_one_process_drives_a_session(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     with LoopbackModel.in_thread(
-        [Answer(tools=[("Bash", {"command": f"echo > {mark.path}; exec sleep 300"})])]
+        [Answer(tools=[("Bash", {"command": f"echo > {mark.path}; exec sleep 300"})]), Answer("copied")]
     ) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
         mark.wait()
         second = program.run("-c", "-p", "me too")
+        copied = program.run("-c", "-p", "me too", "--fork-session")
         process.terminate()
         process.communicate(timeout=WAIT_S)
     assert (second.returncode, error_of(second)[0]) == (3, "session-busy")
-    assert f"process {process.pid}" in second.stderr
+    assert f"process {process.pid}" in second.stderr and "add --fork-session" in second.stderr
+    assert copied.returncode == 0, copied.stderr
 
 
 def test_a_session_id_of_ones_own_is_taken_once(tmp_path, repo):

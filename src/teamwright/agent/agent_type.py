@@ -215,7 +215,7 @@ def find_agent_type(name: str, known: Mapping[str, AgentType] | None = None) -> 
             "usage",
             f"there is no agent type {name[:80]!r}",
             looked_at=[("types", join_names(kinds))],
-            do=[f"use {close}"] if close else ["leave subagent_type out for a general-purpose agent"],
+            do=[f"use {close}"] if close else ["use one of these, or name no type for a general-purpose agent"],
             note="nothing was started",
         )
     return found

@@ -219,5 +219,5 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _bad(path: Path, what: str, file: Path | None = None) -> UsageError:
-    looked_at = [("--plugin-dir", str(path)), *([("file", str(file))] if file is not None else [])]
+    looked_at = [("plugin", str(path)), *([("file", str(file))] if file is not None else [])]
     return UsageError("usage", what, looked_at=looked_at, note="nothing was started")

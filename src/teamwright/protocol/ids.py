@@ -208,6 +208,11 @@ def request_id(kind: str, now_ms: int | None = None) -> str:
     return f"{kind}-{_ms(now_ms)}-{tail}"
 
 
+CLOSE = 0.6
+"""The least similarity of two words, from 0 to 1, at which one is suggested for the other: half of their letters and a
+little more."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most similar to this one, or None."""
     return next(iter(similar(word, known, 1)), None)
@@ -218,7 +223,7 @@ def similar(word: str, known: Iterable[str], most: int) -> list[str]:
     lower = {name.lower(): name for name in known}
     import difflib
 
-    return [lower[name] for name in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)]
+    return [lower[name] for name in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=CLOSE)]
 
 
 def is_typo(word: str, known: str) -> bool:

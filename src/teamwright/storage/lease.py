@@ -152,7 +152,11 @@ def _held_error(path: Path) -> CannotStart:
         "session-busy",
         f"process {note['pid']} drives this session already ({note['who']})",
         looked_at=[("lease", str(path)), ("since", str(note.get("since", "unknown")))],
-        do=["continue in the terminal where it runs", f"end it with: kill {note['pid']}"],
+        do=[
+            "continue in the terminal where it runs",
+            "add --fork-session, to continue in a copy of the session",
+            f"end it with: kill {note['pid']}",
+        ],
         note="nothing was started",
     )
 

@@ -55,8 +55,24 @@ FLAGS: tuple[EquivalentRow, ...] = (
     ),
     EquivalentRow("--disable-slash-commands", "absent", "", "Commands of a repository have no effect before trust."),
     EquivalentRow("--mcp-debug", "absent", "teamwright check", "It lists the MCP servers and their errors."),
-    EquivalentRow("--bare", "absent", "--setting-sources ''", "No settings file is read then."),
+    EquivalentRow("--bare", "absent", "--setting-sources ''", "An empty --setting-sources reads no settings file."),
 )
+
+SUBCOMMANDS: tuple[EquivalentRow, ...] = (
+    *_same("doctor mcp"),
+    EquivalentRow(
+        "agents", "different", "teamwright agents", "It lists agent types; `teamwright status --watch` shows agents."
+    ),
+    EquivalentRow("plugin", "different", "teamwright plugin", "`add` installs a plugin, `remove` uninstalls it."),
+    EquivalentRow("project", "different", "teamwright projects", "`projects rm` removes stored data of a directory."),
+    EquivalentRow(
+        "logs", "different", "teamwright log", "It prints events, without an id those of the newest session."
+    ),
+    EquivalentRow("stop", "different", "teamwright stop", "It stops a team or a member."),
+    *(EquivalentRow(name, "absent") for name in ("update", "install", "auth", "setup-token", "attach", "respawn")),
+    *(EquivalentRow(name, "absent") for name in ("rm", "daemon", "remote-control", "auto-mode", "ultrareview")),
+)
+"""The commands after the program's name. The text of an absent one is in `ui.cli.command_table.ABSENT`."""
 
 COMMANDS: tuple[EquivalentRow, ...] = (
     *_same("/agents /clear /compact /config /context /cost /diff /doctor /exit /help /init /model /permissions"),

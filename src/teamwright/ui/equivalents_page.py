@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, EquivalentRow
+from teamwright.ui.cli.command_table import ABSENT
+from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.terminal.command_equivalents import EQUIVALENTS
 
 _HEAD = """# Coming from Claude Code
@@ -19,7 +20,12 @@ exist, and the program answers it with the text of the line. Flags may be writte
 def render_page() -> str:
     """Return the contents of the page."""
     parts = [_HEAD]
-    for title, rows in (("Flags", FLAGS), ("Commands in a session", COMMANDS), ("Keys", KEYS)):
+    for title, rows in (
+        ("Flags", FLAGS),
+        ("Commands of the program", SUBCOMMANDS),
+        ("Commands in a session", COMMANDS),
+        ("Keys", KEYS),
+    ):
         parts.append("\n".join((f"## {title}", "", *_table(rows), "")))
     return "\n".join(parts)
 
@@ -30,4 +36,6 @@ def _table(rows: Sequence[EquivalentRow]) -> Iterator[str]:
     for row in rows:
         here = row.here or (row.name if row.relation == "same" else "")
         about = row.about or EQUIVALENTS.get(row.name, "")
+        if row.name in ABSENT and row.relation == "absent":
+            about, here = ABSENT[row.name]
         yield f"| `{row.name}` | {row.relation} | {f'`{here}`' if here else '–'} | {about or '–'} |"

@@ -329,7 +329,7 @@ def _file_text(where: RunLocation, file: str, flag: str) -> str:
 
 
 def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the definitions of `--agents`, given as JSON or as `@FILE`. Raises UsageError."""
+    """Return the definitions of `--agents`, given as JSON or as a file. Raises UsageError."""
     text = flags.get("agents")
     return parse_agents_flag(text, where.cwd) if text is not None else {}
 

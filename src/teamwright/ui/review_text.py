@@ -49,7 +49,8 @@ def member_diff(review: TeamReview, name: str) -> Iterator[StyledLine]:
 def _member_lines(member: MemberReview) -> Iterator[StyledLine]:
     state = "accepted" if member.accepted else "open" if member.files or member.tasks else "no work to accept"
     money = str(Usage(usd=member.usd)).rpartition(", ")[2]
-    yield "bold", f"{member.name}  {state}  {member.model_calls} model calls, {member.tokens:,} tokens, {money}"
+    calls = f"{member.model_calls} model call{'' if member.model_calls == 1 else 's'}"
+    yield "bold", f"{member.name}  {state}  {calls}, {member.tokens:,} tokens, {money}"
     report = member.report.split("\n") if member.report else []
     yield from (("", f"  {line}") for line in report[:REPORT_LINES])
     if (left := len(report) - REPORT_LINES) > 0:

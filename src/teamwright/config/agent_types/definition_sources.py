@@ -162,14 +162,15 @@ def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
 
 
 def parse_agents_flag(text: str, base: Path) -> dict[str, Any]:
-    """Return the definitions of `--agents`: JSON, or `@FILE` with JSON in it. Raises UsageError."""
-    if not text.startswith("@"):
+    """Return the definitions of `--agents`: JSON, which begins with a brace, or a file with it. Raises UsageError."""
+    if text.lstrip()[:1] in ("{", "[", ""):
         return parse_agents(text)
-    path = base / os.path.expanduser(text[1:])
+    path = base / os.path.expanduser(text.removeprefix("@"))
     try:
         return parse_agents(read_plain(path, _GIVEN_MOST).decode("utf-8-sig"), str(path))
     except (OSError, UnicodeDecodeError) as problem:
-        raise _bad("--agents", f"{path} cannot be read: {problem}") from None
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise _bad("--agents", f"the file {path} cannot be read: {reason}") from None
 
 
 def parse_given_agents(agents: Mapping[str, Any], source: str = "--agents") -> list[FoundDefinition]:
@@ -194,7 +195,10 @@ def _bad(source: str, what: str, at: str = "") -> UsageError:
         "usage",
         f"the agents that were given cannot be used: {what[:200]}",
         looked_at=[("from", source), *([("at", at[:80])] if at else [])],
-        do=["""--agents '{"reviewer": {"description": "Reads changes.", "prompt": "You review."}}'"""],
+        do=[
+            """--agents '{"reviewer": {"description": "Reads changes.", "prompt": "You review."}}'""",
+            "--agents FILE",
+        ],
         note="nothing was started",
     )
 

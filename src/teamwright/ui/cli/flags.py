@@ -93,7 +93,7 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
 def agent_flags() -> list[click.Option]:
     """Return the flags with definitions of agents for one run."""
     return [
-        click.Option(["--agents"], metavar="JSON", help="Types of agents, as JSON by name, or @FILE with that."),
+        click.Option(["--agents"], metavar="JSON", help="Types of agents: JSON by name, or a file with it."),
         click.Option(
             ["--plugin-dir"], multiple=True, metavar="DIR", help="Use the parts of the plugin in this directory."
         ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from shlex import quote
 
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import parse_agent_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_agent_id
+from teamwright.protocol.unknown_names import MAX_LISTED
 from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.teams.status.team_views import MailView, mail_views
@@ -25,9 +27,12 @@ from teamwright.ui.protocol_text import message_words
 def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool) -> int:
     """List the messages of a member, oldest first. `lead@TEAM` is the lead. Nothing is marked as read."""
     name, team = parse_agent_id(address)
-    if not name or not team:
-        raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
-    view = find_team_view(open_home(run_location(ctx), team), team, archived=True)
+    team = team if name else ""
+    view = find_team_view(open_home(run_location(ctx), team or address), team or address, archived=True)
+    if not team:
+        names = [LEAD_ALIAS if member == LEAD else member for member in view.member_names]
+        do = [f"teamwright inbox {quote(f'{member}@{view.name}')}" for member in names[:MAX_LISTED]]
+        raise UsageError("usage", f"{address!r} is a team, and names no member", do=do)
     mail = [one for one in mail_views(find_inbox(view, name)) if not (only_unread and one.read)]
     if as_json:
         say_json(mail)

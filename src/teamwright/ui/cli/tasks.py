@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from shlex import quote
 
 import click
 
+from teamwright.protocol.errors import UsageError
 from teamwright.session.lookup.saved_teams import find_tasks
+from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import TaskView
 from teamwright.ui.cli.output import json_flag, say, say_json, say_table
-from teamwright.ui.cli.run_location import open_home, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_home, run_location
+from teamwright.views.status import status_views
 
 
 @click.command()
-@click.argument("team")
+@click.argument("team", required=False, metavar="[TEAM]")
 @json_flag
 @click.pass_context
-def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
-    """List the tasks of a team, or of a session without a team (session-…)."""
-    views = find_tasks(open_home(run_location(ctx), team), team)
+def tasks(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
+    """List the tasks of a team, or of a session without a team (session-…).
+
+    Without TEAM: the running team of this directory, else the newest.
+    """
+    place = run_location(ctx)
+    home = open_home(place, team)
+    views = find_tasks(home, team) if team is not None else _tasks_here(home, place)
     if as_json:
         say_json(views)
     elif not views:
@@ -26,6 +35,18 @@ def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
     else:
         say_table(("task", "status", "owner", "subject"), task_rows(views))
     return 0
+
+
+def _tasks_here(home: Home, place: RunLocation) -> tuple[TaskView, ...]:
+    """Return the tasks of the team of this directory. Raises UsageError when several teams run here."""
+    teams = status_views(home, place.cwd)
+    if len(teams) > 1:
+        raise UsageError(
+            "usage",
+            f"{len(teams)} teams run in this directory",
+            do=[f"teamwright tasks {quote(team.name)}" for team in teams],
+        )
+    return find_tasks(home, teams[0].directory) if teams else ()
 
 
 def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:

@@ -12,11 +12,21 @@ from click.exceptions import NoSuchOption
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.command_table import ABSENT, COMMANDS
 from teamwright.ui.equivalents import absent_flag
 
 _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
 _RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
+
+_NO_COMMAND = re.compile(r"no such command '(.*?)'(?:\. Did you mean .*)?$")
+
+_SAME_SUBCOMMANDS = (
+    ("add", "install"),
+    ("remove", "rm", "delete", "uninstall", "purge"),
+    ("list", "ls"),
+    ("show", "get"),
+)
+"""Names that similar programs have for the same subcommand."""
 
 _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
 """Flags for the newest session that users give to `resume`, where they are not needed."""
@@ -35,7 +45,10 @@ def usage_error(problem: click.ClickException) -> UsageError:
             do = [equivalent.here] if equivalent.here else [f"{command} --help"]
             return UsageError("usage", what, looked_at=[("here", equivalent.about)], do=do, note="nothing was started")
     else:
-        close, what = None, _sentence(problem.format_message())
+        what = _sentence(problem.format_message())
+        if close := _nearest_subcommand(ctx, what):
+            what = what.partition(". ")[0]
+            command = f"{command} {close}"
     looked_at = [("nearest", close)] if close else []
     return UsageError("usage", what, looked_at=looked_at, do=[f"{command} --help"], note="nothing was started")
 
@@ -45,8 +58,12 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
 
     `command` is the command before the prompt, when the first word cannot be one.
     """
-    close = None if command else nearest_command(words[0])
     quoted = " ".join(words).replace('"', "'")
+    if not command and (absent := ABSENT.get(words[0].lower())) is not None:
+        return UsageError(
+            "usage", absent[0], do=[absent[1], f'teamwright "{quoted[:200]}"'], note="nothing was started"
+        )
+    close = None if command else nearest_command(words[0])
     return UsageError(
         "usage",
         f"{'' if command else f'{words[0]!r} is not a command, and '}a prompt is one argument: put it in quotes",
@@ -62,6 +79,16 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
 def nearest_command(word: str) -> str | None:
     """Return the command that a misspelt word may mean."""
     return nearest(word, COMMANDS)
+
+
+def _nearest_subcommand(ctx: click.Context | None, what: str) -> str | None:
+    """Return the subcommand that an unknown one may mean: a word for the same thing, or the nearest name."""
+    found = _NO_COMMAND.match(what)
+    if found is None or ctx is None or not isinstance(ctx.command, click.Group):
+        return None
+    names = ctx.command.list_commands(ctx)
+    same = next((group for group in _SAME_SUBCOMMANDS if found[1] in group), ())
+    return next((name for name in names if name in same), None) or nearest(found[1], names)
 
 
 def _flags(ctx: click.Context | None) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.database.start_orders import StartOrder, StartOrders, misfits
+from teamwright.database.team_rows import session_lease
 from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
@@ -22,6 +23,7 @@ from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate_state_machine import ENDED_STATES
+from teamwright.worktrees.commit_bundle import bundle_result
 from tests.database.spaces import holder, make_space
 from tests.support import preloaded
 from tests.support.repositories import git, make_repository
@@ -231,6 +233,46 @@ async def test_the_commits_of_a_member_stay_in_the_database_until_the_lead_has_s
         assert [await orders.read_result(id) for _ in range(2)] == [b"a bundle"] * 2
         await orders.remove(id)
         assert await orders.read(id) is None and await orders.read_all([id]) == {}
+
+
+@pytest.mark.promise("J6")
+async def test_ended_orders_are_removed_unless_they_have_commits_or_their_lead_runs(space):
+    async with holder(space, worker_lease("gpu1")) as (first, _), holder(space, session_lease("led")) as _lead:
+        await register_worker(first.database, OFFER)
+        orders = StartOrders(first.database)
+        kinds = {"left": None, "led": None, "with commits": b"a bundle"}
+        ids = {session: await orders.add(order(session=session)) for session in kinds}
+        for session, result in kinds.items():
+            assert await orders.claim(OFFER) is not None
+            await orders.note_ended(ids[session], "gpu1", "", result)
+        waiting = await orders.add(order(session="left"))
+        await orders.prune()
+        assert set(await orders.read_all([*ids.values(), waiting])) == {ids["led"], ids["with commits"], waiting}
+        assert await orders.ended_with_result("with commits") == [ids["with commits"]]
+
+
+@pytest.mark.promise("J6")
+async def test_a_resumed_lead_fetches_the_commits_of_members_that_ended_without_it(tmp_path, space, own_home):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n"})
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT)
+    options = Options(cwd=repository, model=f"scripted:{script}", database=space)
+    async with open_session(options) as session:
+        id = session.id
+    elsewhere = tmp_path / "elsewhere"
+    git(repository, "clone", "-q", ".", str(elsewhere))
+    base = git(elsewhere, "rev-parse", "HEAD")
+    (elsewhere / "two.txt").write_text("2\n")
+    bundle = bundle_result(elsewhere, "team", "ada", base)
+    async with holder(space, worker_lease("gpu1")) as (worker, _):
+        await register_worker(worker.database, OFFER)
+        orders = StartOrders(worker.database)
+        number = await orders.add(order(session=id))
+        assert await orders.claim(OFFER) is not None
+        await orders.note_ended(number, "gpu1", "", bundle)
+        async with open_session(replace(options, resume=id)):
+            assert git(repository, "show", "refs/teamwright/team/ada:two.txt") == "2"
+        assert await orders.read(number) is None
 
 
 @pytest.mark.slow

@@ -242,6 +242,25 @@ class StartOrders:
             )
         )
 
+    async def ended_with_result(self, session: str) -> list[int]:
+        """Return the ended orders of a session whose commits its lead has not stored, oldest first."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select id from start_orders where session = $1 and state = 'ended' and result is not null order by id",
+                session,
+            )
+        )
+        return [int(row["id"]) for row in rows]
+
+    async def prune(self) -> None:
+        """Remove the ended orders without commits whose leads no longer run."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                "delete from start_orders where state = 'ended' and result is null "
+                "and not is_held('session/' || session)"
+            )
+        )
+
     async def remove(self, id: int) -> None:
         """Remove an ended order with its result."""
         await self._database.write(

@@ -5,10 +5,11 @@ Imported only when a database is named. Depends on the stores of `database` and 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,11 +66,26 @@ async def open_database_session(
     await database.write(lambda connection: files.begin(connection, str(context.cwd)))
     if context.resumed:
         await database.read(files.fetch)
+        await _fetch_results(database, context)
     database.ship_with_writes(files)
     shipper = SessionShipper(database)
     stack.push_async_callback(shipper.close)
     stores = DatabaseStores(database, connection, MailSettings(context.settings.database_durable_mail))
     return DatabaseSession(replace(context, options=replace(context.options, stores=stores)), shipper, files)
+
+
+async def _fetch_results(database: Database, context: SessionContext) -> None:
+    """Fetch the commits of members on other machines that ended after the session's former process."""
+    from teamwright.database.start_orders import StartOrders
+
+    orders = StartOrders(database)
+    for id in await orders.ended_with_result(context.id):
+        from teamwright.worktrees.commit_bundle import fetch_result
+
+        result = await orders.read_result(id)
+        with suppress(CannotStart):  # The repository lacks the first commit: the result stays in the database.
+            await asyncio.to_thread(fetch_result, context.cwd, result or b"")
+            await orders.remove(id)
 
 
 def _continue_without_rights() -> None:

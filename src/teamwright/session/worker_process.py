@@ -90,6 +90,7 @@ class WorkerProcess:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
             orders = StartOrders(database)
+            await orders.prune()
             self._report(f"worker {offer.name}: {offer.slots} slots on {offer.host}, labels: {', '.join(offer.labels)}")
             stopping = asyncio.create_task(self._stopping.wait())
             serving = asyncio.create_task(self._serve(orders, offer))

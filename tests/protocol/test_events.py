@@ -61,6 +61,7 @@ LOGGED = [
         member="ann", at=1.5, request="r", kind="permission", tool="Bash", what="rm", input={"a": 1}, options=("y", "n")
     ),
     events.RequestClosed(member="ann", at=1.5, request="r", verdict="deny", by="deadline", reason="late"),
+    events.SandboxRefused(member="ann", at=1.5, call="c1", policy="work", refused=("write ~/x",), allow="a rule"),
     events.LimitReached(member="ann", at=1.5, limit="money", detail="1 USD"),
     events.Notice(member="team-lead", at=1.5, text="t", level="warning"),
     events.RunEnded(member="team-lead", at=1.5, stop="done", text="t", usage=replace(USAGE, usd=None)),

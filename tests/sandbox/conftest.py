@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from teamwright.processes.confinement import ProcessStart
+from teamwright.sandbox import sandbox as sandbox_module
+from teamwright.sandbox.bubblewrap import probe_bubblewrap
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
+from teamwright.sandbox.landlock import probe_landlock
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
-from teamwright.sandbox.sandbox import Sandbox
+from teamwright.sandbox.sandbox import Implementation, Sandbox
 from tests.support.waits import WAIT_S
 
 
@@ -72,3 +75,33 @@ class Confined:
 @pytest.fixture
 def confined(tmp_path) -> Confined:
     return Confined(tmp_path)
+
+
+def found(name: str) -> Implementation:
+    if name == "bubblewrap":
+        abilities = probe_bubblewrap("bwrap")
+        return Implementation("bubblewrap", abilities) if abilities else pytest.skip("bubblewrap does not work here")
+    version = probe_landlock()
+    return Implementation("landlock", landlock=version) if version else pytest.skip("Landlock does not work here")
+
+
+@pytest.fixture
+def bubblewrap(monkeypatch):
+    use(monkeypatch, "bubblewrap")
+
+
+@pytest.fixture
+def landlock(monkeypatch):
+    use(monkeypatch, "landlock")
+
+
+def use(monkeypatch, name: str) -> None:
+    implementation = found(name)
+    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: implementation)
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def each_implementation(monkeypatch, request) -> str:
+    """Each implementation that works here, in the place of the best one."""
+    use(monkeypatch, request.param)
+    return request.param

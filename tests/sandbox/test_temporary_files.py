@@ -6,36 +6,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.sandbox import sandbox as sandbox_module
-from teamwright.sandbox.bubblewrap import probe_bubblewrap
-from teamwright.sandbox.landlock import probe_landlock
-from teamwright.sandbox.sandbox import Implementation
 from teamwright.testing import Call, ScriptedModel
 
 NAME = f"teamwright-test-{os.getpid()}.txt"
-
-
-def found(name: str) -> Implementation:
-    if name == "bubblewrap":
-        abilities = probe_bubblewrap("bwrap")
-        return Implementation("bubblewrap", abilities) if abilities else pytest.skip("bubblewrap does not work here")
-    version = probe_landlock()
-    return Implementation("landlock", landlock=version) if version else pytest.skip("Landlock does not work here")
-
-
-@pytest.fixture
-def bubblewrap(monkeypatch):
-    use(monkeypatch, "bubblewrap")
-
-
-@pytest.fixture
-def landlock(monkeypatch):
-    use(monkeypatch, "landlock")
-
-
-def use(monkeypatch, name: str) -> None:
-    implementation = found(name)
-    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: implementation)
 
 
 @pytest.fixture

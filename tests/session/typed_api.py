@@ -34,6 +34,7 @@ from teamwright import (
     Result,
     Run,
     RunEnded,
+    SandboxRefused,
     Sent,
     SessionOpened,
     SubagentChanged,
@@ -164,6 +165,7 @@ def shows(event: TeamEvent) -> object:
             | TeamChanged()
             | SessionOpened()
             | Compacted()
+            | SandboxRefused()
         ):
             return event.member
         case LimitReached():

@@ -204,7 +204,7 @@ def test_a_snapshot_at_any_moment_and_what_comes_behind_it_say_the_same_as_all_t
 
 def test_a_snapshot_of_version_1_is_read():
     lines = (Path(__file__).parent.parent / "golden" / "events_v1.jsonl").read_text().splitlines()
-    read = TeamStatus.from_json(22, json.loads(lines[-1])["state"])
+    read = TeamStatus.from_json(23, json.loads(lines[-1])["state"])
     applied = TeamStatus()
     for line in lines[:-1]:
         data = json.loads(line)

@@ -135,6 +135,8 @@ class PermissionGate(Struct):
         now = self.policy().decide(call.tool.name, call.access)
         if now.verdict is Verdict.DENY:
             return self._refuse(call, now.rule, _cut_reason(now.reason))
+        if now.verdict is Verdict.ALLOW:  # by a rule that came with the answer, or for another input
+            call.ctx.confinement = now.confinement
         if answer.by == "lead" and now.verdict is Verdict.ASK and not self.lead_may_allow(call.tool.name, call.access):
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None

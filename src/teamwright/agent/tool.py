@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
+from teamwright.protocol.events import SandboxRefused
 from teamwright.protocol.messages import Block
 from teamwright.sandbox.policy import PolicyName
 
@@ -134,6 +135,8 @@ class ToolResult(Struct, frozen=True):
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
     invalid: str = ""
+    refusal: SandboxRefused | None = None
+    """What the sandbox refused; the toolbox reports it with the member and the call."""
 
     @classmethod
     def error(cls, what: str, do: str = "") -> ToolResult:

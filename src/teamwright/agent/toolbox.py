@@ -320,6 +320,8 @@ class Toolbox(Struct, eq=False, dict=True):
                 facts={**brief, **result.facts},
             )
         )
+        if result.refusal is not None:
+            self.emit(replace(result.refusal, member=self.member, call=number))
 
 
 def _with_access(call: ToolCall, tool: AnyTool, input: ToolInput, ctx: ToolContext) -> PreparedCall | ToolResult:

@@ -17,6 +17,7 @@ from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext, PermissionScope
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
+from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.parser import parse_command
 from teamwright.permissions.verdict import Access, Verdict
 
@@ -92,22 +93,36 @@ def suggest_rule(tool: str, access: Access, context: DecisionContext) -> str:
 
 
 def _for_command(access: Access, context: DecisionContext) -> str:
-    parsed = parse_command(access.command or "", access.cwd or context.scope.base)
-    if not parsed.is_valid or parsed.doubt or parsed.redirects or parsed.variables_set or len(parsed.commands) != 1:
+    command = _plain_command(access, context.scope)
+    if command is None:
         return ""
-    command = parsed.commands[0]
     words = [word for word in command.words if word is not None]
-    if not words or len(words) < len(command.words) or command.globs or command.variables or "\n" in "".join(words):
-        return ""
-    if not _may_be_repeated(words):
-        return ""
     narrow = next((text for text in map(shlex.split, _NARROW_PREFIXES) if _begins(words, text)), None)
     if narrow is not None:
         rule = f"Bash({' '.join(words[: len(narrow)])}:*)"
         if not uncovered_word(context, parse_rule(rule, Verdict.ALLOW, "offered", context.scope.base), command):
             return rule
-    line = shlex.join(words)
-    return f"Bash({line})" if "*" not in line else ""
+    line = exact_line(access, context.scope)
+    return f"Bash({line})" if line else ""
+
+
+def exact_line(access: Access, scope: PermissionScope) -> str:
+    """Return the line as the pattern of a rule for it alone; empty when it should not run again without a question."""
+    command = _plain_command(access, scope)
+    line = shlex.join(word for word in command.words if word is not None) if command is not None else ""
+    return line if "*" not in line else ""
+
+
+def _plain_command(access: Access, scope: PermissionScope) -> ShellCommand | None:
+    """Return the only command of a line whose words are all known and that may be repeated; None for other lines."""
+    parsed = parse_command(access.command or "", access.cwd or scope.base)
+    if not parsed.is_valid or parsed.doubt or parsed.redirects or parsed.variables_set or len(parsed.commands) != 1:
+        return None
+    command = parsed.commands[0]
+    words = [word for word in command.words if word is not None]
+    if not words or len(words) < len(command.words) or command.globs or command.variables or "\n" in "".join(words):
+        return None
+    return command if _may_be_repeated(words) else None
 
 
 def _may_be_repeated(words: list[str]) -> bool:

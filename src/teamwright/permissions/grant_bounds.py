@@ -78,7 +78,9 @@ def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, b
     verdict = Verdict(update.behavior)
     rules = tuple(parse_rule(text, verdict, source, scope.base, by_user) for text in update.rules)
     for rule in rules if verdict is Verdict.ALLOW else ():
-        why = _reaches_too_far(rule, scope)
+        why = _reaches_too_far(rule, scope) or (
+            "only a person grants it" if rule.tool == "Unconfined" and not by_user else ""
+        )
         if why:
             raise _out_of_bounds_error(f"{rule.text}: {why}", "permissions.allow in a settings file")
     return rules
@@ -91,7 +93,7 @@ def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
     if pattern is None:
         whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}
         return "it would allow every call of the tool" if whole else ""
-    if rule.tool == "Bash":
+    if rule.tool in {"Bash", "Unconfined"}:
         first, *rest = pattern.removesuffix("*").removesuffix(":").split()
         if "*" in first or (base_name(first) in INTERPRETERS | _RUN_ANYTHING and not rest and not rule.is_exact):
             return "it would allow programs of any name"

@@ -20,8 +20,9 @@ _MAX_OFFERS = 3
 def suggest_updates(tool: str, access: Access, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
     """Return the grants that a person may add to an approval of this call.
 
-    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store. None is
-    offered for a question by a rule, a guarded path or path ownership, and none that `grant_bounds` would refuse.
+    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store and the rule
+    that runs the command outside the sandbox. None is offered for a question by a rule, a guarded path or path
+    ownership, and none that `grant_bounds` would refuse.
     """
     if decision.verdict is not Verdict.ASK or not _is_by_mode(decision):
         return ()
@@ -34,7 +35,18 @@ def suggest_updates(tool: str, access: Access, decision: Decision, policy: Polic
         if fine and (outside or edits):
             found = (PermissionUpdate("addDirectories", directories=outside),) if outside else ()
             return (*found, PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS)) if edits else found
-    return (PermissionUpdate("addRules", rules=(decision.always,)),) if decision.always else ()
+    inside = (PermissionUpdate("addRules", rules=(decision.always,)),) if decision.always else ()
+    return (*inside, *_unconfined_rule(access, policy))
+
+
+def _unconfined_rule(access: Access, policy: Policy) -> tuple[PermissionUpdate, ...]:
+    """Return the rule that runs the same command outside the sandbox, if there is one and the rule would be narrow."""
+    if not access.sandbox:
+        return ()
+    from teamwright.permissions.always_rule import exact_line
+
+    line = exact_line(access, policy.scope)
+    return (PermissionUpdate("addRules", rules=(f"Unconfined({line})",)),) if line else ()
 
 
 def _is_by_mode(decision: Decision) -> bool:

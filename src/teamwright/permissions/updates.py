@@ -62,7 +62,7 @@ def from_wire(value: object) -> PermissionUpdate:
             behavior = given.get("behavior", "allow")
             if behavior not in BEHAVIORS:
                 raise _bad(f"{_excerpt(behavior)} is not a behavior: {', '.join(BEHAVIORS)}")
-            rules = tuple(_rule_from_wire(rule) for rule in _list_field(given, "rules"))
+            rules = tuple(_rule_from_wire(rule, Verdict(behavior)) for rule in _list_field(given, "rules"))
             return PermissionUpdate("addRules", rules=rules, behavior=behavior, destination=destination)
         case _:
             raise _bad(f"{_excerpt(kind)} is not a kind of permission update: addRules, addDirectories, setMode")
@@ -73,7 +73,7 @@ def _rule_to_wire(text: str) -> dict[str, str]:
     return {"toolName": tool, "ruleContent": rest.removesuffix(")")} if opened else {"toolName": tool}
 
 
-def _rule_from_wire(value: object) -> str:
+def _rule_from_wire(value: object, verdict: Verdict) -> str:
     """Parse a rule and return it in this program's syntax, so that no other text is passed on."""
     if isinstance(value, str):
         text = value
@@ -85,7 +85,7 @@ def _rule_from_wire(value: object) -> str:
         text = tool if content is None else f"{tool}({content})"
     if len(text) > MAX_TEXT:
         raise _bad(f"a rule has at most {MAX_TEXT} characters")
-    return parse_rule(text, Verdict.ASK, "a permission update", Path("/")).text
+    return parse_rule(text, verdict, "a permission update", Path("/")).text
 
 
 def _list_field(given: Mapping[str, Any], key: str) -> list[object]:

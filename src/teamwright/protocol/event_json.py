@@ -28,6 +28,7 @@ from teamwright.protocol.events import (
     RequestClosed,
     RequestOpened,
     RunEnded,
+    SandboxRefused,
     SessionOpened,
     SubagentChanged,
     TaskChanged,
@@ -74,6 +75,7 @@ _LOGGED: dict[str, type[TeamEvent]] = {
         SessionOpened,
         RequestOpened,
         RequestClosed,
+        SandboxRefused,
         LimitReached,
         Notice,
         RunEnded,
@@ -171,7 +173,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         return None
 
 
-_TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "members"})
+_TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "members", "refused"})
 """Fields that are lists in JSON."""
 
 

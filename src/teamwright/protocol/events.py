@@ -250,6 +250,20 @@ class SessionOpened(BaseEvent, frozen=True, kw_only=True):
     session: str = ""
 
 
+class SandboxRefused(BaseEvent, frozen=True, kw_only=True):
+    """The sandbox refused acts of a command, as far as its output shows them. `call` is `cN`.
+
+    `refused` are texts such as "write ~/.zshrc"; `policy` is read or work; `allow` says what a person can do to allow
+    them.
+    """
+
+    KIND = "sandbox_refused"
+    call: str
+    policy: str
+    refused: tuple[str, ...]
+    allow: str
+
+
 class LimitReached(BaseEvent, frozen=True, kw_only=True):
     """A limit ended a turn of the lead. `limit` is money, tokens, turns, calls, time, or repeats (equal tool calls)."""
 
@@ -300,6 +314,7 @@ TeamEvent: TypeAlias = (
     | SessionOpened
     | RequestOpened
     | RequestClosed
+    | SandboxRefused
     | LimitReached
     | Notice
     | RunEnded

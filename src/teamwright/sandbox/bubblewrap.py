@@ -49,6 +49,11 @@ class Bubblewrap(Struct, frozen=True):
     abilities: BubblewrapAbilities
     policy: SandboxPolicy
 
+    @property
+    def replaces_tmp(self) -> bool:
+        """Return True; see `CommandConfinement.replaces_tmp`."""
+        return True
+
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
         options = "\0".join(self.options(start)).encode("utf-8", "surrogateescape") + b"\0"

@@ -162,6 +162,11 @@ class Landlock(Struct, frozen=True):
     version: int
     policy: SandboxPolicy
 
+    @property
+    def replaces_tmp(self) -> bool:
+        """Return False; see `CommandConfinement.replaces_tmp`."""
+        return False
+
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
         with contextlib.ExitStack() as stack:

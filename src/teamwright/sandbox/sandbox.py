@@ -83,6 +83,11 @@ class CommandConfinement(Confinement, Protocol):
         """The restrictions."""
         ...
 
+    @property
+    def replaces_tmp(self) -> bool:
+        """True when the command has a private `/tmp`, and paths that cannot be changed are on read-only mounts."""
+        ...
+
     def guard(self) -> ProtectedFiles:
         """Return the state of the protected paths that only a comparison after the command protects."""
         ...

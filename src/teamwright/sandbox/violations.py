@@ -1,21 +1,26 @@
 """Refusals of the sandbox, as far as the output of a command shows them: writes, reads and connections.
 
-A program reports a refusal in its own text, so this reads the texts of the C library, Python and Node.
+A program reports a refusal in its own text, so this reads the texts of the C library, Python and Node. Depends on the
+policy and on the disk: a path that the user could not change either was not refused by the sandbox.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
+from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 
-_READ_ONLY = re.compile(
-    r"(?P<before>[^\n]*)(?:Read-only file system|read-only file system|Device or resource busy)(?P<after>[^\n]*)"
-)
-_PATH = re.compile(r"(?:'|\"|‘|^|\s|:)(?P<path>~?/[^'\"’\n:]+|[\w.][^'\"’\n:\s]*/[^'\"’\n:\s]+)")
+_READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
+_DENIED = re.compile(r"[Pp]ermission denied|EACCES")
+_CONNECTS = re.compile(r"connect|socket", re.I)
+_MISSING = re.compile(r"No such file or directory|ENOENT|FileNotFoundError")
+_QUOTED = re.compile(r"['\"‘`]([^'\"‘’`\n]+)['\"’`]")
+_PATH = re.compile(r"(?:^|\s|:)(?P<path>~?/[^'\"’\n:]+|[\w.][^'\"’\n:\s]*/[^'\"’\n:\s]+)")
 _NETWORK = re.compile(
     r"Network is unreachable|ENETUNREACH|Could not resolve host:? ?(?P<host>[\w.-]*)"
     r"|Temporary failure in name resolution|Name or service not known|EAI_AGAIN"
@@ -24,7 +29,11 @@ _NETWORK = re.compile(
 _SOCKET = re.compile(
     r"(?:docker daemon|docker\.sock|Failed to connect to (?:bus|user scope bus)|agent refused operation)"
 )
+_REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|Couldn't connect to server|Failed to connect")
+_LOCAL_PORT = re.compile(r"(?:localhost|127\.0\.0\.1|::1)\D{1,8}(\d{2,5})\b")
 _MAX = 3
+_LISTENING = "0A"
+"""The state of a listening socket in /proc/net/tcp (proc(5))."""
 
 
 class Violation(Struct, frozen=True):
@@ -34,49 +43,120 @@ class Violation(Struct, frozen=True):
     target: str = ""
 
     def __str__(self) -> str:
-        what = self.target or "the network" if self.act == "connect" else self.target or "a file"
-        return f"to connect to {what}" if self.act == "connect" else f"to {self.act} {what}"
+        if self.act == "connect":
+            return f"connect to {self.target or 'the network'}"
+        return f"{self.act} {_short(self.target) or 'a file'}"
 
 
-def find_violations(policy: SandboxPolicy, output: str, cwd: str) -> list[Violation]:
-    """Return the refusals that an output shows, each once, at most a few."""
+class Refusal(Struct, frozen=True):
+    """The refusals of one command, and a sentence about what a person can do to allow them."""
+
+    policy: PolicyName
+    violations: tuple[Violation, ...]
+    allow: str
+
+    def note(self) -> str:
+        """Return the lines for the model."""
+        refused = "; ".join(f"to {violation}" for violation in self.violations)
+        return f"[The sandbox (policy {self.policy}) refused {refused}. {self.allow}]"
+
+    def event(self) -> SandboxRefused:
+        """Return the event. The toolbox adds the member and the call."""
+        refused = tuple(map(str, self.violations))
+        return SandboxRefused(member="", call="", policy=self.policy, refused=refused, allow=self.allow)
+
+
+def find_refusal(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tmp: bool) -> Refusal | None:
+    """Return the refusals that an output shows, each once and at most a few; None without one.
+
+    `replaces_tmp`: the command has a private `/tmp`, and a read-only file system in the place of missing rights.
+    """
     found: dict[Violation, None] = {}
-    for violation in _all_violations(policy, output, cwd):
+    for violation in _all_violations(policy, output, cwd, replaces_tmp=replaces_tmp):
         found[violation] = None
         if len(found) == _MAX:
             break
-    return list(found)
+    return Refusal(policy.name, tuple(found), _advice(policy, tuple(found))) if found else None
 
 
-def _all_violations(policy: SandboxPolicy, output: str, cwd: str) -> Iterator[Violation]:
-    for line in _READ_ONLY.finditer(output):
-        yield Violation("write", _path_in(line["before"]) or _path_in(line["after"]))
-    if policy.network is not NetworkAccess.ALLOW:
-        for found in _NETWORK.finditer(output):
-            yield Violation("connect", (found["host"] or found["other"] or "").strip("."))
-    for found in _SOCKET.finditer(output):
+def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tmp: bool) -> Iterator[Violation]:
+    for line in output.split("\n"):
+        if replaces_tmp and _READ_ONLY.search(line):
+            yield Violation("write", _path_in(line))
+        elif not replaces_tmp and _DENIED.search(line) and not _CONNECTS.search(line):
+            yield from _denied_acts(policy, _path_in(line), cwd)
+        elif replaces_tmp and _MISSING.search(line) and _is_in_other_tmp(policy, _path_in(line)):
+            yield Violation("read", _path_in(line))
+        if policy.network is not NetworkAccess.ALLOW:
+            yield from _connections(line)
+        if _DENIED.search(line) or _MISSING.search(line):
+            hidden = (path for path in sorted(policy.hidden) if path in line and not is_inside(cwd, path))
+            yield from (Violation("read", path) for path in hidden)
+
+
+def _denied_acts(policy: SandboxPolicy, named: str, cwd: str) -> Iterator[Violation]:
+    """Yield the act on a path that rights of files would allow this user, so that the sandbox refused it."""
+    path = os.path.realpath(os.path.join(cwd, os.path.expanduser(named)))
+    if not named or any(is_inside(path, top) for top in policy.hidden):
+        return  # hidden paths are found by their names
+    there = path if os.path.exists(path) else os.path.dirname(path)
+    if os.access(there, os.W_OK):
+        yield Violation("write", named)
+
+
+def _is_in_other_tmp(policy: SandboxPolicy, path: str) -> bool:
+    """Return True for a path that only the system's `/tmp` has."""
+    ours = policy.temporary + path.removeprefix("/tmp")
+    return path.startswith("/tmp/") and os.path.lexists(path) and not os.path.lexists(ours)
+
+
+def _connections(line: str) -> Iterator[Violation]:
+    for found in _NETWORK.finditer(line):
+        yield Violation("connect", (found["host"] or found["other"] or "").strip("."))
+    for found in _SOCKET.finditer(line):
         yield Violation("connect", found[0])
-    for path in sorted(policy.hidden):
-        if path in output and not is_inside(cwd, path):
-            yield Violation("read", path)
+    if _REFUSED.search(line) or _DENIED.search(line):
+        for found in _LOCAL_PORT.finditer(line):
+            if _listens(int(found[1])):  # outside of the sandbox a server answers there
+                yield Violation("connect", f"localhost:{found[1]}")
 
 
-def _path_in(text: str) -> str:
-    paths = [found["path"].strip() for found in _PATH.finditer(text)]
+def _listens(port: int) -> bool:
+    for file in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(file, encoding="ascii") as rows:
+                fields = [row.split() for row in rows][1:]
+        except OSError:
+            continue
+        if any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in fields):
+            return True
+    return False
+
+
+def _path_in(line: str) -> str:
+    quoted = [found[1] for found in _QUOTED.finditer(line)]
+    paths = quoted or [found["path"].strip() for found in _PATH.finditer(line)]
     return paths[-1] if paths else ""
 
 
-def violations_note(policy: SandboxPolicy, violations: list[Violation]) -> str:
-    """Return the lines for the result: what was refused, and what a person can do to allow it."""
-    if not violations:
-        return ""
-    refused = "; ".join(map(str, violations))
-    if policy.name is PolicyName.READ:
-        advice = "The command was allowed because it only reads. For more, call it in a form that asks."
-    elif any(violation.act == "write" for violation in violations):
-        advice = "The user can allow the path with the setting sandbox.write, or the command with a rule Unconfined(…)."
-    elif any(violation.act == "connect" for violation in violations):
-        advice = "The user can allow it with the setting sandbox.network, or the command with a rule Unconfined(…)."
-    else:
-        advice = "The user can allow the command with a rule Unconfined(…)."
-    return f"[The sandbox (policy {policy.name}) refused {refused}. {advice}]"
+def _short(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path.removeprefix(home)}" if home != "/" and is_inside(path, home) else path
+
+
+def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...]) -> str:
+    """Return what a person can do, and for a temporary file what the model can do."""
+    acts = {violation.act for violation in violations}
+    in_tmp = all(violation.target.startswith("/tmp/") for violation in violations)
+    if policy.name is PolicyName.READ and acts != {"read"}:
+        return "The command was allowed because it only reads. For more, call it in a form that asks."
+    if in_tmp and acts == {"write"}:
+        return "Write temporary files to $TMPDIR."
+    outside = "or the command with the answer 'outside the sandbox' or a rule Unconfined(…)."
+    if in_tmp and acts == {"read"}:
+        return "Commands have the session's own /tmp; Read shows this file, and the setting sandbox.read shows it here."
+    if "write" in acts:
+        return f"The user can allow the path with the setting sandbox.write, {outside}"
+    if "connect" in acts:
+        return f"The user can allow it with the setting sandbox.network, {outside}"
+    return f"The user can allow {outside.removeprefix('or ')}"

@@ -14,6 +14,7 @@ from teamwright.protocol.events import (
     Notice,
     RequestClosed,
     RequestOpened,
+    SandboxRefused,
     TaskChanged,
     TeamEvent,
     ToolCalled,
@@ -120,18 +121,25 @@ def event_line(event: TeamEvent) -> str | None:
             return f"{who:<12} {state}" + (f": {_flatten(event.detail)}" if event.detail else "")
         case RequestOpened() | RequestClosed():
             return f"{who:<12} {_request_text(event)}"
-        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted():
+        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted() | SandboxRefused():
             return f"{who:<12} {_notice_text(event)}"
         case _:
             return None
 
 
-def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted) -> str:
+def refusal_text(event: SandboxRefused) -> str:
+    """Return what the sandbox refused, and what would allow it."""
+    return f"the sandbox refused to {', to '.join(event.refused)}. {event.allow}"
+
+
+def _notice_text(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted | SandboxRefused) -> str:
     match event:
         case Compacted():
             return compaction_text(event)
         case LimitReached():
             return f"limit: {event.detail}"
+        case SandboxRefused():
+            return _flatten(refusal_text(event), 300)
         case ModeChanged():
             return f"is in mode {event.mode} now"
         case ModelChanged():

@@ -14,7 +14,9 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
 from teamwright.agent.background_jobs import BackgroundJobs
@@ -45,6 +47,9 @@ from teamwright.tools.shell.command_line import (
 )
 from teamwright.tools.shell.startup import ShellStartup
 
+if TYPE_CHECKING:
+    from teamwright.sandbox.violations import Refusal
+
 MAX_COMMAND = 100_000
 """The longest command in bytes; Linux takes at most 128 KiB in one argument."""
 
@@ -52,7 +57,6 @@ QUARANTINE = "quarantine"
 """The directory of the session with files that commands created at protected paths."""
 
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
-
 
 _END_IN_FACTS = 600
 """Bytes of the end of the output that programs get besides its beginning."""
@@ -301,8 +305,10 @@ class Bash(Tool[BashInput]):
         late = "" if in_time else _timeout_note(timeout_s)
         code = process.exit_code
         undone = guard.restore(place.scratch.parent / QUARANTINE) if guard is not None else []
-        refused = _refusals(confinement, output.text(), before, failed=bool(code)) + _undone_note(undone, place)
-        return self._result(output, place, code, [refused, late, left, moved, note])
+        refusal = _refusal(confinement, output.text(), before, failed=bool(code))
+        refused = (refusal.note() if refusal is not None else "") + _undone_note(undone, place)
+        result = self._result(output, place, code, [refused, late, left, moved, note])
+        return result if refusal is None else replace(result, refusal=refusal.event())
 
     def _result(self, output: ProcessOutput, place: Workplace, code: int | None, notes: list[str]) -> ToolResult:
         """Return the result of a command that has ended. The first two notes say what was refused, and the timeout."""
@@ -365,13 +371,13 @@ def _timeout_note(timeout_s: float) -> str:
     )
 
 
-def _refusals(confinement: CommandConfinement | None, output: str, cwd: Path, *, failed: bool) -> str:
-    """Return the lines about what the sandbox refused, as far as the output shows it."""
+def _refusal(confinement: CommandConfinement | None, output: str, cwd: Path, *, failed: bool) -> Refusal | None:
+    """Return what the sandbox refused, as far as the output shows it."""
     if confinement is None or (confinement.policy.name is PolicyName.READ and not failed):
-        return ""
-    from teamwright.sandbox.violations import find_violations, violations_note
+        return None
+    from teamwright.sandbox.violations import find_refusal
 
-    return violations_note(confinement.policy, find_violations(confinement.policy, output, str(cwd)))
+    return find_refusal(confinement.policy, output, str(cwd), replaces_tmp=confinement.replaces_tmp)
 
 
 def _undone_note(paths: list[str], place: Workplace) -> str:

@@ -17,6 +17,7 @@ from teamwright.protocol.events import (
     Notice,
     RequestClosed,
     RequestOpened,
+    SandboxRefused,
     TaskChanged,
     TeamEvent,
     ToolCalled,
@@ -24,7 +25,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.states import MemberState
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
-from teamwright.ui.event_text import answer_text, compaction_text, request_subject
+from teamwright.ui.event_text import answer_text, compaction_text, refusal_text, request_subject
 from teamwright.ui.terminal.call_lines import call_line, diff_lines, reason_lines, result_line
 from teamwright.ui.terminal.paint import Paint
 
@@ -105,14 +106,16 @@ class EventFormatter(Struct):
                 return self._request_closed(event)
             case LimitReached():
                 return [self.line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
-            case Notice() | Compacted():
+            case Notice() | Compacted() | SandboxRefused():
                 return self._notice(event)
             case _:
                 return []
 
-    def _notice(self, event: Notice | Compacted) -> list[str]:
+    def _notice(self, event: Notice | Compacted | SandboxRefused) -> list[str]:
         if isinstance(event, Compacted):
             level, said = "warning" if event.state in {"failed", "crashed"} else "info", compaction_text(event)
+        elif isinstance(event, SandboxRefused):
+            level, said = "warning", refusal_text(event)
         else:
             level, said = event.level, event.text
         if level == SHELL:

@@ -87,6 +87,8 @@ def _describe_update(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
             return "m", f"and mode {mode}{about}, {kept}"
         case "addRules" if rules := list(_rules(update)):
             behavior = one_line(str(update.get("behavior", "allow")))
+            if behavior == "allow" and all(rule.startswith("Unconfined(") for rule in rules):
+                return "u", f"outside the sandbox: {', '.join(rules)}, {kept}"
             return "r", f"and {behavior} {', '.join(rules)}, {kept}"
         case _:
             return "", ""

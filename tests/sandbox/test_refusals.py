@@ -1,0 +1,116 @@
+"""Refusals of the sandbox are in the result, are an event and a line, and a question offers the way outside."""
+
+import os
+import socket
+
+import pytest
+
+from teamwright import SandboxRefused, Team
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import PermissionUpdate
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import RequestOpened
+from teamwright.testing import Call, ScriptedModel
+from teamwright.ui.terminal.event_formatter import EventFormatter
+from teamwright.ui.terminal.request_lines import parse_reply, prompt_lines
+
+pytestmark = pytest.mark.usefixtures("each_implementation")
+
+
+async def run(tmp_path, *commands: str, on_request=None, **more) -> tuple[list[str], list[SandboxRefused]]:
+    """Run a lead that calls Bash with each of these commands. Return the results, and the refusals among its events."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    model = ScriptedModel([*(Call("Bash", {"command": one}) for one in commands), "Done."])
+    options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "sandbox": "auto"} | more
+    seen: list[SandboxRefused] = []
+    async with Team("crew", model=model, on_request=on_request, **options) as team:
+        async for event in team.run("Go.").events():
+            if isinstance(event, SandboxRefused):
+                seen.append(event)
+    return [model.request_text(at) for at in range(1, len(commands) + 1)], seen
+
+
+BYPASS = {"permission_mode": "bypassPermissions"}
+
+
+async def test_a_refused_write_is_in_the_result_and_is_an_event_with_what_would_allow_it(tmp_path):
+    path = f"/etc/teamwright-test-{os.getpid()}"
+    [text], [event] = await run(tmp_path, f"touch {path}", **BYPASS)
+    assert not os.path.exists(path)
+    assert f"[The sandbox (policy work) refused to write {path}." in text and "Unconfined(…)" in text
+    assert event.refused == (f"write {path}",) and event.call == "c1" and event.policy == "work"
+    [line] = EventFormatter().lines(event)
+    assert f"the sandbox refused to write {path}" in line and "sandbox.write" in line and "outside the sandbox" in line
+    assert any("sandbox_refused" in log.read_text() for log in (tmp_path / "state").rglob("events.jsonl"))
+
+
+async def test_a_refusal_in_the_home_is_shown_with_a_tilde(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    _, [event] = await run(tmp_path, "echo x >> ~/.zshrc", **BYPASS)
+    assert event.refused == ("write ~/.zshrc",)
+    assert not (home / ".zshrc").exists()
+
+
+async def test_a_server_of_this_machine_that_a_command_cannot_reach_is_a_refusal(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        line = f"exec 3<>/dev/tcp/127.0.0.1/{port} || echo cannot connect to localhost:{port}: Connection refused"
+        _, [event] = await run(tmp_path, line, **BYPASS)
+    assert event.refused == (f"connect to localhost:{port}",)
+    assert "sandbox.network" in event.allow
+
+
+async def test_a_file_that_nobody_could_write_is_no_refusal_of_the_sandbox(tmp_path):
+    _, seen = await run(tmp_path, "ls /nowhere; cat missing.txt; exit 1", **BYPASS)
+    assert seen == []
+
+
+async def test_the_answer_outside_the_sandbox_runs_the_command_without_it(tmp_path):
+    outside = tmp_path / "outside.txt"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/Makefile").write_text(f"deploy:\n\techo made >> {outside}\n")
+    asked: list[RequestOpened] = []
+
+    async def answer(request: RequestOpened) -> None:
+        asked.append(request)
+        reply = parse_reply(request, "u")
+        await request.allow(updates=reply.updates)
+
+    await run(tmp_path, "make deploy", "make deploy", on_request=answer)
+    assert outside.read_text() == "made\nmade\n"
+    [request] = asked
+    shown = "\n".join(prompt_lines(request, EventFormatter()))
+    assert "u  yes, outside the sandbox: Unconfined(make deploy), until this session ends" in shown
+
+
+async def test_a_plain_yes_keeps_the_command_inside_the_sandbox(tmp_path):
+    outside = tmp_path / "outside.txt"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/Makefile").write_text(f"deploy:\n\techo made >> {outside}\n")
+    await run(tmp_path, "make deploy", on_request=RequestOpened.allow)
+    assert not outside.exists()
+
+
+async def test_a_line_of_several_commands_is_not_offered_outside(tmp_path):
+    asked: list[RequestOpened] = []
+
+    async def deny(request: RequestOpened) -> None:
+        asked.append(request)
+        await request.deny()
+
+    await run(tmp_path, "make deploy && rm -r x", on_request=deny)
+    assert not [update for update in asked[0].suggestions if "Unconfined" in str(update)]
+
+
+@pytest.mark.parametrize("rule", ["Unconfined(make deploy)", "Unconfined(*)"])
+def test_only_a_person_grants_commands_outside_the_sandbox(rule):
+    update = PermissionUpdate("addRules", rules=(rule,))
+    with pytest.raises(UsageError):
+        Policy().apply_update(update, "granted by a hook")
+    if rule == "Unconfined(*)":
+        with pytest.raises(UsageError):
+            Policy().apply_update(update, by_user=True)
+    else:
+        Policy().apply_update(update, by_user=True)

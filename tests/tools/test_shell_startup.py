@@ -92,10 +92,10 @@ async def test_functions_aliases_options_and_path_are_there_in_every_command(con
 
 
 async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startup(context, ctx, work):
-    context.rc("cd() { builtin cd \"$@\" && echo moved; }\npwd() { echo lies; }\nalias e='exit 7'\n")
+    context.rc("cd() { echo lies; }\npwd() { echo lies; }\nalias e='exit 7'\n")
     (work / "a b").mkdir()
     ended = await context.result("cd 'a b'; e")
-    assert ended.content.startswith("moved\nexit code 7") and ctx.workplace.cwd == work / "a b"
+    assert ended.content.startswith("exit code 7") and ctx.workplace.cwd == work / "a b"
     assert "137 (SIGKILL)" in await context.run("kill -9 $$")
     for broken in ("echo 'unclosed", "if true; then"):
         result = await context.result(broken)
@@ -190,7 +190,9 @@ async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(co
     assert await context.run("ls | cat -; cat a; wc -l < a") and await context.run("type ls")
     assert sorted(os.listdir(work)) == ["a"]
     await context.run("ls; rm -f nothing")
-    assert "pwned" in os.listdir(work), "what is asked about is the user's own"
+    assert sorted(os.listdir(work)) == ["a"], "a command that reads is the program also beside others"
+    await context.run("wc --no-such-option; rm -f nothing")
+    assert "pwned4" in os.listdir(work), "what is asked about is the user's own"
 
 
 @pytest.mark.parametrize("line", ["cd .; {}", "x=1; {}", "LC_ALL=C {}", "mkdir -p sub; {}"])
@@ -318,13 +320,14 @@ def test_the_shell_is_the_named_one_else_the_user_s_else_bash():
 
 
 def test_a_snapshot_is_read_as_the_golden_file_has_it_and_a_damaged_one_is_none(tmp_path):
-    known = read_snapshot(GOLDEN / "shell_snapshot_v1.sh")
+    known = read_snapshot(GOLDEN / "shell_snapshot_v2.sh")
     assert known is not None and known.path == "/home/ada/bin:/usr/bin" and known.aliases == {"gp": "git push"}
+    assert known.functions == ("greet",)
     assert known.startup.startswith("/bin/bash; ") and known.failed == ""
     for content in (
         b"",
-        b"# teamwright shell snapshot 2\n# {}\n",
-        b"# teamwright shell snapshot 1\n# [1]\n",
+        b"# teamwright shell snapshot 1\n# {}\n",
+        b"# teamwright shell snapshot 2\n# [1]\n",
         b"\xff\0",
     ):
         (tmp_path / "s.sh").write_bytes(content)

@@ -42,7 +42,7 @@ def told(server: LoopbackModel) -> list[str]:
 def test_a_headless_run_has_the_user_s_shell_and_rules_hold_for_aliases(user):
     (user.cwd / ".envrc").write_text("echo evil")
     user.settings(permissions={"allow": ["Bash"], "deny": ["Bash(git push:*)"]})
-    replies = [bash("hi; echo $PATH >&2"), bash("gp"), bash("ls"), bash("greet you"), "Done."]
+    replies = [bash('hi; echo "$PATH" >&2'), bash("gp"), bash("ls"), bash("greet you"), "Done."]
     with LoopbackModel.in_thread(replies) as server:
         user.url = server.url
         done = user.run("-p", "go")

@@ -17,6 +17,8 @@ from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
+from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.verdict import Access
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")
@@ -52,7 +54,19 @@ class _TooManyLinks(Exception):
     """The line makes more links than are followed."""
 
 
-def with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
+def parse_access(access: Access, base: Path) -> ParsedLine:
+    """Return the parsed command of the access, with the links that it makes. `base` is the directory if it names none.
+
+    A line that the user's shell may read in another way is not valid: what it runs is not known.
+    """
+    line = access.command or ""
+    parsed = _with_made_links(parse_command(line, access.cwd or base), line)
+    if not access.is_read_otherwise or not parsed.is_valid:
+        return parsed
+    return replace(parsed, is_valid=False, doubt="your shell may read it in another way than bash")
+
+
+def _with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     """Return the parsed line with a guess for each command and redirection that may go through a link made by it."""
     makers = [command for command in parsed.commands if _agent_factory_name(command)]
     if not makers or len(parsed.commands) + len(parsed.redirects) < 2:

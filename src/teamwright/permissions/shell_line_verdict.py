@@ -19,7 +19,7 @@ from teamwright.permissions.file_changes import FileChanges, find_changes, runs_
 from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confinement
-from teamwright.permissions.made_links import with_made_links
+from teamwright.permissions.made_links import parse_access
 from teamwright.permissions.paths import containing_directory, judge_unknown_path
 from teamwright.permissions.prefix_rules import uncovered_word
 from teamwright.permissions.project_programs import collect_line_facts
@@ -50,9 +50,7 @@ _MAX_MEANING = 120
 def judge_command(context: DecisionContext, access: Access) -> Decision:
     """Return the verdict on a command line: the strictest for all its commands and all files that it touches."""
     context = replace(context, is_confined=bool(access.sandbox))
-    parsed = with_made_links(
-        parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
-    )
+    parsed = parse_access(access, context.scope.base)
     rules = context.rules.rules_for("Bash")
     facts = collect_line_facts(context, access, parsed)
     if context.bypasses:
@@ -116,9 +114,7 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in their order; the whole line comes last."""
     context = replace(context, is_confined=bool(access.sandbox))
-    parsed = with_made_links(
-        parse_command(access.command or "", access.cwd or context.scope.base), access.command or ""
-    )
+    parsed = parse_access(access, context.scope.base)
     rules = context.rules.rules_for("Bash")
     facts = collect_line_facts(context, access, parsed)
     found: list[tuple[str, Decision]] = []

@@ -64,7 +64,8 @@ class Access(Struct, frozen=True):
     that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
     command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
-    command; empty: no program of the project is looked for.
+    command; empty: no program of the project is looked for. `is_read_otherwise`: the user's shell runs the command and
+    may read it in another way than the rules do.
     """
 
     reads: tuple[Path, ...] = ()
@@ -78,6 +79,7 @@ class Access(Struct, frozen=True):
     starts_teammate: bool = False
     sandbox: frozenset[PolicyName] = frozenset()
     search_path: str = ""
+    is_read_otherwise: bool = False
 
 
 HARMLESS = Access(harmless=True)

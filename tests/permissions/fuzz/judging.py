@@ -190,7 +190,9 @@ class Judge:
         return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
 
     def _run(self, line: str, groups: frozenset[str], variant: int, commands: int = 1) -> Outcome:
-        put = track_directory(shell_line(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
+        put = track_directory(
+            shell_line(line, None, self.sandbox.world.project, self._env), self.sandbox.base / "aside" / "ended_in"
+        )
         outcome = self.sandbox.run(put.argv, put.env, groups, variant, commands)
         self.runs += commands
         self.timed_out += outcome.timed_out

@@ -27,6 +27,13 @@ _PIECE = re.compile(r"\$|\\[0-7xuU]")
 """A `$`, also as an escape that `printf -v` and `${x@E}` decode."""
 
 _ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
+_READ_ALIKE = re.compile(
+    r"(?:[ \t\n]|&&|\|\|?(?!&)|;(?![;&|])|[0-2]?>&[0-2](?!\w)|[0-2]?>>?(?=[ \t]*[\w./'\"])|<(?=[ \t]*[a-zA-Z_./'\"])"
+    r"|[A-Za-z0-9_./:@%+,-]|(?<=\w)=(?!=)|'[^']*'|\$\?(?![\w\[:])"
+    r"|\"(?:[^\"$`\\!]|\$(?:[A-Z_]+|\?)(?![\w\[:]))*\")*+"
+)
+"""A `<` before a digit begins a range of numbers in zsh; a `[` or `:` after a variable selects a part of its value."""
+
 _QUERY = (
     "(command_name) @commands (test_command) @commands (declaration_command) @commands (unset_command) @commands"
     " (file_redirect) @redirections (heredoc_redirect) @redirections (herestring_redirect) @redirections"
@@ -57,6 +64,14 @@ def may_become_code(text: str | None) -> bool:
 def is_read_by_zsh_alone(text: str) -> bool:
     """Return True for syntax that zsh reads differently from the grammar."""
     return _ZSH_ONLY.search(text) is not None
+
+
+def is_read_alike(text: str) -> bool:
+    """Return True for a text that bash, zsh and sh certainly read alike, with all options of a user.
+
+    It has plain words and quotes, joined by plain operators.
+    """
+    return _READ_ALIKE.fullmatch(text) is not None and not is_read_by_zsh_alone(text)
 
 
 @cache

@@ -158,7 +158,9 @@ _NUMBERS = word_set("? # $ RANDOM SECONDS LINENO UID EUID PPID BASHPID")
 _KNOWN_PLAIN = word_set("PATH USER LOGNAME SHELL HOSTNAME LANG TERM")
 """Variables whose values are read here, only to check that they are one word and no pattern."""
 
-_NOT_ONE_WORD = re.compile(r"[\s*?\[\\]|^$")
+_NOT_ONE_WORD = re.compile(r"[\s*?\[\\]|[@+!]\(|^$")
+"""Values that a shell may split or match against names. With `extglob`, `@(x)` is a pattern too."""
+
 _GLOB = re.compile(r"[*?]|\[[A-Za-z0-9_]+\]")
 _WILD_PART = re.compile(r"([*?]|\[[A-Za-z0-9_]+\])")
 _WILD = frozenset("*?[]\\")

@@ -41,7 +41,7 @@ from teamwright.tools.shell.command_directory import allowed_directory, ensure_d
 from teamwright.tools.shell.command_line import (
     ShellLine,
     expand_command,
-    runs_in_plain_bash,
+    is_read_otherwise,
     shell_line,
     track_directory,
 )
@@ -185,13 +185,19 @@ class Bash(Tool[BashInput]):
         confined = self._sandbox is not None and not call.is_typed_by_person
         answers = self._sandbox.answers() if confined and self._sandbox is not None else frozenset[PolicyName]()
         path = self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
-        return Access(command=call.command, cwd=cwd, expanded_command=means, sandbox=answers, search_path=path)
+        otherwise = is_read_otherwise(call.command, self._startup, cwd)
+        return Access(
+            command=call.command,
+            cwd=cwd,
+            expanded_command=means,
+            sandbox=answers,
+            search_path=path,
+            is_read_otherwise=otherwise,
+        )
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
-        if self._startup is None or self._startup.snapshot is None:
-            return ""
-        return expand_command(call.command, self._startup, proven=runs_in_plain_bash(call.command, cwd))
+        return expand_command(call.command, self._startup, cwd)
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         """Run the command in the foreground until its end or its timeout, or start it in the background."""
@@ -237,9 +243,8 @@ class Bash(Tool[BashInput]):
         return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
-        proven = self._startup is not None and runs_in_plain_bash(call.command, workplace.cwd)
         env = self.environment(workplace, by_person=call.is_typed_by_person)
-        line = shell_line(call.command, self._startup, env, proven=proven)
+        line = shell_line(call.command, self._startup, workplace.cwd, env, by_person=call.is_typed_by_person)
         return line if ended_in is None else track_directory(line, ended_in)
 
     def _confinement(self, call: BashInput, ctx: ToolContext, *own_files: Path) -> CommandConfinement | None:

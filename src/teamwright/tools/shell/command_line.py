@@ -1,7 +1,6 @@
 """The command line of a shell for one command: the shell, its startup, and the report of its last directory.
 
-A command that is proven to be read-only runs in plain bash, without functions and aliases, so that the proven command
-is the one that runs. Any other runs in the user's shell with its startup; aliases are expanded before
+`shell_choice` chooses between plain bash and the user's shell with its startup. Aliases are expanded before
 (`alias_expansion`), so that the shell runs the text of the verdict. Starts no process.
 """
 
@@ -15,13 +14,23 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.tools.shell.startup import ShellStartup, bare_argv, plain_shell
+from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven
+from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, bare_argv, plain_shell
 
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
 """Commands that look up a word. The user's shell runs them with its aliases."""
 
 _SHELL_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", re.DOTALL)
 """Variables that change a plain shell."""
+
+_OPTION_VARIABLES = frozenset({"POSIXLY_CORRECT", "RIPGREP_CONFIG_PATH", "TAR_OPTIONS"})
+"""Variables with which programs read other files than their words say."""
+
+_BASH_READING = (
+    "\\builtin shopt -u cdable_vars cdspell dotglob lastpipe nocaseglob nullglob 2>/dev/null\n"
+    "\\builtin set +o noglob +o physical +o posix\n"
+)
+"""Options with which the rules read a line. The environment (`BASHOPTS`, `BASH_ENV`) may have set others."""
 
 
 class ShellLine(Struct, frozen=True):
@@ -46,10 +55,13 @@ class ShellLine(Struct, frozen=True):
         return (*self.shell, "-c", f"{self.begins}{self.builtin}eval {shlex.quote(self.text)}")
 
 
-def expand_command(command: str, startup: ShellStartup | None, *, proven: bool) -> str:
-    """Return the command with the startup's aliases expanded; empty when nothing changes."""
+def expand_command(command: str, startup: ShellStartup | None, cwd: Path) -> str:
+    """Return the command with the startup's aliases expanded; empty when nothing changes or they are unknown.
+
+    A command that is proven has no aliases: it runs in plain bash.
+    """
     snapshot = startup.snapshot if startup is not None else None
-    if snapshot is None or not snapshot.aliases or proven or _LOOKUP_COMMAND.fullmatch(command.strip()):
+    if snapshot is None or not snapshot.aliases or _is_lookup(command) or is_proven(command, cwd):
         return ""
     from teamwright.tools.shell.alias_expansion import expand_aliases  # loading the grammar is expensive
 
@@ -57,37 +69,46 @@ def expand_command(command: str, startup: ShellStartup | None, *, proven: bool) 
     return means if means != command else ""
 
 
-def shell_line(command: str, startup: ShellStartup | None, env: Mapping[str, str], *, proven: bool) -> ShellLine:
-    """Return the shell line of the command. `proven`: it is proven to be read-only."""
+def is_read_otherwise(command: str, startup: ShellStartup | None, cwd: Path) -> bool:
+    """Return True when the user's shell runs the command and may read it in another way than the rules do."""
+    if startup is None or _is_lookup(command):
+        return False
+    return choose_shell(expand_command(command, startup, cwd) or command, cwd, startup).is_read_otherwise
+
+
+def shell_line(
+    command: str, startup: ShellStartup | None, cwd: Path, env: Mapping[str, str], *, by_person: bool = False
+) -> ShellLine:
+    """Return the shell line of the command, which is judged in this directory.
+
+    `by_person`: a person typed it. It has no verdict, and the user's shell runs what is not proven to only read.
+    """
+    if not by_person:
+        env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
     if startup is None:
         return ShellLine((plain_shell(),), "", command, env)
-    snapshot, shell = startup.snapshot, startup.shell
-    asks = _LOOKUP_COMMAND.fullmatch(command.strip()) is not None
-    text = expand_command(command, startup, proven=proven) or command
-    if (proven and not asks) or (shell.kind == "zsh" and _runs_in_bash(text)):
+    snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
+    text = expand_command(command, startup, cwd) or command
+    choice = ShellChoice(is_proven(command, cwd)) if by_person else choose_shell(text, cwd, startup)
+    if choice.is_plain and not asks:
         return ShellLine(
             (plain_shell(),), "", text, {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
         )
-    if snapshot is None:
-        return ShellLine(bare_argv(shell), "", command, env)
+    if shell.kind not in STARTUP_SHELLS:
+        return ShellLine(bare_argv(shell), "", text, env)
     begins = f"PATH={shlex.quote(env.get('PATH', ''))}\n" if shell.kind == "zsh" else ""  # /etc/zshenv is always read
-    begins += f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
-    if asks:
+    if snapshot is not None:
+        begins += f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
+    if asks and snapshot is not None:
         begins += "".join(f"{line}\n" for line in _aliases(snapshot.aliases, shell.kind))
+    if not by_person:
+        begins += _BASH_READING if shell.kind == "bash" else ""
+        begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
     return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
 
 
-def runs_in_plain_bash(command: str, cwd: Path) -> bool:
-    """Return True when a mode may allow the line without a rule: it runs in the shell that the rules read."""
-    from teamwright.permissions import plain_shell_lines  # loading the grammar is expensive
-
-    return plain_shell_lines.runs_in_plain_bash(command, cwd)
-
-
-def _runs_in_bash(text: str) -> bool:
-    from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
-
-    return is_read_by_zsh_alone(text)
+def _is_lookup(command: str) -> bool:
+    return _LOOKUP_COMMAND.fullmatch(command.strip()) is not None
 
 
 def track_directory(line: ShellLine, directory_file: Path) -> ShellLine:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.command_words import word_set
 
-VERSION = 1
+VERSION = 2
 
 MAX_DUMP = 4_000_000
 """The largest dump in bytes. A larger one is refused."""
@@ -28,19 +28,23 @@ _TITLE = f"# teamwright shell snapshot {VERSION}"
 _MAX_HEAD = 2_000_000
 
 _BASH_SHOPTS = word_set(
-    "cdable_vars cdspell dotglob extglob failglob globasciiranges globskipdots globstar gnu_errfmt inherit_errexit"
-    " lastpipe localvar_inherit localvar_unset nocaseglob nocasematch nullglob patsub_replacement shift_verbose"
-    " sourcepath xpg_echo"
+    "extglob failglob globstar gnu_errfmt inherit_errexit localvar_inherit localvar_unset nocasematch"
+    " patsub_replacement shift_verbose sourcepath xpg_echo"
 )
-_BASH_OPTIONS = frozenset({"noclobber", "noglob", "pipefail", "physical"})
+"""Options that commands keep. Those that change which files a pattern names, where `cd` leads or which process a part
+of a pipeline runs in are not among them: a verdict reads lines without them."""
+
+_BASH_OPTIONS = frozenset({"noclobber", "pipefail"})
 _DROPPED_ZSH_OPTIONS = re.compile(
-    r"(no)?(aliases|allexport|beep|bgnice|correct|correctall|dvorak|emacs|equals|errexit|errreturn|exec|flowcontrol"
+    r"(no)?(aliases|allexport|autocd|beep|bgnice|cdablevars|chasedots|chaselinks|correct|correctall|dvorak|emacs|equals"
+    r"|errexit|errreturn|exec|flowcontrol|pathdirs"
     r"|globalexport|globalrcs|hup|ignoreeof|interactive|kshautoload|listbeep|login|monitor|notify|privileged"
     r"|promptcr|promptsp|rcexpandparam|rcquotes|rcs|restricted|shinstdin|singlecommand|sourcetrace|sunkeyboardhack"
     r"|trapsasync|typesettounset|unset|verbose|vi|warncreateglobal|warnnestedvar|xtrace|zle"
     r"|(append|bang|csh|extended|hist|incappend|inc|share).*hist.*|hist.*|cshjunkie.*|ignore.*braces)"
 )
-"""Options for interactive shells, and those that would end, trace or misread an agent's command."""
+"""Options for interactive shells, and those that would end, trace or misread an agent's command, or change where `cd`
+and a program's name lead."""
 
 _SHELL_HOOKS = word_set(
     "command_not_found_handle command_not_found_handler precmd preexec chpwd periodic zshaddhistory zshexit"
@@ -64,13 +68,15 @@ class ShellDump(Struct, frozen=True):
 class ShellSnapshot(Struct, frozen=True):
     """A startup for commands: the script `file` and the fields of its header.
 
-    `startup` identifies the shell and its startup files. `failed` is the reason why there is no script.
+    `startup` identifies the shell and its startup files. `functions` are the names of the functions in the script.
+    `failed` is the reason why there is no script.
     """
 
     file: Path
     startup: str
     path: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    functions: tuple[str, ...] = ()
     failed: str = ""
 
 
@@ -139,7 +145,9 @@ def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) 
 def render_script(snapshot: ShellSnapshot, dump: ShellDump) -> bytes:
     """Return the whole file. Sourced, it returns 0 when all of it could be read."""
     body = [*dump.options, *(text.rstrip("\n") for text in dump.functions.values()), "return 0"]
-    return "\n".join([_head(snapshot), *body, ""]).encode("utf-8", "surrogateescape")
+    return "\n".join([_head(replace(snapshot, functions=tuple(dump.functions))), *body, ""]).encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def render_failure(snapshot: ShellSnapshot) -> bytes:
@@ -152,6 +160,7 @@ def _head(snapshot: ShellSnapshot) -> str:
         "startup": snapshot.startup,
         "path": snapshot.path,
         "aliases": dict(snapshot.aliases),
+        "functions": list(snapshot.functions),
         "failed": snapshot.failed,
     }
     return f"{_TITLE}\n# {json.dumps(about, sort_keys=True)}"
@@ -169,11 +178,14 @@ def read_snapshot(file: Path) -> ShellSnapshot | None:
         return None
     known = cast("dict[str, Any]", about)
     texts = [known.get(name) for name in ("startup", "path", "failed")]
-    aliases = known.get("aliases")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(aliases, dict):
+    aliases, functions = known.get("aliases"), known.get("functions")
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    if not isinstance(aliases, dict) or not isinstance(functions, list):
         return None
     startup, path, failed = cast("list[str]", texts)
-    return ShellSnapshot(file, startup, path, cast("dict[str, str]", aliases), failed)
+    names = tuple(map(str, cast("list[Any]", functions)))
+    return ShellSnapshot(file, startup, path, cast("dict[str, str]", aliases), names, failed)
 
 
 def command_path(snapshot: ShellSnapshot, inherited: str) -> str:

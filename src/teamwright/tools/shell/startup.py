@@ -241,8 +241,9 @@ class ShellStartup:
                 broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
         except TimeoutError:
             raise _StartupFailed("its functions cannot be read again in time") from None
-        write_atomic(self._file, render_script(taken, without_functions(dump, broken)))
-        return taken
+        kept = without_functions(dump, broken)
+        write_atomic(self._file, render_script(taken, kept))
+        return replace(taken, functions=tuple(kept.functions))
 
     async def _unreadable_functions(
         self, taken: ShellSnapshot, dump: ShellDump, names: list[str], env: Mapping[str, str], home: Path

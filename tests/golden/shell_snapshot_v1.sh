@@ -1,9 +1,0 @@
-# teamwright shell snapshot 1
-# {"aliases": {"gp": "git push"}, "failed": "", "path": "/home/ada/bin:/usr/bin", "startup": "/bin/bash; ~/.bashrc 1700000000000000000 120"}
-set -o noclobber
-shopt -s extglob
-greet () 
-{ 
-    echo "hi $1"
-}
-return 0

@@ -29,6 +29,7 @@ from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import PERMISSION_MODES
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root, spread_rules
+from teamwright.ui.cli.usage_errors import RISKY_FLAGS
 from teamwright.ui.invocation import Invocation
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
@@ -209,7 +210,7 @@ def test_flags_of_the_place_are_understood_before_and_behind_a_command(
         (["-p", "x", "--max-turns", "many"], "'many' is not a whole number"),
         (["-p", "x", "--max-tokens", "0"], "0 is less than 1"),
         (["-p", "x", "--agents", "{"], "it is no JSON"),
-        (["-p", "x", "--no-such-flag", "tmux"], "--no-such-flag is not a flag"),
+        (["-p", "x", "--no-such-flag", "tmux"], "unknown option '--no-such-flag'\n"),
         (["-p", "x", "--session-id", "17"], "not a session id"),
         (["-p", "x", "-c", "--session-id", SESSION], "contradict"),
         (["-p", "x", "-c", "-r", "7f"], "contradict"),
@@ -230,7 +231,7 @@ def test_flags_of_the_place_are_understood_before_and_behind_a_command(
         (["mcp", "serve"], "no such command 'serve'\n  do          teamwright mcp --help\n"),
         (["-p", "hi", "--agents", "nope.json"], "nope.json cannot be read: No such file or directory"),
         (["--strict", "log", "x"], "--strict is before log"),
-        (["log", "--folow"], "is not a flag of teamwright log"),
+        (["log", "--folow"], "unknown option '--folow'. Did you mean '--follow'?"),
         (["inbox", "tess"], "there is no team 'tess'"),
         (["trust", "--yes", "--remove"], "exclude each other"),
         (["log", "--since", "when"], "no session"),
@@ -248,6 +249,41 @@ def test_a_command_line_that_is_not_understood_is_refused_in_one_form(
     assert len(err.splitlines()) <= 12
     assert "Traceback" not in err
     assert calls == []
+
+
+@pytest.mark.parametrize("args", [["--modle", "x"], ["-p", "x", "--modle", "y"], ["doctor", "--modle", "x"]])
+def test_a_misspelt_option_is_named_with_the_one_that_is_meant(args: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(args) == 2
+    assert capsys.readouterr().err.startswith("teamwright: unknown option '--modle'. Did you mean '--model'?\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--dangerously-skip-permission", "x"],
+        ["stop", "--nwo", "shop"],
+        ["teams", "rm", "--forse", "shop"],
+        ["trust", "--yess"],
+        ["--trsut", "x"],
+    ],
+)
+def test_an_option_that_skips_a_question_or_ends_work_is_never_suggested(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main(args) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("teamwright: unknown option '--") and "Did you mean" not in first
+
+
+def all_flags(command: click.Command) -> set[str]:
+    below = command.commands.values() if isinstance(command, click.Group) and command is not root else ()
+    return {flag for param in command.params for flag in param.opts}.union(*map(all_flags, below))
+
+
+def test_every_option_that_is_never_suggested_exists():
+    commands = [root, *(root.get_command(click.Context(root), name) for name in COMMANDS)]
+    known = {flag for command in commands if command is not None for flag in all_flags(command)}
+    assert known >= RISKY_FLAGS
 
 
 @pytest.mark.promise("K8")

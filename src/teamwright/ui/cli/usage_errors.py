@@ -6,6 +6,7 @@ Depends on click and the table of commands.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import click
 from click.exceptions import NoSuchOption
@@ -31,25 +32,41 @@ _SAME_SUBCOMMANDS = (
 _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
 """Flags for the newest session that users give to `resume`, where they are not needed."""
 
+RISKY_FLAGS = frozenset(
+    {
+        "--dangerously-skip-permissions",
+        "--finished",
+        "--force",
+        "--no-session-persistence",
+        "--now",
+        "--remove",
+        "--trust",
+        "--yes",
+    }
+)
+"""Flags that skip a question, widen permissions, or end or remove something: a typo never suggests them."""
+
 
 def usage_error(problem: click.ClickException) -> UsageError:
     """Return the error for a command line that click rejected."""
     ctx = problem.ctx if isinstance(problem, click.UsageError) else None
     command = ctx.command_path if ctx is not None else "teamwright"
+    looked_at: list[tuple[str, str]] = []
     if isinstance(problem, NoSuchOption):
-        close = nearest(problem.option_name, _flags(ctx))
-        what = f"{problem.option_name} is not a flag of {command}"
+        what = f"unknown option {problem.option_name!r}"
         if (command, problem.option_name) in _NEWEST_FLAGS:
             return UsageError("usage", what, do=['teamwright -c [-p] "…"'], note="nothing was started")
         if (equivalent := absent_flag(problem.option_name)) is not None:
             do = [equivalent.here] if equivalent.here else [f"{command} --help"]
             return UsageError("usage", what, looked_at=[("here", equivalent.about)], do=do, note="nothing was started")
+        if (close := nearest_flag(problem.option_name, _flags(ctx))) is not None:
+            what += f". Did you mean {close!r}?"
     else:
         what = _sentence(problem.format_message())
-        if close := _nearest_subcommand(ctx, what):
+        if subcommand := _nearest_subcommand(ctx, what):
             what = what.partition(". ")[0]
-            command = f"{command} {close}"
-    looked_at = [("nearest", close)] if close else []
+            command = f"{command} {subcommand}"
+            looked_at = [("nearest", subcommand)]
     return UsageError("usage", what, looked_at=looked_at, do=[f"{command} --help"], note="nothing was started")
 
 
@@ -76,6 +93,15 @@ def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
     )
 
 
+def nearest_flag(flag: str, known: Iterable[str]) -> str | None:
+    """Return the known flag that a misspelt one may mean; never a flag that skips a question or ends work."""
+    names = [name[2:] for name in known if name.startswith("--")]
+    import difflib
+
+    close = difflib.get_close_matches(flag.lstrip("-").lower(), names, n=1, cutoff=0.6)
+    return next((f"--{name}" for name in close if f"--{name}" not in RISKY_FLAGS), None)
+
+
 def nearest_command(word: str) -> str | None:
     """Return the command that a misspelt word may mean."""
     return nearest(word, COMMANDS)
@@ -93,8 +119,7 @@ def _nearest_subcommand(ctx: click.Context | None, what: str) -> str | None:
 
 def _flags(ctx: click.Context | None) -> list[str]:
     params = ctx.command.get_params(ctx) if ctx is not None else []
-    shown = [param for param in params if not getattr(param, "hidden", False)]
-    return [name for param in shown for name in param.opts if name.startswith("--")]
+    return [name for param in params if not getattr(param, "hidden", False) for name in param.opts]
 
 
 def _sentence(message: str) -> str:

@@ -20,6 +20,7 @@ from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS, SettingK
 from teamwright.config.settings.setting_parts import reason
 from teamwright.config.settings.settings_files import (
     SettingsLayer,
+    SettingsOrigin,
     bad_settings,
     is_user_only_variable,
     parse_layer,
@@ -30,13 +31,17 @@ from teamwright.config.settings_survey import survey_layer
 from teamwright.config.trust_store import TrustStore, repository_of
 from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.storage.paths import Home
+from teamwright.storage.exclusive_lock import hold_exclusive
+from teamwright.storage.paths import Home, make_private
 
 Target: TypeAlias = Literal["user", "project", "local"]
 
 _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
 _PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.adapters", "members.commands"})
 """Keys that contain an object, whose parts can be named after a dot."""
+
+LOCK = "settings.lock"
+"""Name of the file in the home that is locked during a change of a settings file."""
 
 _ABSENT: Any = object()
 """A marker in the place of a value: the key is removed."""
@@ -136,6 +141,17 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
     if origin.of_repository:
         _require_allowed(key, part, shown)
         require_inside(root, path)
+    make_private(change.home.own)
+    with hold_exclusive(change.home.own / LOCK, path):
+        return _change_file(change, (key, part), value, root, path, origin)
+
+
+def _change_file(
+    change: SettingTarget, named: tuple[str, str], value: Any, root: Path, path: Path, origin: SettingsOrigin
+) -> SettingChange:
+    """Read a file, change the value and write the file. The caller holds the lock of settings files."""
+    key, part = named
+    shown = f"{key}.{part}" if part else key
     before = read_layer(path, origin)
     content = {} if before is None else _copy(before.raw)
     renamed = _rename_old_key(content, key)

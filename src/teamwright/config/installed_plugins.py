@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from teamwright.config.plugins import Plugin, PluginSource, plugin_variables, re
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.storage.atomic import write_atomic
+from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import Home, make_private
 from teamwright.storage.read_bounded import read_plain
 
@@ -61,7 +63,7 @@ class InstalledPlugin(Struct, frozen=True, kw_only=True):
 
 
 class PluginStore:
-    """The added plugins of a home, by name. `add` and `remove` write the file."""
+    """The added plugins of a home, by name. `add` and `remove` read the file again and write it, under its lock."""
 
     def __init__(self, home: Home, plugins: dict[str, InstalledPlugin]) -> None:
         self.home = home
@@ -97,19 +99,29 @@ class PluginStore:
 
     def add(self, plugin: InstalledPlugin) -> None:
         """Record a plugin whose copy is there, in place of one of its name, whose copy is removed."""
-        former = self.plugins.get(plugin.name)
-        self.plugins[plugin.name] = plugin
-        self._write()
+        with self._latest():
+            former = self.plugins.get(plugin.name)
+            self.plugins[plugin.name] = plugin
+            self._write()
         if former is not None and former.directory != plugin.directory:
             shutil.rmtree(former.directory, ignore_errors=True)
 
     def remove(self, name: str) -> InstalledPlugin:
         """Remove a plugin and its copy. Its data stays. Raises UsageError for an unknown name."""
-        gone = self.find(name)
-        del self.plugins[name]
-        self._write()
+        with self._latest():
+            gone = self.find(name)
+            del self.plugins[name]
+            self._write()
         shutil.rmtree(Path(gone.directory).parent, ignore_errors=True)
         return gone
+
+    @contextmanager
+    def _latest(self) -> Generator[None]:
+        """Hold the lock of the file, with the plugins that it has now: another process may have written it."""
+        path = self.home.own / FILE
+        with hold_exclusive(path.with_suffix(".lock"), path):
+            self.plugins = PluginStore.load(self.home).plugins
+            yield
 
     def _write(self) -> None:
         kept = {name: msgspec.to_builtins(one) for name, one in sorted(self.plugins.items())}

@@ -6,11 +6,8 @@ storage.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +16,8 @@ from urllib.parse import quote
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import storage_error, write_atomic, write_new
+from teamwright.storage.atomic import write_atomic, write_new
+from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 
@@ -104,26 +102,13 @@ class FileIntegrationStore:
         path = self._path(id)
         if not path.exists():
             raise KeyError(id)
-        with self._alone():
+        with hold_exclusive(self._directory / ".lock", self._directory):
             entry = change(_read(path))
             write_atomic(path, _encode(entry))
         return entry
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{quote(id, safe='')}.json"
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Hold the lock of the queue. The body is plain synchronous code."""
-        try:
-            fd = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as problem:
-            raise storage_error(problem, self._directory) from problem
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
 
 def _encode(entry: IntegrationEntry) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,6 +56,13 @@ def test_a_change_keeps_the_keys_that_are_unknown_here(repository):
         "members": {"later": True, "orphan_timeout_s": 9},
         "shutdown_timeout_s": 2,
     }
+
+
+def test_changes_at_the_same_time_are_all_kept(repository):
+    names = [f"env.V{n}" for n in range(8)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: set_value(change(repository), name, "1"), names))
+    assert written(repository) == {"env": {f"V{n}": "1" for n in range(8)}}
 
 
 @pytest.mark.parametrize("name", ["members.orphan_timeout_s", "members.grace_s"])

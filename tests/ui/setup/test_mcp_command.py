@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from teamwright.config.setting_values import SettingsQuery
+from teamwright.mcp.login_store import LoginStore, StoredLogin
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.main import main
+from teamwright.views.mcp_servers import load_server_config
 
 
 @pytest.fixture
@@ -99,3 +102,17 @@ def test_a_name_that_the_file_has_is_not_replaced(project, capsys):
     assert main(["mcp", "add", "-s", "user", "db", "two"]) == 2
     assert "teamwright mcp remove db --scope user" in " ".join(capsys.readouterr().err.split())
     assert user_servers()["db"]["command"] == "one"
+
+
+@pytest.mark.finding("C5")
+def test_a_login_is_removed_with_the_last_entry_of_its_server(project, capsys):
+    logins = resolve_home(None).mcp_logins
+    for scope in ("user", "local"):
+        assert main(["mcp", "add", "-s", scope, "tracker", "https://tracker.example/mcp"]) == 0
+    config = load_server_config(SettingsQuery(resolve_home(None), project), "tracker")
+    LoginStore(logins).save(config, StoredLogin(config.name, config.url, {"access_token": "a-token"}))
+    assert main(["mcp", "remove", "tracker", "--scope", "local"]) == 0
+    assert LoginStore(logins).load(config) is not None, "the user's entry still has this address"
+    assert main(["mcp", "remove", "tracker"]) == 0
+    assert "The stored login at tracker was removed too" in capsys.readouterr().out
+    assert not list(logins.iterdir())

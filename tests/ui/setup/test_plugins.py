@@ -3,11 +3,12 @@
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from teamwright.config.installed_plugins import PluginStore, digest_of
+from teamwright.config.installed_plugins import InstalledPlugin, PluginStore, digest_of
 from teamwright.storage.paths import find_home
 from teamwright.testing.model_server import LoopbackModel
 from tests.ui.conftest import GIT
@@ -151,3 +152,18 @@ def test_a_directory_without_any_part_of_a_plugin_is_refused(tmp_path, program):
     (tmp_path / "empty").mkdir()
     done = program.run("plugin", "add", str(tmp_path / "empty"), "--yes")
     assert done.returncode == 2 and "has no part of a plugin" in done.stderr and not added(program)
+
+
+def test_plugins_that_are_added_at_the_same_time_are_all_there(tmp_path):
+    home = find_home(str(tmp_path / "home"))
+    home.prepare()
+    stores = {f"p{n}": PluginStore.load(home) for n in range(4)}  # each process has read the file before any writes it
+
+    def add(name: str) -> None:
+        stores[name].add(InstalledPlugin(name=name, source="here", directory=str(tmp_path / name / "copy"), digest="0"))
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        list(pool.map(add, stores))
+    assert set(PluginStore.load(home).plugins) == set(stores)
+    stores["p0"].remove("p3")
+    assert set(PluginStore.load(home).plugins) == {"p0", "p1", "p2"}

@@ -5,15 +5,13 @@ Other commands in a task's file are not trusted. Format: docs/reference/formats/
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.exclusive_lock import hold_exclusive
 
 VERSION = 1
 MOST = 1000
@@ -37,24 +35,11 @@ class AllowedCommands:
         """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
         if self._known().get(command) == str(seen_from):
             return
-        with self._alone():
+        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
             others = {one: place for one, place in self._known().items() if one != command}
             more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
             body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
             write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Hold the lock of the file, so that no other process changes it."""
-        try:
-            fd = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as problem:
-            raise storage_error(problem, self._path) from problem
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
     def _known(self) -> dict[str, str]:
         try:

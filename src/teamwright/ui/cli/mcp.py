@@ -18,14 +18,15 @@ from teamwright.config.project_mcp import FILE, SERVERS
 from teamwright.config.setting_values import SettingsQuery
 from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.config.trust_store import repository_of
-from teamwright.mcp.server_config import parse_entry
+from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.server_config import ServerConfig, parse_entry
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.mcp_login import login_command, logout_command
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
-from teamwright.views.mcp_servers import McpServerView, find_mcp_servers, mcp_server_views
+from teamwright.views.mcp_servers import McpServerView, find_mcp_servers, load_server_config, mcp_server_views
 
 SCOPES: dict[str, Target] = {"local": "local", "project": "project", "user": "user"}
 _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
@@ -194,7 +195,7 @@ def _show(view: McpServerView) -> None:
 @_scope
 @click.pass_context
 def remove_command(ctx: click.Context, /, name: str, scope: str | None) -> int:
-    """Remove the entry of NAME from a settings file."""
+    """Remove the entry of NAME from a settings file, and the stored login with the last entry."""
     place = run_location(ctx)
     home = resolve_home(place.home)
     files = SettingsFiles(home, repository_of(place.cwd))
@@ -211,13 +212,33 @@ def remove_command(ctx: click.Context, /, name: str, scope: str | None) -> int:
     if len(having) > 1:
         do = [f"teamwright mcp remove {name} --scope {target}" for target in having]
         raise UsageError("usage", f"{name[:80]!r} is in several files", do=do, note=_UNCHANGED)
+    used = _used_server(ctx, name)
     done = unset_value(SettingTarget(home, place.cwd, having[0]), f"{SERVERS}.{name}")
     say(f"Removed {one_line(name)} from {one_line(done.file)}")
     for view in found:
         if view.file != done.file:
             said = FILE if view.file.endswith(FILE) else one_line(view.file)
             say(f"An entry with this name remains in {said}")
+    _remove_login(ctx, used)
     return 0
+
+
+def _used_server(ctx: click.Context, name: str) -> ServerConfig | None:
+    """Return the server of that name as a run here would use it; None when no entry is used."""
+    try:
+        return load_server_config(_query(ctx), name)
+    except UsageError:
+        return None
+
+
+def _remove_login(ctx: click.Context, removed: ServerConfig | None) -> None:
+    """Remove the login at a removed server, unless another entry of that name has the same address."""
+    if removed is None:
+        return
+    left = _used_server(ctx, removed.name)
+    logins = LoginStore(resolve_home(run_location(ctx).home).mcp_logins)
+    if (left is None or left.url != removed.url) and logins.remove(removed):
+        say(f"The stored login at {one_line(removed.name)} was removed too")
 
 
 def _query(ctx: click.Context) -> SettingsQuery:

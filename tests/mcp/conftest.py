@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from teamwright.mcp.listing_store import ListingStore
 from teamwright.mcp.server import McpServer, ServerContext, ServerTimeouts
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.mcp.stdio_transport import ServerEnvironment
-from teamwright.mcp.tool_listing import ListingStore
 from teamwright.processes.process_records import ProcessRecords
 from tests.support.waits import WAIT_S
 

@@ -1,8 +1,8 @@
-"""The protocol with an MCP server: initialization, the list of its tools, and tool calls.
+"""The protocol with an MCP server: initialization, the lists of its parts, tool calls, resources and prompts.
 
-Supports the versions with a handshake, and the later one without it for servers that support nothing else. Declares no
-capability: no server can ask for a model's answer, for files or for a person's input. `ClientTransport` goes through
-the client program that drives this one.
+Supports the versions with a handshake, and the later one without it for servers that support nothing else. Declares
+the capabilities that it is given; the peer's `answer_request` answers a server's requests. `ClientTransport` goes
+through the client program that drives this one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from teamwright.mcp.http_transport import HttpTransport
 from teamwright.mcp.json_rpc import (
+    MAX_ANSWERING,
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
     CallDeadline,
@@ -23,6 +24,7 @@ from teamwright.mcp.json_rpc import (
     McpServerError,
     Message,
     plain_line,
+    plain_text,
 )
 from teamwright.mcp.tool_listing import MAX_TOOLS
 
@@ -31,6 +33,12 @@ HANDSHAKE_VERSIONS = (NEWEST_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions that begin with a handshake, the newest first."""
 
 VERSION_WITHOUT_HANDSHAKE = "2026-07-28"
+
+MAX_INSTRUCTIONS = 2_000
+"""The most characters of a server's instructions."""
+
+MAX_ROUNDS = 10
+"""The most times that a server may ask for more input in one request."""
 
 _MAX_PAGES = 50
 _META = "io.modelcontextprotocol/"
@@ -41,13 +49,22 @@ class McpClient(Struct):
 
     peer: JsonRpcPeer
     own_version: str
+    own_capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The capabilities that are declared to the server."""
     version: str = ""
     server_info: str = ""
-    _has_tools: bool = True
+    instructions: str = ""
+    """What the server says about its use, bounded."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The capabilities that the server declares."""
 
     async def initialize(self, deadline: CallDeadline) -> None:
         """Negotiate a version. Raises McpServerError."""
-        hello: Message = {"protocolVersion": NEWEST_VERSION, "capabilities": {}, "clientInfo": self._info}
+        hello: Message = {
+            "protocolVersion": NEWEST_VERSION,
+            "capabilities": dict(self.own_capabilities),
+            "clientInfo": self._info,
+        }
         try:
             said = await self.peer.request("initialize", hello, deadline)
         except McpRequestError as problem:
@@ -61,13 +78,33 @@ class McpClient(Struct):
         self._agree(str(version), said)
         self.peer.notify("notifications/initialized", {})
 
+    def has(self, part: str, flag: str = "") -> bool:
+        """Return True when the server declares that it has this part, and this flag of it."""
+        declared = self.capabilities.get(part)
+        return isinstance(declared, dict) and (not flag or cast("Message", declared).get(flag) is True)
+
     async def list_tools(self, deadline: CallDeadline) -> list[object]:
         """Return the entries of its tool list, page by page, unparsed. Raises McpServerError."""
+        return await self._list("tools", deadline)
+
+    async def list_prompts(self, deadline: CallDeadline) -> list[object]:
+        """Return the entries of its list of prompts, unparsed. Raises McpServerError."""
+        return await self._list("prompts", deadline)
+
+    async def list_resources(self, deadline: CallDeadline) -> list[object]:
+        """Return the entries of its list of resources, unparsed. Raises McpServerError."""
+        return await self._list("resources", deadline)
+
+    async def list_templates(self, deadline: CallDeadline) -> list[object]:
+        """Return the entries of its list of resource templates, unparsed. Raises McpServerError."""
+        return await self._list("resources", deadline, "resources/templates/list", "resourceTemplates")
+
+    async def _list(self, part: str, deadline: CallDeadline, method: str = "", key: str = "") -> list[object]:
         found: list[object] = []
         cursor: object = None
-        for _ in range(_MAX_PAGES if self._has_tools else 0):
-            page = await self.peer.request("tools/list", {"cursor": cursor} if cursor else {}, deadline)
-            listed = page.get("tools")
+        for _ in range(_MAX_PAGES if self.has(part) else 0):
+            page = await self.peer.request(method or f"{part}/list", {"cursor": cursor} if cursor else {}, deadline)
+            listed = page.get(key or part)
             found += cast("list[object]", listed) if isinstance(listed, list) else []
             before, cursor = cursor, page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor == before or len(found) >= MAX_TOOLS:
@@ -78,17 +115,59 @@ class McpClient(Struct):
         """Return the raw result of a call. Raises McpServerError, McpRequestError; notifies the server when
         cancelled.
         """
-        said = {"name": tool, "arguments": dict(arguments)}
-        result = await self.peer.request("tools/call", said, deadline, progress=True)
-        if result.get("resultType", "complete") != "complete":
-            raise McpServerError("wants more input in the middle of a call, which is not supported")
-        return result
+        return await self._request("tools/call", {"name": tool, "arguments": dict(arguments)}, deadline)
+
+    async def read_resource(self, uri: str, deadline: CallDeadline) -> Message:
+        """Return the raw contents of a resource. Raises McpServerError, McpRequestError."""
+        return await self._request("resources/read", {"uri": uri}, deadline)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], deadline: CallDeadline) -> Message:
+        """Return the raw messages of a prompt. Raises McpServerError, McpRequestError."""
+        return await self._request("prompts/get", {"name": name, "arguments": dict(arguments)}, deadline)
+
+    async def complete(self, prompt: str, argument: str, value: str, deadline: CallDeadline) -> list[str]:
+        """Return values for the beginning of a prompt's argument. Raises McpServerError, McpRequestError."""
+        ref = {"type": "ref/prompt", "name": prompt}
+        said = {"ref": ref, "argument": {"name": argument, "value": value}}
+        completion = (await self.peer.request("completion/complete", said, deadline)).get("completion")
+        values = cast("Message", completion).get("values") if isinstance(completion, dict) else None
+        return [one for one in cast("list[object]", values) if isinstance(one, str)] if isinstance(values, list) else []
+
+    async def subscribe(self, uri: str, deadline: CallDeadline) -> None:
+        """Ask for notifications about changes of a resource. Raises McpServerError, McpRequestError."""
+        await self.peer.request("resources/subscribe", {"uri": uri}, deadline)
+
+    async def _request(self, method: str, params: Message, deadline: CallDeadline) -> Message:
+        """Return a complete result. A server without a handshake may ask for input first, in its results."""
+        said = params
+        for _ in range(MAX_ROUNDS):
+            result = await self.peer.request(method, said, deadline, progress=True)
+            if (kind := result.get("resultType", "complete")) == "complete":
+                return result
+            if kind != "input_required":
+                break
+            said = {**params, "inputResponses": await self._collect_input(result.get("inputRequests"))}
+            if (state := result.get("requestState")) is not None:
+                said["requestState"] = state
+        raise McpServerError("wants more input in the middle of a call than is supported")
+
+    async def _collect_input(self, requests: object) -> Message:
+        """Return the answers to the requests in a result, by the server's keys. Raises McpServerError."""
+        answers: Message = {}
+        for key, request in cast("Message", requests).items() if isinstance(requests, dict) else ():
+            said = cast("Message", request) if isinstance(request, dict) else Message()
+            params = said.get("params")
+            if self.peer.answer_request is None or len(answers) >= MAX_ANSWERING:
+                raise McpServerError("wants input in the middle of a call, which is not supported")
+            given = cast("Message", params) if isinstance(params, dict) else Message()
+            answers[key] = await self.peer.answer_request(str(said.get("method", "")), given)
+        return answers
 
     async def _discover(self, deadline: CallDeadline) -> None:
         self.peer.meta = {
             f"{_META}protocolVersion": VERSION_WITHOUT_HANDSHAKE,
             f"{_META}clientInfo": self._info,
-            f"{_META}clientCapabilities": {},
+            f"{_META}clientCapabilities": dict(self.own_capabilities),
         }
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.without_handshake, self.peer.transport.version = True, VERSION_WITHOUT_HANDSHAKE
@@ -103,7 +182,9 @@ class McpClient(Struct):
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.version = version
         capabilities, info = said.get("capabilities"), said.get("serverInfo")
-        self._has_tools = isinstance(capabilities, dict) and "tools" in capabilities
+        self.capabilities = cast("Message", capabilities) if isinstance(capabilities, dict) else Message()
+        if isinstance(instructions := said.get("instructions"), str):
+            self.instructions = plain_text(instructions, MAX_INSTRUCTIONS)
         if isinstance(info, dict):
             told = cast("Message", info)
             self.server_info = plain_line(f"{told.get('name', '')} {told.get('version', '')}", 80)

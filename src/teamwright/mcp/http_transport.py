@@ -171,7 +171,8 @@ class HttpTransport:
             made[VERSION_HEADER] = self.version
         if self.without_handshake and "method" in message:
             made["mcp-method"] = message["method"]
-            name: Any = message.get("params", {}).get("name")
+            params: Any = message.get("params", {})
+            name: Any = params.get("name") or params.get("uri")
             if isinstance(name, str) and name.isascii() and name.isprintable():
                 made["mcp-name"] = name
         return made

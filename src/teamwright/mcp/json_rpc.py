@@ -3,16 +3,16 @@
 McpServerError       the server failed: late, gone, over a bound; `is_dead`: it cannot be used any more
 └── McpRequestError  the server answered with an error of the protocol; it stays usable
 
-Every request ends: with its answer, its timeout, the caller's cancellation, or a transport error. Other messages of the
-server go to a listener or are dropped. Texts of errors are one line, without values that the server was given as
-secrets.
+Every request ends: with its answer, its timeout, the caller's cancellation, or a transport error. Requests of the
+server go to `answer_request`; meanwhile no timeout runs. Its other messages go to a listener or are dropped. Texts of
+errors are one line, without values that the server was given as secrets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -48,11 +48,23 @@ def plain_line(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def plain_text(text: str, most: int) -> str:
+    """Return bounded text of another program without control characters; line ends and tabs stay."""
+    kept = "".join(c for c in text[: 2 * most] if c.isprintable() or c in "\n\t").strip()
+    return kept if len(kept) <= most else kept[: most - 1] + "…"
+
+
 Message: TypeAlias = dict[str, Any]
 OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Called with method and parameters of every notification."""
 
+AnswerRequest: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Message]]
+"""Returns the result of a server's request with this method and these parameters. Raises McpRequestError."""
+
 MAX_BATCH = 1_000
+
+MAX_ANSWERING = 8
+"""The most requests of a server that are answered at the same time."""
 
 _LARGEST = 1e18
 """Larger progress numbers are useless to people, and may exceed a float."""
@@ -83,6 +95,7 @@ class CallDeadline(Struct):
     last_progress: str = ""
     _timeout: asyncio.Timeout | None = None
     _end: float = 0.0
+    _paused_at: float = 0.0
 
     def start(self) -> asyncio.Timeout:
         """Return the timeout around the wait."""
@@ -97,8 +110,24 @@ class CallDeadline(Struct):
         parts = [f"{done:g}" if _number(done) else "", f" of {total:g}" if _number(total) else ""]
         text = f": {message}" if isinstance(message, str) and message else ""
         self.last_progress = plain_line("".join(parts) + text, 200)
-        if self._timeout is not None and not self._timeout.expired():
+        if not self._paused_at:
+            self._restart(asyncio.get_running_loop().time())
+
+    def pause(self) -> None:
+        """Stop the time, because a person may have to answer the server first."""
+        if self._timeout is not None and not self._paused_at and not self._timeout.expired():
+            self._paused_at = asyncio.get_running_loop().time()
+            self._timeout.reschedule(None)
+
+    def resume(self) -> None:
+        """Continue the time after a pause."""
+        if self._paused_at:
             now = asyncio.get_running_loop().time()
+            self._end, self._paused_at = self._end + now - self._paused_at, 0.0
+            self._restart(now)
+
+    def _restart(self, now: float) -> None:
+        if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(min(now + self.max_silence_s, self._end))
 
 
@@ -115,6 +144,9 @@ class JsonRpcPeer(Struct):
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Metadata of every request, for servers without a handshake."""
     broken_reason: str = ""
+    answer_request: AnswerRequest | None = None
+    """Answers requests of the server; None: they are refused."""
+    _answering: dict[int | str, asyncio.Task[None]] = field(default_factory=dict[int | str, "asyncio.Task[None]"])
     _waiting: dict[int, tuple[asyncio.Future[Message], CallDeadline]] = field(
         default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
     )
@@ -209,8 +241,13 @@ class JsonRpcPeer(Struct):
         params = said.get("params")
         given = cast("Message", params) if isinstance(params, dict) else Message()
         number = said.get("id")
-        if number is not None:
-            self._reply(method, number)
+        if isinstance(number, int | str):
+            self._take_request(method, number, given)
+        elif number is not None:
+            return
+        elif method == "notifications/cancelled":
+            if (task := self._answering.get(given.get("requestId", ""))) is not None:
+                task.cancel()
         elif method == "notifications/progress":
             token = given.get("progressToken")
             _, deadline = self._waiting.get(token, (None, None)) if isinstance(token, int) else (None, None)
@@ -219,18 +256,46 @@ class JsonRpcPeer(Struct):
         else:
             self.on_notification(method, given)
 
-    def _reply(self, method: str, number: object) -> None:
-        if self.transport is None or self.broken_reason or not isinstance(number, int | str):
-            return
-        reply: Message = {"jsonrpc": "2.0", "id": number}
+    def _take_request(self, method: str, number: int | str, params: Message) -> None:
+        """Answer a request of the server. A ping is answered at once."""
         if method == "ping":
-            reply["result"] = {}
+            self._reply(number, {"result": {}})
+        elif self.answer_request is None or number in self._answering or len(self._answering) >= MAX_ANSWERING:
+            self._reply(number, _error(METHOD_NOT_FOUND, "this client does not do that"))
         else:
-            reply["error"] = {"code": METHOD_NOT_FOUND, "message": "this client does not do that"}
-        self.transport.send(reply)
+            for _, deadline in self._waiting.values():
+                deadline.pause()
+            answering = self._answer_server(self.answer_request, method, number, params)
+            self._answering[number] = asyncio.create_task(answering, name=f"answer to {method}")
+
+    async def _answer_server(self, answer: AnswerRequest, method: str, number: int | str, params: Message) -> None:
+        try:
+            self._reply(number, {"result": await answer(method, params)})
+        except McpRequestError as problem:
+            self._reply(number, _error(problem.code, problem.message))
+        finally:
+            del self._answering[number]
+            for _, deadline in self._waiting.values() if not self._answering else ():
+                deadline.resume()
+
+    def _reply(self, number: int | str, reply: Message) -> None:
+        if self.transport is not None and not self.broken_reason:
+            self.transport.send({"jsonrpc": "2.0", "id": number, **reply})
+
+    async def stop_answering(self) -> None:
+        """Cancel the answers to requests of the server: it is gone or is being closed."""
+        tasks = list(self._answering.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _cancel(self, number: int, method: str, why: str) -> None:
         if self.transport is not None:
             self.transport.cancel(number)
         if method != "initialize":
             self.notify("notifications/cancelled", {"requestId": number, "reason": why})
+
+
+def _error(code: int, message: str) -> Message:
+    return {"error": {"code": code, "message": message}}

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
+from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
-from teamwright.mcp.tool_listing import ListingStore, ServedTool, parse_tools
+from teamwright.mcp.tool_listing import ServedTool, parse_tools
 
 if TYPE_CHECKING:
     from httpx2 import Auth
@@ -36,9 +38,27 @@ MAX_CALL_FACTOR = 6
 
 MAX_RELISTED = 20
 
+LIST_CHANGES = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
+"""Notifications after which the lists are read again."""
+
+T = TypeVar("T")
+
 
 async def wait_for_nothing() -> None:
     """Return immediately: the default of `ServerContext.before_start`."""
+
+
+class AnswerServers(Protocol):
+    """The answers to requests of servers: directories, input of the user, a model's answer."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The capabilities that are declared to servers."""
+        ...
+
+    async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
+        """Return the result of a server's request. Raises McpRequestError."""
+        ...
 
 
 class ServerTimeouts(Struct, frozen=True):
@@ -65,17 +85,19 @@ class ServerContext(Struct, frozen=True):
     """Sends a message to a server inside the client program; None without a client."""
     logins: LoginStore | None = None
     """Stored logins at servers with an address."""
+    requests: AnswerServers | None = None
+    """Answers requests of servers; None: they are refused."""
 
 
 class McpServer:
     """One server. `state` is asleep, starting, running, failed or closed; `problem` says why it failed.
 
-    `tools` is its current list, None while it is unknown.
+    `listing` has its current lists, None while they are unknown.
     """
 
     def __init__(self, config: ServerConfig, context: ServerContext) -> None:
         self.config = config
-        self.tools = context.listings.load(config.digest, config.key) if config.kind != "sdk" else None
+        self.listing = context.listings.load(config.digest, config.key) if config.kind != "sdk" else None
         self.state = "asleep"
         self.problem = ""
         self.pid = 0
@@ -93,6 +115,11 @@ class McpServer:
     def name(self) -> str:
         """The name in its configuration."""
         return self.config.name
+
+    @property
+    def tools(self) -> tuple[ServedTool, ...] | None:
+        """Its current tools, None while they are unknown."""
+        return None if self.listing is None else self.listing.tools
 
     def find_tool(self, full_name: str) -> ServedTool | None:
         """Return the tool of that full name, if its list is known and contains it."""
@@ -128,10 +155,44 @@ class McpServer:
 
         A call that failed with its server is not repeated: it may have had effects.
         """
+        return await self._ask(lambda client, deadline: client.call_tool(tool, arguments, deadline))
+
+    async def read_resource(self, uri: str) -> Message:
+        """Return the raw contents of a resource. Raises McpServerError, McpRequestError."""
+        return await self._ask(lambda client, deadline: client.read_resource(uri, deadline))
+
+    async def list_resources(self) -> tuple[list[object], list[object]]:
+        """Return the unparsed entries of its resources and of its templates. Raises McpServerError."""
+
+        async def both(client: McpClient, deadline: CallDeadline) -> tuple[list[object], list[object]]:
+            resources = await client.list_resources(deadline)
+            try:
+                return resources, await client.list_templates(deadline)
+            except McpRequestError:  # many servers have no templates
+                return resources, []
+
+        return await self._ask(both)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Message:
+        """Return the raw messages of a prompt. Raises McpServerError, McpRequestError."""
+        return await self._ask(lambda client, deadline: client.get_prompt(name, arguments, deadline))
+
+    async def complete(self, prompt: str, argument: str, value: str) -> list[str]:
+        """Return values for an argument of a prompt; none when the server has no completion. Raises
+        McpServerError.
+        """
+
+        async def values(client: McpClient, deadline: CallDeadline) -> list[str]:
+            return await client.complete(prompt, argument, value, deadline) if client.has("completions") else []
+
+        return await self._ask(values)
+
+    async def _ask(self, ask: Callable[[McpClient, CallDeadline], Awaitable[T]]) -> T:
+        """Return the answer of the running server to one request."""
         client = await self.connect()
         limit = self.config.call_timeout_s or self._context.limits.call_s
         try:
-            result = await client.call_tool(tool, arguments, CallDeadline(limit, MAX_CALL_FACTOR * limit))
+            result = await ask(client, CallDeadline(limit, MAX_CALL_FACTOR * limit))
         except McpRequestError:
             self._failed_starts = 0
             raise
@@ -145,8 +206,8 @@ class McpServer:
         running = [task for task in (self._starting, self._relisting) if task is not None]
         for task in running:
             task.cancel()
-        if client is not None and client.peer.transport is not None:
-            await client.peer.transport.close()
+        if client is not None:
+            await self._close_peer(client.peer)
         if waited := [*running, *self._endings]:
             await asyncio.wait(waited)
 
@@ -206,9 +267,12 @@ class McpServer:
             from teamwright.mcp.http_transport import HttpTransport
 
             HttpTransport(self.config, peer, self._auth())
-        client = McpClient(peer, self._context.version)
+        requests = self._context.requests
+        if requests is not None:
+            peer.answer_request = partial(requests.answer, self.config)
+        client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
-        self._set_tools(await client.list_tools(whole))
+        await self._read_lists(client, whole)
         return client
 
     def _auth(self) -> Auth | None:
@@ -222,30 +286,35 @@ class McpServer:
 
         return LoginAuth(self.config, logins)
 
-    def _set_tools(self, entries: list[object]) -> None:
-        tools, refused = parse_tools(self.config.key, entries)
+    async def _read_lists(self, client: McpClient, deadline: CallDeadline) -> None:
+        """Read the lists of the server's parts. Raises McpServerError when it does not list its tools."""
+        tools, refused = parse_tools(self.config.key, await client.list_tools(deadline))
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self._report("tools", f"cannot offer {self.config.mask_secrets(refused[0])}{more}", "warning")
-        if tools != self.tools and self.config.kind != "sdk":  # another client has other tools under the same name
-            self._context.listings.save(self.config.digest, self.name, tools)
-        self.tools = tools
+        try:
+            prompts = parse_prompts(await client.list_prompts(deadline))
+        except McpRequestError as problem:
+            prompts = ()
+            self._report("prompts", f"does not list its prompts: {self.config.mask_secrets(problem.what)}", "info")
+        listing = ServerListing(tools, client.instructions, prompts, client.has("resources"))
+        if listing != self.listing and self.config.kind != "sdk":  # another client has other tools under the same name
+            self._context.listings.save(self.config.digest, self.name, listing)
+        self.listing = listing
 
     # ── notifications ────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        if method != "notifications/tools/list_changed" or self._client is None or self._relisted >= MAX_RELISTED:
+        if method not in LIST_CHANGES or self._client is None or self._relisted >= MAX_RELISTED:
             return
         if self._relisting is None:
             self._relisted += 1
             self._relisting = asyncio.create_task(self._relist(self._client), name=f"list of mcp {self.config.key}")
 
     async def _relist(self, client: McpClient) -> None:
-        """List the tools again. Agents that start later see the new list; existing prefixes stay unchanged."""
+        """Read the lists again. Agents that start later see the new tools; existing prefixes stay unchanged."""
         try:
-            self._set_tools(
-                await client.list_tools(CallDeadline(self._context.limits.start_s, self._context.limits.start_s))
-            )
+            await self._read_lists(client, CallDeadline(self._context.limits.start_s, self._context.limits.start_s))
         except McpServerError as problem:
             self._report("list", f"has a new list of tools that it did not give: {problem.what}", "warning")
         finally:
@@ -263,6 +332,7 @@ class McpServer:
 
     async def _close_peer(self, peer: JsonRpcPeer) -> None:
         self.pid = 0
+        await peer.stop_answering()
         if peer.transport is not None:
             await peer.transport.close()
 

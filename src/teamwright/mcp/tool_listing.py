@@ -1,25 +1,19 @@
-"""The tools of a server as agents see them, stored on disk by the server's configuration.
+"""The tools of a server as agents see them.
 
-A listing is untrusted: names, texts and schemas are validated and bounded, from the server and from the disk. Format of
-the files: docs/reference/formats/mcp.md.
+A listing is untrusted: names, texts and schemas are validated and bounded, from the server and from the disk.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import write_atomic
-from teamwright.storage.paths import make_private
-from teamwright.storage.read_bounded import read_plain
+from teamwright.mcp.json_rpc import plain_text
 
 PREFIX = "mcp__"
 
@@ -186,15 +180,10 @@ def _is_data(value: Any, depth: int) -> bool:
     return value is None or isinstance(value, str | bool) or _is_number(value)
 
 
-VERSION = 1
-
 MAX_TOOLS = 500
 """Maximum number of tools that are read from one server."""
 
 MAX_DESCRIPTION = 2_000
-MAX_FILE_BYTES = 8_000_000
-MAX_STORED = 200
-"""Maximum number of listing files; the oldest ones beyond it are removed."""
 
 
 class ServedTool(Struct, frozen=True, dict=True):
@@ -254,47 +243,4 @@ def _tool(key: str, entry: object) -> ServedTool | str:
         made = clean_schema(cast("Schema", schema))
     except (ValueError, RecursionError) as problem:
         return f"{wire!r} has a schema that cannot be used: {problem}"
-    return ServedTool(wire, name, _plain(text if isinstance(text, str) else ""), made)
-
-
-def _plain(text: str) -> str:
-    kept = "".join(c for c in text[: 2 * MAX_DESCRIPTION] if c.isprintable() or c in "\n\t").strip()
-    return kept if len(kept) <= MAX_DESCRIPTION else kept[: MAX_DESCRIPTION - 1] + "…"
-
-
-class ListingStore:
-    """The listing files of a home, one for each configuration. Unreadable files and failed writes are ignored."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def load(self, digest: str, key: str) -> tuple[ServedTool, ...] | None:
-        """Return the last listing of the server with that configuration; None when there is none."""
-        try:
-            read: Any = json.loads(read_plain(self._path(digest), MAX_FILE_BYTES))
-            if read["v"] != VERSION or not isinstance(read["tools"], list):
-                return None
-            return parse_tools(key, cast("list[object]", read["tools"])[:MAX_TOOLS])[0]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-
-    def save(self, digest: str, server: str, tools: Iterable[ServedTool]) -> None:
-        """Store a listing."""
-        listed = [
-            {"name": tool.remote_name, "description": tool.description, "inputSchema": tool.schema} for tool in tools
-        ]
-        body = json.dumps({"v": VERSION, "server": server, "tools": listed}, ensure_ascii=False)
-        with contextlib.suppress(OSError, StorageError):
-            make_private(self._directory)
-            write_atomic(self._path(digest), body.encode("utf-8", "replace"))
-            self._prune()
-
-    def _path(self, digest: str) -> Path:
-        return self._directory / f"{digest}.json"
-
-    def _prune(self) -> None:
-        kept = list(self._directory.glob("*.json"))
-        if len(kept) > MAX_STORED:
-            kept.sort(key=lambda path: path.stat().st_mtime)
-            for path in kept[:-MAX_STORED]:
-                path.unlink(missing_ok=True)
+    return ServedTool(wire, name, plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION), made)

@@ -51,9 +51,9 @@ class McpCall(Tool[McpCallInput]):
         rebuild: Callable[[], list[AnyTool]],
     ) -> None:
         self.rebuild = rebuild
-        self._servers = tuple(servers)
+        self.servers = tuple(servers)
         self._allowed = allowed
-        lines = "\n".join(_line(server, in_prefix, allowed) for server in self._servers)
+        lines = "\n".join(_line(server, in_prefix, allowed) for server in self.servers)
         cut = lines if len(lines) <= MAX_SERVER_LIST else lines[: MAX_SERVER_LIST - 1] + "…"
         self._text = f"{read_description(type(self))}\n{escape_tags(cut)}"
 
@@ -85,14 +85,14 @@ class McpCall(Tool[McpCallInput]):
 
     def find_unlisted(self, name: str) -> AnyTool | None:
         """Return the tool with that full name, for a call that names it although the agent's list does not."""
-        server = find_server(self._servers, name)
+        server = find_server(self.servers, name)
         return self._make_tool(server, name) if server is not None else None
 
     async def run(self, call: McpCallInput, ctx: ToolContext) -> ToolResult:
         """List a server's tools, or describe the parameters of one."""
         server = self._find_server(call.server)
         if server is None:
-            names = [one.name for one in self._servers]
+            names = [one.name for one in self.servers]
             close = nearest(call.server, names)
             hint = f"Did you mean {close}? " if close else ""
             return ToolResult.error(
@@ -121,7 +121,7 @@ class McpCall(Tool[McpCallInput]):
         return ToolResult(fit_result(escape_tags(f"{known.description}\n\nIt takes: {takes}"), ctx))
 
     def _find_server(self, name: str) -> McpServer | None:
-        return next((server for server in self._servers if name in {server.name, server.config.key}), None)
+        return next((server for server in self.servers if name in {server.name, server.config.key}), None)
 
     def _find_tool(self, server: McpServer, tool: str) -> AnyTool | None:
         full = tool if find_server((server,), tool) is not None else tool_name(server.config.key, tool)

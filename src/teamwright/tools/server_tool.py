@@ -103,7 +103,7 @@ class ServerTool(Tool[ServerToolInput]):
     input_type = ServerToolInput
 
     def __init__(self, server: McpServer, name: str, tool: ServedTool | None) -> None:
-        self._server = server
+        self.server = server
         self._tool = tool
         self._access = Access()
         self.name = name
@@ -117,11 +117,11 @@ class ServerTool(Tool[ServerToolInput]):
     def summary(self, call: ServerToolInput) -> str:
         """Return server, tool, and the arguments in short."""
         wire = self._tool.remote_name if self._tool is not None else self.name.rpartition("__")[2]
-        return plain_line(f"{self._server.name}: {wire} {_json(call)}", 200)
+        return plain_line(f"{self.server.name}: {wire} {_json(call)}", 200)
 
     def preview(self, call: ServerToolInput, ctx: ToolContext) -> str:
         """Return the whole call, and the server that answers it."""
-        return f"{self.summary(call)}\nserver {self._server.config.display_text}\n{_json(call, indent=2)}"
+        return f"{self.summary(call)}\nserver {self.server.config.display_text}\n{_json(call, indent=2)}"
 
     def access(self, call: ServerToolInput, ctx: ToolContext) -> Access:
         """Return an unknown access: rules about the tool's name decide, else the mode.
@@ -132,27 +132,27 @@ class ServerTool(Tool[ServerToolInput]):
 
     async def run(self, call: ServerToolInput, ctx: ToolContext) -> ToolResult:
         """Call the tool. The server is started if it does not run."""
-        name = self._server.name
+        name = self.server.name
         try:
             tool = self._tool or await self._find_tool()
             if tool is None:
                 return ToolResult.error(f'The server "{name}" has no tool {self.name}.', self._known_tools_text())
-            return to_tool_result(await self._server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
+            return to_tool_result(await self.server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
         except McpRequestError as problem:
-            said = escape_tags(self._server.config.mask_secrets(problem.message))
+            said = escape_tags(self.server.config.mask_secrets(problem.message))
             return ToolResult.error(
                 fit_result(f'The server "{name}" refused the call: {said}', ctx), self._schema_text()
             )
         except McpServerError as problem:
-            what = escape_tags(self._server.config.mask_secrets(problem.what))
-            return ToolResult.error(f'The server "{name}" {what}.', _next_step(self._server, problem))
+            what = escape_tags(self.server.config.mask_secrets(problem.what))
+            return ToolResult.error(f'The server "{name}" {what}.', _next_step(self.server, problem))
 
     async def _find_tool(self) -> ServedTool | None:
-        await self._server.connect()
-        return self._server.find_tool(self.name)
+        await self.server.connect()
+        return self.server.find_tool(self.name)
 
     def _known_tools_text(self) -> str:
-        names = [tool.remote_name for tool in self._server.tools or ()]
+        names = [tool.remote_name for tool in self.server.tools or ()]
         return f"It has: {', '.join(names[:40])}." if names else "It has no tools."
 
     def _schema_text(self) -> str:

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from teamwright.config.mcp_config import configured_servers
 from teamwright.config.settings.settings import Settings
+from teamwright.mcp.listing_store import ListingStore
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.mcp.tool_listing import ListingStore
 from teamwright.models.catalog import SERVER, is_set, source, with_server
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, get_command, start_command, widen_command
@@ -152,8 +152,8 @@ def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Find
 
 
 def _server_finding(config: ServerConfig, subject: DoctorSubject, listings: ListingStore) -> Finding:
-    tools = listings.load(config.digest, config.key)
-    known = "never seen yet" if tools is None else f"{len(tools)} tools"
+    listing = listings.load(config.digest, config.key)
+    known = "never seen yet" if listing is None else f"{len(listing.tools)} tools"
     said = f"{config.kind} {config.display_text}, {known}, by {config.source}"
     if config.kind == "stdio" and _is_program_missing(config, subject):
         do = f"{config.display_text} is not found: install it, or correct the entry"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.mcp.tool_listing import ListingStore
+from teamwright.mcp.listing_store import ListingStore, ServerListing
 from teamwright.session.mcp_status import STATE, ServerStatus, read_state, write_state
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -15,17 +15,18 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 def test_a_listing_is_read_and_written_as_in_the_golden_file(tmp_path):
     shutil.copy(GOLDEN / "mcp_listing_v1.json", tmp_path / "digest.json")
     listings = ListingStore(tmp_path)
-    [tool] = listings.load("digest", "db")
+    listing = listings.load("digest", "db")
+    [tool] = listing.tools
     assert (tool.remote_name, tool.name, tool.required_parameters) == ("query rows", "mcp__db__query_rows", ["sql"])
-    listings.save("again", "db", [tool])
+    listings.save("again", "db", listing)
     assert (tmp_path / "again.json").read_text() == (GOLDEN / "mcp_listing_v1.json").read_text().rstrip("\n")
 
 
 def test_the_oldest_listings_go(tmp_path):
     listings = ListingStore(tmp_path)
     for number in range(205):
-        listings.save(f"{number}", "db", [])
-    assert len(list(tmp_path.iterdir())) == 200 and listings.load("204", "db") == ()
+        listings.save(f"{number}", "db", ServerListing())
+    assert len(list(tmp_path.iterdir())) == 200 and listings.load("204", "db") == ServerListing()
 
 
 def test_the_state_of_servers_is_read_and_written_as_in_the_golden_file(tmp_path):

@@ -51,6 +51,7 @@ from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.model_switch import FallbackModels
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
+from teamwright.session.mcp_instructions import InstructionReminder
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.session_hooks import HookedAgent
 from teamwright.session.toolset import Toolset
@@ -367,7 +368,7 @@ class AgentParts(Struct, dict=True):
             parent_call=terms.parent_call,
             has_listeners=self.attended,
             activity=basis.activity,
-            remind=terms.remind,
+            remind=InstructionReminder(terms.remind, lambda: toolbox.tools, lambda: conversation.items),
             caller=terms.caller,
             hooks=basis.hooks,
             policy=basis.born.current_policy(),

@@ -77,11 +77,11 @@ def _variables(context: SessionContext, seen: Mapping[str, str]) -> tuple[dict[s
 
 def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: SessionMcpServers) -> McpServerPool:
     from teamwright import __version__
+    from teamwright.mcp.listing_store import ListingStore
     from teamwright.mcp.login_store import LoginStore
     from teamwright.mcp.server import ServerContext, ServerTimeouts
     from teamwright.mcp.servers import McpServerPool
     from teamwright.mcp.stdio_transport import ServerEnvironment
-    from teamwright.mcp.tool_listing import ListingStore
     from teamwright.storage.paths import make_private
 
     logs: Path = context.directory / LOGS

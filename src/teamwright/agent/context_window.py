@@ -23,6 +23,8 @@ SKILLS, MEMORY, MESSAGES = "skills", "memory", "messages"
 PARTS = (SYSTEM, TOOLS, SERVED, INSTRUCTIONS, SKILLS, MEMORY, MESSAGES)
 """The parts in display order."""
 
+_SERVER_TOOLS = frozenset({"McpCall", "ListMcpResources", "ReadMcpResource"})
+
 _HEADINGS = {
     "# Skill ": SKILLS,
     "# Your memory": MEMORY,
@@ -112,7 +114,9 @@ def _sizes(prefix: Prefix) -> dict[str, int]:
             sizes[name] = sizes.get(name, 0) + len(encode({"text": text}))
     for tool in fields.pop("tools", ()):
         called = str(tool.get("name", ""))
-        name = SERVED if called.startswith("mcp__") or called == "McpCall" else SKILLS if called == "Skill" else TOOLS
+        name = (
+            SERVED if called.startswith("mcp__") or called in _SERVER_TOOLS else SKILLS if called == "Skill" else TOOLS
+        )
         sizes[name] = sizes.get(name, 0) + len(encode(tool))
     return sizes
 

@@ -59,7 +59,7 @@ from teamwright.session.open import open_session
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import find_command, list_commands, run_command
+from teamwright.session.skills.run_command import list_commands, require_command, run_command
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
@@ -217,7 +217,7 @@ class Team:
         reached the lead then.
         """
         session = self.session
-        find_command(session, require_text("a command's name", name))
+        require_command(session, require_text("a command's name", name))
         require_text("what a command is called with", arguments)
         return self._begin(lambda: run_command(session, name, arguments))
 

@@ -21,17 +21,21 @@ KNOWN_TOOLS = frozenset(
     {
         *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch"),
         *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
-        *("TaskOutput", "TaskStop", "Skill", "McpCall"),
+        *("TaskOutput", "TaskStop", "Skill", "McpCall", "ListMcpResources", "ReadMcpResource"),
         *TEAMMATE_TOOLS,
         *LEAD_ONLY,
     }
 )
 """The names of all our tools; a test compares them with the registered tools."""
 
-_OTHER_NAMES = {"Task": "Agent"}
+_OTHER_NAMES = {
+    "Task": "Agent",
+    "ListMcpResourcesTool": "ListMcpResources",
+    "ReadMcpResourceTool": "ReadMcpResource",
+}
 
 
-_ALWAYS_THERE = frozenset({"McpCall"})
+_ALWAYS_THERE = frozenset({"McpCall", "ListMcpResources", "ReadMcpResource"})
 """Tools that belong to MCP servers, which `--tools` does not concern."""
 
 

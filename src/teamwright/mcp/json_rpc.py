@@ -4,8 +4,8 @@ McpServerError       the server failed: late, gone, over a bound; `is_dead`: it 
 └── McpRequestError  the server answered with an error of the protocol; it stays usable
 
 Every request ends: with its answer, its timeout, the caller's cancellation, or a transport error. Requests of the
-server go to `answer_request`; meanwhile no timeout runs. Its other messages go to a listener or are dropped. Texts of
-errors are one line, without values that the server was given as secrets.
+server go to `answer_request`, and no timeout runs until they are answered. Its other messages go to a listener or are
+dropped. Texts of errors are one line, without values that the server was given as secrets.
 """
 
 from __future__ import annotations

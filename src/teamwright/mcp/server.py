@@ -38,6 +38,9 @@ MAX_CALL_FACTOR = 6
 
 MAX_RELISTED = 20
 
+MAX_WATCHED = 100
+"""The most resources of one server whose changes are followed."""
+
 LIST_CHANGES = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
 """Notifications after which the lists are read again."""
 
@@ -109,6 +112,7 @@ class McpServer:
         self._endings: set[asyncio.Task[None]] = set()
         self._relisting: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
+        self._changes: dict[str, int] = {}
         self._starts = self._failed_starts = self._relisted = 0
 
     @property
@@ -158,8 +162,22 @@ class McpServer:
         return await self._ask(lambda client, deadline: client.call_tool(tool, arguments, deadline))
 
     async def read_resource(self, uri: str) -> Message:
-        """Return the raw contents of a resource. Raises McpServerError, McpRequestError."""
-        return await self._ask(lambda client, deadline: client.read_resource(uri, deadline))
+        """Return the raw contents of a resource, and subscribe to its changes where the server offers that.
+
+        Raises McpServerError, McpRequestError.
+        """
+
+        async def read(client: McpClient, deadline: CallDeadline) -> Message:
+            if uri not in self._changes and client.has("resources", "subscribe") and len(self._changes) < MAX_WATCHED:
+                await client.subscribe(uri, deadline)
+                self._changes[uri] = 0
+            return await client.read_resource(uri, deadline)
+
+        return await self._ask(read)
+
+    def resource_changes(self, uri: str) -> int:
+        """Return how often the server has reported a change of a resource in this session."""
+        return self._changes.get(uri, 0)
 
     async def list_resources(self) -> tuple[list[object], list[object]]:
         """Return the unparsed entries of its resources and of its templates. Raises McpServerError."""
@@ -226,7 +244,9 @@ class McpServer:
         self._starts += 1
         self._failed_starts += 1
         self._set_state("starting")
-        peer = JsonRpcPeer(self._take_notification, self._transport_failed)
+        requests = self._context.requests
+        answer = None if requests is None else partial(requests.answer, self.config)
+        peer = JsonRpcPeer(self._take_notification, self._transport_failed, answer_request=answer)
         trouble: McpServerError
         try:
             await self._context.before_start()
@@ -268,8 +288,6 @@ class McpServer:
 
             HttpTransport(self.config, peer, self._auth())
         requests = self._context.requests
-        if requests is not None:
-            peer.answer_request = partial(requests.answer, self.config)
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
         await self._read_lists(client, whole)
@@ -305,6 +323,8 @@ class McpServer:
     # ── notifications ────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/resources/updated" and (uri := str(params.get("uri", ""))) in self._changes:
+            self._changes[uri] += 1
         if method not in LIST_CHANGES or self._client is None or self._relisted >= MAX_RELISTED:
             return
         if self._relisting is None:

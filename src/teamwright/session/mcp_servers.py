@@ -106,7 +106,7 @@ class SessionMcpServers(Struct):
 
     def _visible(self, server: McpServer, kind: AgentType | None, allowed: Callable[[str], bool]) -> bool:
         """Return True when an agent may have any of its tools, as far as they are known."""
-        if server.tools is not None:
+        if server.tools:
             return any(allowed(tool.name) for tool in server.tools)
         begins = f"mcp__{server.config.key}"
         named = kind.tools or () if kind is not None else ()
@@ -115,12 +115,20 @@ class SessionMcpServers(Struct):
     def _made(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
         from teamwright.mcp.servers import PrefixRoom, select_for_prefix
         from teamwright.tools.mcp_call import McpCall
+        from teamwright.tools.resource_servers import ResourceServers
         from teamwright.tools.server_tool import ServerTool
 
         if not servers:
             return []
         inside = select_for_prefix(servers, allowed, PrefixRoom(self.settings.tools, self.settings.size))
         tools: list[AnyTool] = [ServerTool(server, tool.name, tool) for server, tool in inside]
+        resources = ResourceServers(servers, allowed)
+        if resources.available:
+            from teamwright.tools.list_mcp_resources import ListMcpResources
+            from teamwright.tools.read_mcp_resource import ReadMcpResource
+
+            readers: list[AnyTool] = [ListMcpResources(resources), ReadMcpResource(resources)]
+            tools += [tool for tool in readers if allowed(tool.name)]
         if no_call:
             return tools
         rebuild = partial(self._made, servers, allowed, no_call)
@@ -163,6 +171,9 @@ class SessionMcpServers(Struct):
             await self._servers.close()
 
 
+RESOURCE_TOOLS = frozenset({"ListMcpResources", "ReadMcpResource"})
+
+
 def renew_mcp_tools(toolbox: Toolbox) -> None:
     """Give the agent the tools that its servers list now, at a new prefix."""
     again = next((getattr(tool, "rebuild", None) for tool in toolbox.tools if tool.name == CALL), None)
@@ -171,8 +182,8 @@ def renew_mcp_tools(toolbox: Toolbox) -> None:
 
 
 def is_mcp_tool(tool: AnyTool) -> bool:
-    """Return True for a tool of a server."""
-    return is_mcp_tool_name(tool.name)
+    """Return True for a tool of a server, or of its resources."""
+    return is_mcp_tool_name(tool.name) or tool.name in RESOURCE_TOOLS
 
 
 def is_mcp_tool_name(name: str) -> bool:

@@ -72,7 +72,7 @@ def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
             if image_type(raw) is not None:
                 return text, [whole]
             return _prompt_of(raw, text), []
-        if not re.search(r"\s", text):
+        if not re.search(r"\s", text) and "://" not in text:  # `@server:uri` names a resource
             raise UsageError(
                 "usage",
                 f"the prompt is {text}, and there is no such file",

@@ -7,7 +7,7 @@ on sessions and teams.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import Block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
@@ -95,13 +96,15 @@ def members_at_work(session: Session) -> list[str]:
     return [teammate.name for teammate in session.team.busy_members()]
 
 
-def prompt_lead(session: Session, text: str) -> None:
+def prompt_lead(session: Session, text: str, attached: Sequence[Block] = ()) -> None:
     """Send the user's prompt to the lead, with files attached by `@path`, for its next turn or model call.
+
+    `attached` are the resources of MCP servers that it mentions (`server_resources.read_mentions`).
 
     Raises UsageError for a file that cannot be attached and for an image that the lead's model cannot take,
     StorageError for a file that cannot be read.
     """
-    blocks, card = read_prompt(text, None, session.agent_factory.cwd), session.lead.agent.model.card
+    blocks, card = [*read_prompt(text, None, session.agent_factory.cwd), *attached], session.lead.agent.model.card
     if not card.images and any(block.get("type") == "image" for block in blocks):
         raise UsageError(
             "usage",

@@ -51,7 +51,7 @@ from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.model_switch import FallbackModels
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
-from teamwright.session.mcp_instructions import InstructionReminder
+from teamwright.session.mcp_reminder import ServerReminder
 from teamwright.session.model_sources import SessionModels, require_price, require_price_beside
 from teamwright.session.session_hooks import HookedAgent
 from teamwright.session.toolset import Toolset
@@ -268,9 +268,8 @@ class AgentParts(Struct, dict=True):
         """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
         if spec.worktree is None:
             return None
-        from teamwright.session.factory.agent_workspace import (
-            open_workspace,  # a session without worktrees does not load it
-        )
+        # A session without worktrees does not load it.
+        from teamwright.session.factory.agent_workspace import open_workspace
 
         return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
 
@@ -368,7 +367,7 @@ class AgentParts(Struct, dict=True):
             parent_call=terms.parent_call,
             has_listeners=self.attended,
             activity=basis.activity,
-            remind=InstructionReminder(terms.remind, lambda: toolbox.tools, lambda: conversation.items),
+            remind=ServerReminder(terms.remind, lambda: toolbox.tools, lambda: conversation.items),
             caller=terms.caller,
             hooks=basis.hooks,
             policy=basis.born.current_policy(),

@@ -24,11 +24,18 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
-from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
+from teamwright.session.server_prompts import (
+    find_server_prompt,
+    is_server_prompt,
+    list_server_prompts,
+    prompt_aliases,
+    prompt_blocks,
+)
 from teamwright.session.session import Session
 from teamwright.session.skills.prepare_command import CommandCall, prepare_prompt, rules_of
 from teamwright.skills.skill_definition import SkillDefinition
@@ -36,7 +43,15 @@ from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
 from teamwright.teams.subagents.run import SubagentRun
 
-__all__ = ["CommandInfo", "call_command", "find_command", "list_commands", "parse_slash_command", "run_command"]
+__all__ = [
+    "CommandInfo",
+    "call_command",
+    "find_command",
+    "list_commands",
+    "parse_slash_command",
+    "require_command",
+    "run_command",
+]
 
 SUBAGENT = "general-purpose"
 
@@ -55,7 +70,18 @@ class CommandInfo(Struct, frozen=True):
 def list_commands(session: Session) -> list[CommandInfo]:
     """Return the commands and skills that a person may call here, by name."""
     found = session.agent_factory.toolset.shelf.for_users
-    return [CommandInfo(f"/{one.name}", one.argument_hint, one.one_line, one.location) for one in found]
+    own = [CommandInfo(f"/{one.name}", one.argument_hint, one.one_line, one.location) for one in found]
+    names = {one.name for one in own}
+    served = [
+        CommandInfo(f"/{one.name}", one.hint, one.prompt.description, f"MCP server {one.server.name}")
+        for one in list_server_prompts(session)
+    ]
+    return [*own, *(one for one in served if one.name not in names)]
+
+
+def callable_names(session: Session) -> list[str]:
+    """Return every name by which a person may call a command, with its slash."""
+    return [*(one.name for one in list_commands(session)), *prompt_aliases(session)]
 
 
 def offered_names(session: Session) -> dict[str, list[str]]:
@@ -80,6 +106,9 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
 
     Returns the sub-agent's answer, or an empty text. Raises TeamwrightError; then no prompt was sent.
     """
+    if _is_of_server(session, name):
+        session.lead.add_prompt(await _server_prompt(session, name, arguments))
+        return ""
     called = CommandCall(find_command(session, name), arguments)
     if called.skill.runs_in_subagent:
         run = await _run_in_subagent(session, called)
@@ -98,6 +127,9 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
 
     Raises TeamwrightError when it cannot be called; then no prompt was sent.
     """
+    if _is_of_server(session, name):
+        said = [text_block(before)] if before.strip() else []
+        return await session.run([*said, *await _server_prompt(session, name, arguments)])
     called = CommandCall(find_command(session, name), arguments, before)
     if called.skill.runs_in_subagent:
         run = await _wait_for_subagent(session, _run_in_subagent(session, called))
@@ -110,6 +142,23 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
         return await session.run(words)
     finally:
         hold.end()
+
+
+def require_command(session: Session, name: str) -> None:
+    """Raise UsageError, with the nearest name, when there is no command of that name."""
+    if not _is_of_server(session, name):
+        find_command(session, name)
+
+
+def _is_of_server(session: Session, name: str) -> bool:
+    """Return True for a prompt of an MCP server. A command or skill of the same name has precedence."""
+    plain = name.removeprefix("/")
+    shelf = session.agent_factory.toolset.shelf
+    return is_server_prompt(session, plain) and not any(one.name == plain for one in shelf.for_users)
+
+
+async def _server_prompt(session: Session, name: str, arguments: str) -> list[Block]:
+    return await prompt_blocks(session, await find_server_prompt(session, name), arguments)
 
 
 async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, SubagentRun]) -> SubagentRun | None:

@@ -20,6 +20,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.open import open_session
 from teamwright.session.options import Options, default_caps_line
 from teamwright.session.result import Result
+from teamwright.session.server_resources import read_mentions
 from teamwright.session.session import Session
 from teamwright.ui.headless.run_output import RunOutput, init_object
 from teamwright.ui.python_gc import freeze_loaded
@@ -168,6 +169,8 @@ async def _run_prompt(invocation: Invocation, session: Session) -> Result:
     prompt = await invocation.read_prompt()
     if not prompt and not await session.has_work():
         raise _nothing_to_do_error(session)
+    if invocation.prompt:
+        prompt += await read_mentions(session, invocation.prompt)
     return await session.run(prompt)
 
 

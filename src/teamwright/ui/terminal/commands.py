@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -28,10 +28,12 @@ from teamwright.session.control.person_actions import (
     live_members,
     members_with_accepted_edits,
     move_to_background,
+    prompt_lead,
     set_pane_hidden,
     stop_member,
     stop_task,
 )
+from teamwright.session.server_resources import find_mentions, read_mentions
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
@@ -62,7 +64,21 @@ class CommandCalls(Struct):
 
     def start(self, command: CustomCommand) -> None:
         """Run the command; its result is shown when it is ready."""
-        task = asyncio.create_task(self._run(command), name=f"command /{command.name}")
+        self._start(call_command(self.session, command.name, command.rest), f"/{command.name}")
+
+    def start_prompt(self, text: str) -> bool:
+        """Send a prompt that mentions resources of MCP servers, once they are read. Return False for another prompt."""
+        if not find_mentions(self.session, text):
+            return False
+        self._start(self._send_with_resources(text), "the prompt with resources")
+        return True
+
+    async def _send_with_resources(self, text: str) -> str:
+        prompt_lead(self.session, text, await read_mentions(self.session, text))
+        return ""
+
+    def _start(self, work: Coroutine[Any, Any, str], name: str) -> None:
+        task = asyncio.create_task(self._run(work), name=f"command {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -79,9 +95,9 @@ class CommandCalls(Struct):
             task.cancel()
             self.show([f"{task.get_name().removeprefix('command ')} was ended; the lead was not notified."])
 
-    async def _run(self, command: CustomCommand) -> None:
+    async def _run(self, work: Coroutine[Any, Any, str]) -> None:
         try:
-            answer = await call_command(self.session, command.name, command.rest)
+            answer = await work
         except TeamwrightError as problem:
             self.on_error(problem)
             return

@@ -13,11 +13,13 @@ from msgspec import Struct
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.control.person_actions import member_names
 from teamwright.session.prompt_input import missing_mentions
+from teamwright.session.server_prompts import complete_argument
+from teamwright.session.server_resources import complete_resource, find_mentions, resource_servers
 from teamwright.session.session import Session
 from teamwright.session.skills.run_command import list_commands
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.file_search import TrackedFiles
-from teamwright.ui.terminal.line_completion import Candidate, candidates, mentioned_path
+from teamwright.ui.terminal.line_completion import MAX_CANDIDATES, Candidate, candidates, mentioned_path
 
 MAX_MISSING = 3
 """The most missing files that are named."""
@@ -35,12 +37,26 @@ class SessionCompletion(Struct):
         custom = [(one.name, one.about) for one in list_commands(self.session)] if is_command else []
         tracked = await self.files.paths() if mentioned_path(text_before) else ()
         members, cwd = member_names(self.session), self.session.agent_factory.cwd
-        return await asyncio.to_thread(candidates, text_before, members, cwd, custom, tracked)
+        found = await asyncio.to_thread(candidates, text_before, members, cwd, custom, tracked)
+        return [*await self._of_servers(text_before), *found]
+
+    async def _of_servers(self, text_before: str) -> list[Candidate]:
+        """Return resources of MCP servers after `@`, and values for the argument of a server's prompt."""
+        if word := mentioned_path(text_before):
+            names = [f"{name}:" for name in resource_servers(self.session) if name.startswith(word)]
+            uris = await complete_resource(self.session, word)
+            return [Candidate(f"@{clean(one)}", len(word) + 1, "resource") for one in [*names, *uris][:MAX_CANDIDATES]]
+        name, *words = text_before.split(" ")
+        if not words or not name.startswith("/"):
+            return []
+        values = await complete_argument(self.session, name, words)
+        return [Candidate(clean(one), len(words[-1]), "value") for one in values[:MAX_CANDIDATES]]
 
     async def missing_file_lines(self, prompt: str) -> list[str]:
         """Return a line for each file that the prompt mentions and that does not exist."""
         names = {LEAD, LEAD_ALIAS, *(name.lower() for name in member_names(self.session))}
         cwd = self.session.agent_factory.cwd
+        names |= {f"{server}:{uri}".lower() for server, uri in find_mentions(self.session, prompt)}
         missing = [name for name in missing_mentions(prompt, cwd) if name.lower() not in names][:MAX_MISSING]
         tracked = await self.files.paths() if missing else ()
         return [self._missing_line(name, tracked) for name in missing]

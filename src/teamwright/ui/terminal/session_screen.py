@@ -29,7 +29,7 @@ from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import list_commands
+from teamwright.session.skills.run_command import callable_names
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
 from teamwright.ui.terminal.command_equivalents import has_equivalent, unknown_command_lines
@@ -355,7 +355,7 @@ class SessionScreen:
             await self.commands.run(line)
 
     def _custom_command_names(self) -> list[str]:
-        return [one.name for one in list_commands(self.session)]
+        return callable_names(self.session)
 
     def _handle_first_prompt(self, text: str) -> None:
         """Handle the prompt of the command line: a custom command, else a prompt for the lead."""
@@ -369,6 +369,8 @@ class SessionScreen:
 
     def _send_prompt(self, text: str) -> None:
         if not text.strip():
+            return
+        if self.command_calls.start_prompt(text):
             return
         try:
             prompt_lead(self.session, text)

@@ -1,4 +1,4 @@
-"""The instructions of MCP servers for an agent: once in its conversation, in the part that changes anyway.
+"""What an agent is reminded of about its MCP servers: their instructions once, and changes of resources that it read.
 
 A server's instructions are text of another program, so they are data in a note of the runtime, never in the prefix.
 Depends on the tools of the agent, which name its servers.
@@ -7,11 +7,15 @@ Depends on the tools of the agent, which name its servers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from teamwright.agent.reminders import Remind
 from teamwright.agent.tool import AnyTool
 from teamwright.protocol.message_xml import escape_tags
 from teamwright.session.mcp_servers import CALL, is_mcp_tool
+
+if TYPE_CHECKING:
+    from teamwright.tools.read_mcp_resource import ReadMcpResource
 
 MAX_TOTAL = 8_000
 """The most characters of instructions that one note contains; the rest comes with the next one."""
@@ -22,7 +26,7 @@ _HEAD = (
 )
 
 
-class InstructionReminder:
+class ServerReminder:
     """A reminder followed by the instructions of servers that the conversation does not contain yet.
 
     `items` returns the messages of the conversation as bytes: after a compaction the instructions are given again.
@@ -37,7 +41,7 @@ class InstructionReminder:
 
     def __call__(self, begins: bool) -> str:
         """Return the reminder; see Remind."""
-        return "\n\n".join(filter(None, (self._first(begins), self._new_instructions())))
+        return "\n\n".join(filter(None, (self._first(begins), self._new_instructions(), self._changed())))
 
     def _new_instructions(self) -> str:
         notes: list[str] = []
@@ -47,6 +51,11 @@ class InstructionReminder:
             if not known and sum(map(len, notes)) + len(text) <= MAX_TOTAL:
                 notes.append(f"{mark} ({escape_tags(name)}). {_HEAD}\n{escape_tags(text)}")
         return "\n\n".join(notes)
+
+    def _changed(self) -> str:
+        reader = next((tool for tool in self._tools() if tool.name == "ReadMcpResource"), None)
+        changed = [] if reader is None else cast("ReadMcpResource", reader).take_changed()
+        return "\n".join(f"The MCP resource {escape_tags(one)} has changed since you read it." for one in changed)
 
 
 def served_instructions(tools: Iterable[AnyTool]) -> list[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from teamwright.permissions.verdict import Mode, Verdict
+from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
 TEST = ["Bash(npm test)", "Bash(export:*)", "Bash(read:*)", "Bash(set:*)", "Bash(printf:*)", "Bash(env:*)"]
@@ -64,7 +65,35 @@ IFS=/; npm test
 IFS=/ npm test
 """.strip().splitlines()
 
+ODD_VALUES = """
+DEBUG='$(shell touch mark)' npm test
+export DEBUG='$(shell touch mark)'; npm test
+env DEBUG='$(shell touch mark)' npm test
+CI="x; touch mark" npm test
+CI=--config=x npm test
+CI=$X npm test
+CI+=x npm test
+CI=(x) npm test
+for CI in 1; do npm test; done
+read CI < a.py; npm test
+printf -v CI 1; npm test
+LINES='path[$(touch mark)]' npm test
+COLUMNS=x npm test
+TERM=../x npm test
+TZ=:/etc/hosts npm test
+TZ=x/../y npm test
+LC_ALL=zh_CN.GBK npm test
+LANG=ja_JP.SJIS; npm test
+LC_CTYPE=$X npm test
+""".strip().splitlines()
+
 HARMLESS = """
+DEBUG=app:*,-x npm test
+CI= npm test
+TZ=America/New_York npm test
+TERM=xterm-256color npm test
+COLUMNS=80 npm test
+LANG=de_DE.UTF-8 npm test
 CI=1 npm test
 NODE_ENV=test npm test
 LC_ALL=C npm test
@@ -82,7 +111,7 @@ printf '%s' "$HOME"; npm test
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.finding("P8")
-@pytest.mark.parametrize("command", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY])
+@pytest.mark.parametrize("command", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY, *ODD_VALUES])
 def test_a_variable_that_is_not_known_to_be_harmless_asks_although_a_rule_allows_the_command(scratch, command):
     decision = scratch.run(command, allow=TEST)
     assert (decision.verdict, decision.always) == (Verdict.ASK, "")
@@ -114,13 +143,25 @@ def test_what_is_allowed_hands_no_other_variable_to_a_program(own_scratch, shell
         seen = environment(own_scratch, shell, line)
         usual = environment(own_scratch, shell, "npm test")
         changed = {name for name in seen | usual if seen.get(name) != usual.get(name)}
-        assert changed <= {"CI", "NODE_ENV", "LC_ALL", "_", "SHLVL"}
+        assert changed <= {"CI", "COLUMNS", "DEBUG", "LANG", "LC_ALL", "NODE_ENV", "TERM", "TZ", "_", "SHLVL"}
 
 
 @pytest.mark.finding("P8")
 def test_the_judge_would_notice_a_variable(own_scratch):
     assert environment(own_scratch, "bash", "foo=bar npm test")["foo"] == "bar"
     assert environment(own_scratch, "bash", "http_proxy=x; npm test")["http_proxy"] == "x"
+
+
+@pytest.mark.finding("P8")
+def test_make_runs_a_command_in_the_value_of_a_variable(own_scratch):
+    """The reason why a harmless variable needs a plain value, also for an exact rule."""
+    require("make")
+    (own_scratch.project / "Makefile").write_text("test:\n\t@echo $(DEBUG)\n")
+    line = "DEBUG='$(shell touch mark)' make test"
+    subprocess.run(["bash", "-c", line], cwd=own_scratch.project, timeout=WAIT_S, check=True, capture_output=True)
+    assert (own_scratch.project / "mark").exists()
+    assert own_scratch.run(line, allow=["Bash(make test)"]).verdict is Verdict.ASK
+    assert own_scratch.run("DEBUG=1 make test", allow=["Bash(make test)"]).verdict is Verdict.ALLOW
 
 
 def context_allows(scratch, line):

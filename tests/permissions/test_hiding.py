@@ -234,6 +234,7 @@ x='a[$(%c)]'; HISTCMD+=x
 x='a[$(%c)]'; OPTIND=(x)
 x='a[$(%c)]'; export OPTIND=x
 x='a[$(%c)]'; for OPTIND in x; do :; done
+for SECONDS in 'a[$(%c)]'; do :; done
 x='a[$(%c)]'; read RANDOM <<< x
 x='a[$(%c)]'; read -a OPTIND <<< x
 x='a[$(%c)]'; mapfile -t OPTIND <<< x

@@ -12,6 +12,8 @@ PACKAGES = {
     "bwrap": "bubblewrap",
     "chromium": "chromium",
     "fish": "fish",
+    "localedef": "libc-bin",
+    "make": "make",
     "node": "nodejs",
     "npm": "npm",
     "openssl": "openssl",

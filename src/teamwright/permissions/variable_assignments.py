@@ -9,19 +9,20 @@ import re
 from collections.abc import Iterator
 
 from teamwright.permissions.command_words import Words, word_set
+from teamwright.permissions.shell.character_encoding import is_locale
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
+from teamwright.permissions.shell.simple_commands import DECLARING_BUILTINS
 
 HARMLESS_VARIABLES = word_set(
     "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"
     " VERBOSE NODE_ENV RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONUTF8"
     " GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT DEBIAN_FRONTEND"
 )
-"""Variables that make no program read, write or run anything, with any value. `LC_*` belongs to them."""
+"""Variables that make no program read, write or run anything, with a plain value. `LC_*` belongs to them."""
 
 _READABLE = HARMLESS_VARIABLES | word_set("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS _")
 """Variables whose values are no secrets."""
 
-_LOCALE = re.compile(r"LC_[A-Z]+")
 _SCRIPT_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _READ_BY_PROGRAMS = re.compile(
     r".*_proxy|(npm|pnpm|yarn|pip|rvm|fish|zsh|bash|ac_cv|am_cv|lt_cv)_.*"
@@ -46,14 +47,15 @@ def changing_variable(parsed: ParsedLine) -> str:
     the environment already has its name, so names that no program reads are harmless too.
     """
     for name in _exported(parsed):
-        if not _is_harmless(name):
+        if not _is_harmless(name, parsed):
             return name
     for name in parsed.variables_set:
-        if not (_is_harmless(name) or is_script_variable(name)):
+        if not (_is_harmless(name, parsed) or is_script_variable(name)):
             return name
     for command in parsed.commands:
+        declares = command.name in DECLARING_BUILTINS
         for name in _set_by_words(command.words):
-            if not (_is_harmless(name) or is_script_variable(name)):
+            if not (is_script_variable(name) or (declares and _is_harmless(name, parsed))):
                 return name
     return ""
 
@@ -75,8 +77,8 @@ def is_script_variable(name: str) -> bool:
     return _SCRIPT_NAME.fullmatch(name) is not None and _READ_BY_PROGRAMS.fullmatch(name) is None
 
 
-def _is_harmless(name: str) -> bool:
-    return name in HARMLESS_VARIABLES or _LOCALE.fullmatch(name) is not None
+def _is_harmless(name: str, parsed: ParsedLine) -> bool:
+    return (name in HARMLESS_VARIABLES or is_locale(name)) and name not in parsed.odd_values
 
 
 def _exported(parsed: ParsedLine) -> Iterator[str]:

@@ -334,6 +334,7 @@ SHELL = (
         ";;&",
         ";&",
     ),
+    *("for SECONDS in 'a[$(touch_marker)]'; do ", "LC_ALL=zh_CN.GBK\n", "LC_CTYPE=zh_CN.GBK; ", "中\\", "中`", "中|"),
     *("cat <<EOF\n", "$(<", "$(cat ", "SECRET_TOKEN", "${SECRET_TOKEN}", "${S*}", "${!S@}", "$SECRET_TOKEN", "IFS=x "),
     *(
         "@(a|b).py",

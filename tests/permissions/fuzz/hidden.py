@@ -63,6 +63,8 @@ HIDDEN = (
     "ls 2>/dev/null\necho touch MARK",
     "echo a |\necho touch MARK",
     "echo x \\\n touch MARK",
+    'echo "中\\"; touch MARK; #"',
+    "echo '中`'; echo '`touch MARK`'",
 )
 """Lines that are harmless as they are."""
 
@@ -97,6 +99,11 @@ TMPDIR=..
 CDPATH=..
 GREP_OPTIONS=-R
 LC_ALL=C
+LC_ALL=zh_CN.GBK
+LANG=zh_CN.GBK;
+LC_CTYPE=zh_CN.GBK
+DEBUG='$(touch_marker)'
+LINES='a[$(touch_marker)]'
 TZ=../above
 GIT_CONFIG_GLOBAL=vendor/.git/config
 GIT_WORK_TREE=..

@@ -109,6 +109,7 @@ class Judge:
             self._policies |= {(one.name, mode): Policy(mode, rules, scope) for mode in one.modes}
         own = {"PATH": f"{world.bin}:{_PATH}", "HOME": str(world.home), "USER": "user", "LOGNAME": "user"}
         seen = remove_variables(HIDDEN_VARIABLES, {**own, "LANG": "C.UTF-8", "SHELL": "/bin/bash"})
+        seen["LOCPATH"] = str(self.sandbox.base / "locales")
         self._env = {**seen, **COMMAND_ENVIRONMENT, "PWD": str(world.project)}
 
     def allowed(self, line: str, configuration: Configuration) -> tuple[Mode, Decision] | None:

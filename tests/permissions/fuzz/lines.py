@@ -19,6 +19,8 @@ git diff main...HEAD
 git log --graph --oneline --all -20
 git remote -v
 git tag
+git config user.name
+git config --get core.pager
 git -C sub status
 git log -p -1 -- a.py
 ls -la src

@@ -204,6 +204,7 @@ def build(base: Path) -> World:
     for place in (world.project, world.outside / "dir", world.home / ".ssh", world.private, world.marks, world.bin):
         place.mkdir(parents=True)
     (base / "aside").mkdir()
+    _build_locale(base / "locales")
     _program(world.bin / "touch_marker", MARKING_PROGRAM.format(marks=world.marks))
     for path in world.stamped():
         path.write_text("stamp\n")
@@ -214,6 +215,14 @@ def build(base: Path) -> World:
         world.flip(0, group)
     _build_etc(base / "etc")
     return world
+
+
+def _build_locale(place: Path) -> None:
+    """Make a locale in whose encoding a character may contain a backslash, where this system can."""
+    place.mkdir()
+    if shutil.which("localedef") is not None:
+        words = ["localedef", "-c", "--no-archive", "-f", "GBK", "-i", "zh_CN", str(place / "zh_CN.GBK")]
+        subprocess.run(words, capture_output=True, check=False)
 
 
 def _build_project(world: World) -> None:

@@ -20,6 +20,7 @@ from teamwright.permissions.shell.evaluated_text import (
     evaluates_values,
 )
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine, ShellCommand
+from teamwright.permissions.shell.plain_values import is_plain_value
 from teamwright.permissions.shell.run_options import run_by_options
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.working_directory import has_directory_command
@@ -152,6 +153,8 @@ class CommandListing:
 
     def check_value(self, name: str, value: str | None, places: Directories) -> None:
         """List what shells and programs may run or read because a variable has this value."""
+        if not is_plain_value(name, value):
+            self.state.parsed.odd_values.add(name)
         if name in READ_BY_SHELLS and value != "":
             self.state.parsed.commands.append(ShellCommand(("source", value), places, role="guess"))
         if value and RUN_BY_PROGRAMS.search(name):

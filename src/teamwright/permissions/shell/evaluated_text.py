@@ -24,8 +24,12 @@ _EVALUATING_AFTER = {"printf": "-v", "test": "-v", "[": "-v", "wait": "-p"}
 _NAMED_BY_OPTION = re.compile(r"-(?:v|[fn]*p)(.*)", re.DOTALL)
 """An option of `printf` or `wait` whose value is a variable. The value may be joined to it."""
 
-INTEGER_VARIABLES = word_set("RANDOM SRANDOM HISTCMD OPTIND BASHPID")
-"""Variables of bash that evaluate each value they get (`declare -i -p` lists them)."""
+INTEGER_VARIABLES = word_set(
+    "RANDOM SRANDOM HISTCMD OPTIND BASHPID SECONDS"
+    " COLUMNS EGID ERRNO EUID FUNCNEST GID HISTSIZE KEYTIMEOUT LINES LISTMAX MAILCHECK SAVEHIST SHLVL UID"
+    " TRY_BLOCK_ERROR TRY_BLOCK_INTERRUPT ZLE_RPROMPT_INDENT"
+)
+"""Variables that evaluate the values they get: of bash (`declare -i -p`, and SECONDS in a loop), and of zsh."""
 
 _SUBSCRIPT = re.compile(r"(?:-[A-Za-z]+)?[A-Za-z_]\w*\[(?!(?:\d+|[@*])\]$)")
 _INTEGER_NAME = re.compile(rf"(?:-[A-Za-z]*?)?(?:{'|'.join(sorted(INTEGER_VARIABLES))})(?![A-Za-z0-9_])")

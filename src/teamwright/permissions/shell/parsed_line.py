@@ -70,7 +70,8 @@ class ParsedLine(Struct):
     `variables_read` are used before the line has certainly set them, `variables_set` are assigned, and
     `variables_exported` are passed to programs. `evaluates`: it evaluates values as code, as arithmetic does;
     `holds_code`: it contains a text that would be code if it were evaluated. `calculates`: bash evaluates values;
-    `takes_input`: some values come from files or from what programs print.
+    `takes_input`: some values come from files or from what programs print. `odd_values` are variables that may get a
+    value which is more than a plain one.
     """
 
     is_valid: bool = True
@@ -84,6 +85,7 @@ class ParsedLine(Struct):
     holds_code: bool = False
     calculates: bool = False
     takes_input: bool = False
+    odd_values: set[str] = field(default_factory=set[str])
 
     @property
     def may_run_input(self) -> bool:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.shell.ambiguity import has_control_characters, has_odd_characters, is_confirmed
+from teamwright.permissions.shell.character_encoding import has_odd_encoding, is_locale, may_lose_signs
 from teamwright.permissions.shell.command_listing import MAX_DEPTH, CommandListing, ListingState
 from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS
 from teamwright.permissions.shell.grammar import LineGrammar
@@ -61,6 +62,8 @@ def parse_command(text: str, cwd: Path) -> ParsedLine:
     list_text(state, text, frozenset({cwd}))
     if parsed.evaluates and parsed.holds_code:
         state.mark_unreadable("it has a text that is evaluated")
+    if may_lose_signs(text) and any(map(is_locale, parsed.odd_values)):
+        state.mark_unreadable(_OTHER_ENCODING)
     return parsed
 
 
@@ -72,6 +75,8 @@ def list_text(state: ListingState, text: str, places: Directories) -> None:
         return state.mark_unreadable(_ODD_CHARACTERS)
     if has_odd_characters(text):
         state.add_doubt(_ODD_CHARACTERS)
+    if may_lose_signs(text) and (has_odd_encoding() or any(map(is_locale, state.parsed.odd_values))):
+        state.mark_unreadable(_OTHER_ENCODING)
     grammar = LineGrammar(text)
     try:
         tree = grammar.parse_line()
@@ -86,6 +91,7 @@ def list_text(state: ListingState, text: str, places: Directories) -> None:
 MAX_COMMANDS = 1_000
 """The most commands of one loop. Beyond it the loop's values are unknown."""
 
+_OTHER_ENCODING = "its characters are read in another encoding"
 _ODD_CHARACTERS = "it has characters that are easily misread"
 _DECLARES = DECLARING_BUILTINS | {"unset"}
 

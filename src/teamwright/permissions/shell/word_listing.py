@@ -109,6 +109,7 @@ class WordListing:
     def loop_values(self, node: ForLoop) -> None:
         """Note what the values of a loop may become when the line evaluates the variable of the loop."""
         self.state.parsed.holds_code |= any(map(self._may_become_code, node.words or ()))
+        self.state.parsed.odd_values.add(node.name)
         if node.name in INTEGER_VARIABLES:
             self._note_calculation(_INTEGER_SET)
 
@@ -164,6 +165,8 @@ class WordListing:
             self.state.parsed.holds_code |= self._may_become_code(item)
         if assignment.value is not None:
             self._check_value(assignment.name, assignment.value, places)
+        if assignment.adds or assignment.items is not None:
+            self.state.parsed.odd_values.add(assignment.name)
         if assignment.name in _SHELL_TABLES and (assignment.element is not None or assignment.items is not None):
             self.state.mark_unreadable("it changes what the name of a command means")
         if (

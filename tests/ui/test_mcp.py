@@ -73,6 +73,15 @@ def test_a_headless_run_names_its_servers_and_a_denied_call_by_its_own_name(tmp_
     assert [one["tool_name"] for one in lines[-1]["permission_denials"]] == ["mcp__plain__pid"]
 
 
+@pytest.mark.promise("H7")
+def test_a_server_that_does_not_start_is_named_at_the_start_of_the_run(tmp_path, repo):
+    given = json.dumps({"mcpServers": {"gone": {"command": "no-such-program-here"}}})
+    with LoopbackModel.in_thread([Answer("Done.")]) as server:
+        done = Program(repo, tmp_path / "home", server.url).run("-p", "go", "--mcp-config", given)
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert 'teamwright: the MCP server "gone" could not be started: no-such-program-here' in done.stderr
+
+
 def test_doctor_tells_of_servers_without_starting_them(tmp_path, repo):
     program = Program(repo, tmp_path / "home")
     touched = tmp_path / "touched"

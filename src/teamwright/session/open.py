@@ -143,10 +143,11 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=context.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.check_answers)
-    agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
+    with _collect_warnings(log) as told:
+        agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
     _check_rules(agent_factory, team)
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
-    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved))
+    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved), *told)
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
     session = Session(
@@ -241,7 +242,7 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
 
 
 @contextmanager
-def _collect_warnings(session: Session) -> Generator[list[str]]:
+def _collect_warnings(log: EventLog) -> Generator[list[str]]:
     """Collect warnings of the block, before a user interface is attached."""
     told: list[str] = []
 
@@ -249,7 +250,7 @@ def _collect_warnings(session: Session) -> Generator[list[str]]:
         if isinstance(event, Notice) and event.level == "warning":
             told.append(event.text)
 
-    unsubscribe = session.log.subscribe(note, live=False)
+    unsubscribe = log.subscribe(note, live=False)
     try:
         yield told
     finally:
@@ -260,7 +261,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         if (hooking := session.agent_factory.toolset.hooking) is not None:
-            with _collect_warnings(session) as told:
+            with _collect_warnings(session.log) as told:
                 await hooking.fire_start(
                     "resume" if context.resumed else "startup", session.lead, context.options.setup
                 )
@@ -277,7 +278,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
             await _resume_team_in(session, context, team.directory, why)
         elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
-            with _collect_warnings(session) as told:
+            with _collect_warnings(session.log) as told:
                 await _resume_team_in(session, context, found.directory, why)
             session.warnings += tuple(told)
         elif context.resumed:

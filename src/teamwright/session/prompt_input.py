@@ -19,6 +19,15 @@ from teamwright.protocol.messages import Block, image_block, text_block
 LONGEST_FILE = 256_000
 """Maximum bytes of an attached text file; agents read longer ones themselves."""
 
+BUILT_IN_PROMPTS = {
+    "/init": "Read this repository and write AGENTS.md for agents that work in it, or improve the file that exists: "
+    "how to build, to test and to check the style, the structure, and the rules that are not obvious from the code. "
+    "At most 60 lines. Only facts that you have checked.",
+    "/review": "Review the changes of this repository that are not committed. Look for errors first, then for what is "
+    "hard to understand. Name file and line of each finding, most serious first. Change nothing.",
+}
+"""Commands that are prompts to the lead. The text after the command is appended."""
+
 _AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
 _TAIL = ".,;:!?)]}…"
 

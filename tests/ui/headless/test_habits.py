@@ -1,11 +1,17 @@
 """Flags as users of similar programs write them: spellings, files, JSON, lists, and errors with exit code 2."""
 
 import json
+import re
 
+import click
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.ui.cli.root import spread_directories
+from teamwright.testing.replies import Answer
+from teamwright.ui.cli.command_table import COMMANDS
+from teamwright.ui.cli.root import root, spread_directories
+from teamwright.ui.headless.named_command import IN_PLACE
+from teamwright.ui.terminal.line_parser import ALIASES, COMMAND_NAMES
 from tests.ui.program import Program, error_of
 
 pytestmark = pytest.mark.finding("U10")
@@ -122,3 +128,51 @@ def test_words_that_are_no_directories_stay_a_prompt(tmp_path, monkeypatch):
     assert spread_directories(args) == ["--add-dir", "a", "--add-dir", "b", "fix it", "b"]
     assert spread_directories(["--", "--add-dir", "b", "b"]) == ["--", "--add-dir", "b", "b"]
     assert spread_directories(["-C", "x", "--add-dir", "b", "b"]) == ["-C", "x", "--add-dir", "b", "b"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("/init", "write AGENTS.md"), ("/review", "not committed")])
+def test_a_prompt_of_the_terminal_is_a_prompt_of_a_headless_run(program, model, name, words):
+    done = program.run("-p", f"{name} the parser", stdin="a diff")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    [body] = model.bodies
+    said = json.dumps(body["messages"])
+    assert words in said and "the parser" in said and "a diff" in said
+
+
+def test_a_command_of_the_person_and_one_without_trust_come_before_a_prompt_of_the_terminal(program, model, repo):
+    commands = repo / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "review.md").write_text("Count the lines.")
+    untrusted = program.run("-p", "/review")
+    assert untrusted.returncode == 2 and "teamwright trust" in untrusted.stderr and model.bodies == []
+    assert program.run("-p", "/review", "--trust").returncode == 0
+    assert "Count the lines." in json.dumps(model.bodies) and "not committed" not in json.dumps(model.bodies)
+
+
+def test_a_command_of_the_terminal_is_refused_with_what_a_headless_run_has(program, model):
+    for name, instead in (("/cost", "teamwright cost"), ("/plan", "--permission-mode plan"), ("/help", "--help")):
+        done = program.run("-p", name)
+        assert error_of(done)[0] == "usage" and done.returncode == 2
+        assert f"{name} is a command of a session at a terminal" in done.stderr and instead in done.stderr
+    assert model.bodies == []
+
+
+def test_what_a_headless_run_has_in_place_of_a_command_exists():
+    flags = {name for param in root.get_params(click.Context(root, **root.context_settings)) for name in param.opts}
+    for name, instead in IN_PLACE.items():
+        assert name in COMMAND_NAMES or name in ALIASES
+        for flag in re.findall(r"(?<!\w)--?[a-z-]+", instead):
+            assert flag in {*flags, "--help"}, instead
+        if instead.startswith("teamwright ") and "--" not in instead:
+            assert instead.split()[1] in COMMANDS
+
+
+def test_a_plan_that_no_user_can_approve_is_named_with_its_file(tmp_path, repo):
+    plan = [("ExitPlanMode", {"plan": "1. Change the parser."})]
+    with LoopbackModel.in_thread([Answer("", tools=plan), Answer("Planned.")]) as server:
+        done = Program(repo, tmp_path / "home", server.url).run("-p", "go", "--permission-mode", "plan")
+    assert (done.returncode, done.stdout) == (0, "Planned.\n")
+    found = re.search(r"teamwright: the plan is not approved; it is in (\S+)", done.stderr)
+    assert found is not None, done.stderr
+    with open(found[1]) as file:
+        assert file.read().strip() == "1. Change the parser."

@@ -19,7 +19,7 @@ def test_the_state_and_the_setup_of_a_session_are_shown_by_slash_commands(repo, 
         person.says("/agents show Explore")
         person.sees("Explore  used", "tools")
         person.says("/permissions")
-        person.sees("mode", "default", "teamwright permissions check")
+        person.sees("mode       default", "/permissions check")
         person.says("/config get permissions.defaultMode")
         person.sees("/config get permissions.defaultMode\n  default\n")
         person.says("/config set 'x")
@@ -46,4 +46,24 @@ def test_status_is_the_session_on_one_page(repo, tmp_path):
         )
         person.says("/doctor")
         person.sees("machine", "python")
+        assert server.bodies == []
+
+
+@pytest.mark.finding("U8")
+def test_permissions_and_doctor_show_this_session_with_its_flags(repo, tmp_path):
+    flags = ("--allowed-tools", "Bash(touch:*)", "--permission-mode", "acceptEdits")
+    with at_terminal(lambda _body: "Done.", repo, *flags, HOME=str(tmp_path / "home")) as (person, server):
+        person.says("/permissions")
+        person.sees("mode       acceptEdits", "allow      Bash(touch:*)  --allowedTools")
+        person.says("/mode plan")
+        person.until(lambda rows: any("· plan ·" in row for row in rows[-6:]))
+        person.says("/permissions")
+        person.sees("mode       plan")
+        person.says("/permissions check Bash(touch x)")
+        person.sees("DENY  Bash(touch x)", "mode plan")
+        person.says("/permissions chek Bash(touch x)")
+        person.sees("/permissions chek Bash(touch x): it takes no word, or check and a call")
+        person.says("/doctor")
+        person.sees("named by --model", "backend")
+        assert "the lead has no terminal" not in person.screen.text
         assert server.bodies == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from teamwright.session.prompt_input import BUILT_IN_PROMPTS
 from teamwright.ui.cli.command_table import COMMANDS as PROGRAM_COMMANDS
 from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.line_completion import candidates
@@ -10,7 +11,6 @@ from teamwright.ui.terminal.line_parser import (
     COMMAND_NAMES,
     COMMANDS,
     NEVER_SUGGESTED,
-    PROMPTS,
     CustomCommand,
     LeadPrompt,
     TerminalCommand,
@@ -84,7 +84,7 @@ def test_commands_of_similar_programs_work_under_their_names():
     assert parse_line("/plan @ann", ()) == TerminalCommand("/mode", "plan @ann")
     assert parse_line("/EXIT", ()) == TerminalCommand("/quit")
     assert {to.split()[0] for to in ALIASES.values()} <= set(COMMAND_NAMES)
-    assert parse_line("/review src/api.py", ()) == LeadPrompt(f"{PROMPTS['/review']}\n\nsrc/api.py")
+    assert parse_line("/review src/api.py", ()) == LeadPrompt(f"{BUILT_IN_PROMPTS['/review']}\n\nsrc/api.py")
 
 
 @pytest.mark.finding("U8")

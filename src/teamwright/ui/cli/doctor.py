@@ -147,7 +147,14 @@ def _show_bug_report(path: Path, parts: list[ReportPart]) -> None:
     say(f"  unzip -p {shlex.quote(str(path))} | less")
 
 
+_AT_TERMINAL = "teamwright.doctor.at_terminal"
+"""The key of the hidden flag: `/doctor` examines a session at a terminal, although its own output is a pipe."""
+
 _FINDING_MARKS = {"ok": " ", "note": "·", "problem": "✗"}
+
+
+def _note_terminal(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_AT_TERMINAL] = value
 
 
 @click.command()
@@ -155,6 +162,7 @@ _FINDING_MARKS = {"ok": " ", "note": "·", "problem": "✗"}
 @click.option("--live", is_flag=True, help="Send one request to the model: key, streaming, a tool call, cache, window.")
 @click.option("--yes", is_flag=True, help="With --live: send it without asking.")
 @click.option("--bundle", is_flag=False, flag_value="", metavar="[FILE]", help="Write a redacted zip for a bug report.")
+@click.option("--at-terminal", is_flag=True, hidden=True, expose_value=False, callback=_note_terminal)
 @json_flag
 @click.pass_context
 def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool, bundle: str | None) -> int:
@@ -169,7 +177,7 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
         os.environ,
         model,
         place.settings,
-        at_terminal=is_on_terminal(),
+        at_terminal=is_on_terminal() or ctx.meta.get(_AT_TERMINAL, False),
     )
     if yes and not live:
         raise UsageError("usage", "--yes needs --live", note="nothing was sent")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.session.open import open_session
 from teamwright.session.options import Options, default_caps_line
 from teamwright.session.result import Result
@@ -117,6 +117,18 @@ async def _open_and_run_session(
             return await _run(invocation, session, outlet, ending, client)
         finally:
             unsubscribe()
+            outlet.open_plan = _open_plan(session)
+
+
+def _open_plan(session: Session) -> str:
+    """Return the path of the plan that the lead has written and that is not approved; empty without one."""
+    plan = session.lead.agent.plan
+    if plan is None or not plan.is_on:
+        return ""
+    try:
+        return str(plan.file) if plan.read().strip() else ""
+    except StorageError:
+        return ""
 
 
 class _SignalState(Struct):
@@ -163,9 +175,9 @@ async def _run_until_done(
 
 async def _run_prompt(invocation: Invocation, session: Session) -> Result:
     if (called := invocation.named_command) is not None:
-        from teamwright.session.skills.run_command import run_command
+        from teamwright.ui.headless.named_command import run_named_command  # loaded only for a command
 
-        return await run_command(session, *called, before=invocation.stdin)
+        return await run_named_command(session, *called, invocation.stdin)
     prompt = await invocation.read_prompt()
     if not prompt and not await session.has_work():
         raise _nothing_to_do_error(session)

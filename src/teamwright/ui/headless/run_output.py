@@ -64,6 +64,8 @@ class RunOutput(Struct):
     partials: PartialMessages | None = None
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
+    open_plan: str = ""
+    """The path of the lead's plan that is not approved; empty without one."""
     usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
     """The usage of all agents since the session was opened."""
 
@@ -123,6 +125,8 @@ class RunOutput(Struct):
             self.note(line)
         for line in _refused_lines(self.calls.refused(result)):
             self.note(line)
+        if self.open_plan:
+            self.note(f"teamwright: the plan is not approved; it is in {self.open_plan}")
         self.note(cost_line(result))
         if self.write_error is not None and not isinstance(self.write_error, BrokenPipeError):
             raise StorageError(

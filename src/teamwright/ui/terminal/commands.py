@@ -42,6 +42,7 @@ from teamwright.ui.terminal.command_equivalents import MAX_CUSTOM_COMMANDS
 from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
+from teamwright.ui.terminal.permission_commands import permissions
 from teamwright.ui.terminal.program_commands import PROGRAM_COMMANDS, program_lines
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.ui.terminal.setup_commands import add_directory, export, hooks, mcp, memory
@@ -360,6 +361,7 @@ HANDLERS: dict[str, CommandHandler] = {
     "/add-dir": add_directory,
     "/export": export,
     **{name: _program(name) for name in PROGRAM_COMMANDS},
+    "/permissions": permissions,
 }
 """The function of each command. `/quit`, `/resume` and `/rewind` end the session, and `/view`, `/diff`, `/fork`,
 `/review-team` and `/undo` need the screen: they are not here.

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, is_typo
-from teamwright.session.prompt_input import parse_slash_command
+from teamwright.session.prompt_input import BUILT_IN_PROMPTS, parse_slash_command
 
 COMMANDS: dict[str, str] = {
     "/help": "this list",
@@ -69,19 +69,10 @@ ALIASES = {
 }
 """Commands of similar programs that are commands here under another name."""
 
-PROMPTS = {
-    "/init": "Read this repository and write AGENTS.md for agents that work in it, or improve the file that exists: "
-    "how to build, to test and to check the style, the structure, and the rules that are not obvious from the code. "
-    "At most 60 lines. Only facts that you have checked.",
-    "/review": "Review the changes of this repository that are not committed. Look for errors first, then for what is "
-    "hard to understand. Name file and line of each finding, most serious first. Change nothing.",
-}
-"""Commands that are prompts to the lead. The text after the command is appended."""
-
 COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
 _ABOUT_SETUP = frozenset({"/add-dir", "/agents", "/config", "/doctor", "/hooks", "/mcp", "/memory", "/permissions"})
-_YIELDING = frozenset({*ALIASES, *PROMPTS, *_ABOUT_SETUP, "/export", "/skills", "/status"})
+_YIELDING = frozenset({*ALIASES, *BUILT_IN_PROMPTS, *_ABOUT_SETUP, "/export", "/skills", "/status"})
 """Commands that a custom command of the same name replaces."""
 
 FIXED_NAMES = frozenset(COMMAND_NAMES) - _YIELDING
@@ -158,8 +149,8 @@ def parse_line(
         name, rest = f"/{called[0].lower()}", called[1]
         if name in _YIELDING and is_custom_command(called[0], custom_commands):
             return CustomCommand(called[0], rest)
-        if name in PROMPTS:
-            return LeadPrompt(f"{PROMPTS[name]}\n\n{rest}".rstrip())
+        if name in BUILT_IN_PROMPTS:
+            return LeadPrompt(f"{BUILT_IN_PROMPTS[name]}\n\n{rest}".rstrip())
         name, _, first = ALIASES.get(name, name).partition(" ")
         rest = f"{first} {rest}".strip()
         if name in COMMAND_NAMES:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
@@ -29,6 +30,12 @@ _DEFAULTS = {"config": ("list",)}
 """The arguments of a command that was typed without any."""
 
 
+def _session_flags(session: Session, words: Sequence[str]) -> list[str]:
+    """Return the flags with which `doctor` examines this session: its model, and the terminal that it has."""
+    model = [] if "--model" in words else ["--model", session.lead.agent.model.card.name]
+    return [*model, "--at-terminal"]
+
+
 async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     """Run the command of the program with these arguments and return its output. Raises UsageError."""
     command = PROGRAM_COMMANDS[name]
@@ -37,6 +44,8 @@ async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     except ValueError:
         raise UsageError("usage", f"{name}: a quote is not closed", note="nothing was run") from None
     home = ("--home", session.options.home) if session.options.home else ()
+    if command == "doctor":
+        words += _session_flags(session, words)
     argv = (sys.executable, "-P", "-m", "teamwright", command, *(words or _DEFAULTS.get(command, ())), *home)
     child = await asyncio.create_subprocess_exec(
         *argv,

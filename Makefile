@@ -95,8 +95,9 @@ $(VENV)/.docs: $(VENV)/.runtime
 	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
-pictures: $(VENV)/.dev  ## make docs/pictures again, from real runs in tmux with scripted models (ARGS='team demo' for some)
+pictures: $(VENV)/.dev $(VENV)/.docs  ## make docs/pictures again, from real runs in tmux with scripted models, and from the site (ARGS='team demo' for some)
 	$(BIN)/python -m tests.ui.make_pictures $(ARGS)
+	$(BIN)/python -m tests.docs.site_browser
 
 docs: $(VENV)/.docs  ## build the documentation site into site/, with every warning as an error
 	$(BIN)/zensical build --clean --strict

@@ -1,13 +1,8 @@
 """The documentation site: its navigation, its Python reference, and the pages as a browser shows them."""
 
-import functools
-import http.server
 import json
 import re
-import shutil
-import subprocess
-import sys
-import threading
+import struct
 import tomllib
 from collections.abc import Iterator
 from html import unescape
@@ -21,12 +16,12 @@ import pytest
 import teamwright
 import teamwright.testing
 from tests.docs.pages import ROOT
+from tests.docs.site_browser import HEIGHT, PICTURES, WIDTHS, browse, screenshot, served_site
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
 DOCS = ROOT / "docs"
 CONFIG = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
-WIDTHS = {"desktop": 1280, "phone": 390}
 PAGES = {
     "": "without a key",
     "tutorials/first-team/": "scout",
@@ -66,33 +61,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Build the site with all warnings as errors, and serve it on loopback. Yields its URL."""
     if find_spec("zensical") is None:
         pytest.skip("zensical is not installed: make docs")
-    place = tmp_path_factory.mktemp("site")
-    shutil.copy(ROOT / "zensical.toml", place)
-    shutil.copytree(DOCS, place / "docs")
-    (place / "src").symlink_to(ROOT / "src")
-    command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    handler = functools.partial(_QuietHandler, directory=str(place / "site"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-class _QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-def _browse(tmp_path: Path, *arguments: str) -> str:
-    """Run the browser without a window and return what it prints. It requests nothing but the page."""
-    command = [require("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    command += ["--disable-component-update", "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with served_site(tmp_path_factory.mktemp("site")) as url:
+        yield url
 
 
 def _text(html: str) -> str:
@@ -104,14 +74,20 @@ def _text(html: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_browser_shows_the_text_of_a_page_at_desktop_and_phone_width(site: str, page: str, tmp_path: Path):
-    html = _browse(tmp_path, "--dump-dom", f"{site}/{page}")
+    chromium = require("chromium")
+    html = browse(chromium, tmp_path, "--dump-dom", f"{site}/{page}")
     assert PAGES[page] in _text(html)
     assert not re.findall(r'(?:src|href)="(?:https?:)?//(?!127\.0\.0\.1)[^"]+\.(?:js|css|woff2?)', html)
-    for name, width in WIDTHS.items():
-        picture = tmp_path / f"{name}.png"
-        _browse(tmp_path, f"--screenshot={picture}", f"--window-size={width},1000", f"{site}/{page}")
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size > 10_000, "an empty picture"
+    for width in WIDTHS.values():
+        picture = screenshot(chromium, tmp_path, f"{site}/{page}", width)
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) > 10_000, "an empty picture"
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_the_pictures_of_the_site_have_their_widths(name: str):
+    picture = (PICTURES / f"site-{name}.png").read_bytes()
+    assert struct.unpack(">8sI4sII", picture[:24])[3:] == (WIDTHS[name], HEIGHT)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""Render the parts of the command line reference that come from the commands, as a part of `make generated`.
+"""Render the lines of the reference that come from commands, settings, events, keys and errors, for `make generated`.
 
-Each page of docs/reference/cli has one such part between two comments; the text after it is written by hand. Depends on
-click and the commands.
+On most pages they are between two comments; the other lines are written by hand. Depends on click and the tables that
+it renders.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ import re
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
+from teamwright.protocol.errors import SLUGS
+from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.ui.cli.command_examples import EXAMPLES
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
 from teamwright.ui.cli.root import root
+from teamwright.ui.terminal.keys import KEY_TABLE
 
 BEGIN = "<!-- generated: `make generated` writes the lines up to the next comment -->"
 END = "<!-- end of the generated lines -->"
 
 _PART = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}$", re.MULTILINE | re.DOTALL)
+_COMMON_KEYS = frozenset({"member", "at", "origin", "facts", "responder"})
 _SHARED = frozenset(id(option) for option in (*RUN_FLAGS, *HEADLESS_FLAGS))
 
 
@@ -66,7 +71,43 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts = {reference / "cli" / f"{name}.md": render_command(name) for name in COMMANDS}
     parts[reference / "cli" / "teamwright.md"] = render_root()
     parts[reference / "formats" / "settings.md"] = render_settings()
-    return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
+    parts[reference / "formats" / "events.md"] = render_events()
+    parts[reference / "terminal.md"] = render_keys()
+    pages = {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
+    errors = reference / "errors.md"
+    return pages | {errors: replace_meanings(errors.read_text("utf-8"))}
+
+
+def replace_meanings(page: str) -> str:
+    """Return the page of errors with the first line of each section replaced by meaning and exit code.
+
+    Raises ValueError for a section whose slug is not in the table.
+    """
+
+    def replaced(section: re.Match[str]) -> str:
+        row = SLUGS.get(section[1])
+        if row is None:
+            raise ValueError(f"no error has the slug {section[1]!r}")
+        return f"## {section[1]}\n\n{row.meaning} Exit code {row.exit_code}.\n"
+
+    return re.sub(r"^## (\S+)\n\n.*\n", replaced, page, flags=re.MULTILINE)
+
+
+def render_events() -> str:
+    """Return the generated lines of the page of events: a table of the logged types, their keys and meanings."""
+    rows = ["| type | keys | meaning |", "|---|---|---|"]
+    for kind in get_args(TeamEvent):
+        if kind not in LIVE:
+            keys = [name for name in kind.__struct_fields__ if name not in _COMMON_KEYS]
+            about = _escape(" ".join((kind.__doc__ or "").split()))
+            rows.append(f"| `{kind.KIND}` | {' '.join(f'`{key}`' for key in keys)} | {about} |")
+    return "\n".join(rows)
+
+
+def render_keys() -> str:
+    """Return the generated lines of the page about the terminal: a table of the keys."""
+    rows = [f"| `{key.name}` | {_escape(key.about)} |" for key in KEY_TABLE]
+    return "\n".join(("| key | effect |", "|---|---|", *rows))
 
 
 def render_root() -> str:

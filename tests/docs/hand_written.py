@@ -1,8 +1,9 @@
 """Count the words of docs/ that are written by hand. `python -m tests.docs.hand_written` prints them by page.
 
-A word is what blanks separate, in sentences, tables and code blocks, as `wc -w` counts. What `make generated` writes is
-not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, headings and meanings of errors, and the
-page for users of Claude Code. Nor is the page about service faults, which `tests.models.formats.faults` writes.
+A word is what blanks separate if it has a letter or a digit, in sentences, tables and code blocks. What `make generated`
+writes is not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, headings and meanings of
+errors, and the page for users of Claude Code. Nor is the page about service faults, which
+`tests.models.formats.faults` writes.
 """
 
 import re
@@ -15,6 +16,7 @@ from tests.models.formats import faults
 ROOT = Path(__file__).parents[2]
 GENERATED = {str(COMING_FROM_PAGE), str(faults.PAGE.relative_to(ROOT))}
 _ERROR_MEANING = re.compile(r"^## \S+\n\n.* Exit code \d+\.$", re.MULTILINE)
+_WORD = re.compile(r"\S*\w\S*")
 _GENERATED = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}$", re.MULTILINE | re.DOTALL)
 
 
@@ -27,7 +29,7 @@ def hand_written_words() -> dict[str, int]:
     """Return the number of words by page, as paths from the top of the repository."""
     pages = (str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))
     return {
-        page: len(without_generated_lines((ROOT / page).read_text("utf-8")).split())
+        page: len(_WORD.findall(without_generated_lines((ROOT / page).read_text("utf-8"))))
         for page in pages
         if page not in GENERATED
     }

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from teamwright.protocol.events import (
         AssistantText,
         Compacted,
+        IntegrationChanged,
         LimitReached,
         MemberChanged,
         MessageDelivered,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnEnded,
     )
+    from teamwright.protocol.integration import IntegrationState
     from teamwright.protocol.states import MemberState
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
@@ -95,6 +97,8 @@ __all__ = [
     "Failure",
     "Hook",
     "InboxFull",
+    "IntegrationChanged",
+    "IntegrationState",
     "InvalidName",
     "LimitExceeded",
     "LimitReached",
@@ -213,6 +217,7 @@ _PUBLIC_NAMES = {
     "teamwright.protocol.events": (
         "AssistantText",
         "Compacted",
+        "IntegrationChanged",
         "LimitReached",
         "MemberChanged",
         "MessageDelivered",
@@ -238,6 +243,7 @@ _PUBLIC_NAMES = {
         "ToolStarted",
         "TurnEnded",
     ),
+    "teamwright.protocol.integration": ("IntegrationState",),
     "teamwright.protocol.states": ("MemberState",),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),

@@ -182,6 +182,33 @@ async def test_a_completion_names_the_tasks_that_it_unblocks(open_store):
     assert (await store.change("2", lambda task, _: task)).unblocked == ()
 
 
+def note(state: str) -> dict[str, dict[str, str]]:
+    return {"integration": {"state": state, "branch": "teamwright/demo/ann", "tip": "b" * 40, "base": "a" * 40}}
+
+
+@pytest.mark.finding("I4")
+async def test_a_completed_task_blocks_others_until_its_commit_is_integrated(open_store):
+    one, other = open_store(), open_store()
+    await one.create(named("a"))
+    await one.create(named("b", blocked_by=("1",)), ["1"])
+    queued = await one.change("1", lambda task, _: done(task, _).copy_with(metadata=note("queued")))
+    assert queued.unblocked == ()
+    found = await other.read()
+    assert found.open_blockers(found.tasks[1]) == ["1"]
+    assert (await other.claim_next(ANN)).claimed is None
+    merged = await one.change("1", lambda task, _: task.copy_with(metadata=note("merged")))
+    assert [task.id for task in merged.unblocked] == ["2"]
+    assert (await other.claim_next(ANN)).claimed.after.id == "2"
+
+
+async def test_a_removed_task_whose_commit_is_not_integrated_unblocks(open_store):
+    store = open_store()
+    await store.create(named("a"))
+    await store.create(named("b", blocked_by=("1",)), ["1"])
+    await store.change("1", lambda task, _: done(task, _).copy_with(metadata=note("queued")))
+    assert [task.id for task in (await store.remove("1", lambda _task: None)).unblocked] == ["2"]
+
+
 async def test_a_removed_task_leaves_all_edges_and_unblocks(open_store):
     store = open_store()
     await store.create(named("a"))

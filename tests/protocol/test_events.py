@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol import events
 from teamwright.protocol.event_json import from_json, to_json
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.usage import Usage
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -46,6 +47,16 @@ LOGGED = [
     events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", file=FILE),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed"),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed", file=FILE),
+    events.IntegrationChanged(
+        member="ann",
+        at=1.5,
+        entry="ann-3-b",
+        state=IntegrationState.CONFLICT,
+        onto="i",
+        tip="b",
+        task="3",
+        paths=("a",),
+    ),
     events.MemberChanged(
         member="ann", at=1.5, state="idle", detail="d", color="blue", model="m", incarnation=2, turn=7
     ),
@@ -104,13 +115,24 @@ def test_a_log_of_version_1_is_read():
     *lines, last = [json.loads(line) for line in (GOLDEN / "events_v1.jsonl").read_text().splitlines()]
     assert {line["v"] for line in lines} == {1}
     read = {event.KIND: event for event in map(from_json, lines)}
-    assert len(read) == len({line["type"] for line in lines}) == len(events.TeamEvent.__args__) - len(events.LIVE)
+    later = {"integration_changed"}
+    kinds = {event.KIND for event in LOGGED} - later
+    assert set(read) == kinds and len({line["type"] for line in lines}) == len(kinds)
     call = read["model_call_ended"]
     assert (call.seconds, call.usage, call.tools) == (1.25, USAGE, 2)
     known = {event.KIND: event for event in LOGGED} | {"model_call_ended": call}
     assert read == {kind: known[kind] for kind in read}
     assert read["member_changed"].incarnation == 2
     assert last["type"] == "snapshot"
+
+
+def test_a_task_and_an_integration_with_a_state_of_a_later_version_are_no_events():
+    task = replace(TASK, integration=IntegrationState.QUEUED)
+    changed = to_json(events.TaskChanged(member="ann", at=1.5, task=task, change="completed"))
+    assert from_json(changed) is not None
+    assert from_json(changed | {"task": changed["task"] | {"integration": "flown"}}) is None
+    entry = to_json(next(event for event in LOGGED if isinstance(event, events.IntegrationChanged)))
+    assert from_json(entry | {"state": "flown"}) is None
 
 
 def test_unknown_keys_of_a_task_are_ignored_and_the_object_is_not_changed():

@@ -92,10 +92,17 @@ def test_the_name_of_the_file_wins_over_the_id_inside():
 
 
 @pytest.mark.promise("F17", "B3")
-def test_open_blockers_are_those_that_exist_and_are_not_completed():
-    task = Task("9", "s", "d", blocked_by=("10", "2", "3", "77"))
-    statuses = {"10": TaskStatus.PENDING, "2": TaskStatus.IN_PROGRESS, "3": TaskStatus.COMPLETED}
-    assert open_blockers(task, statuses) == ["2", "10"]
+def test_open_blockers_are_those_that_exist_and_are_not_finished():
+    task = Task("9", "s", "d", blocked_by=("10", "2", "3", "4", "5", "77"))
+    queued = {"integration": {"state": "queued", "branch": "b", "tip": "c", "base": "a"}}
+    states = {
+        "10": Task("10", "s", "d"),
+        "2": Task("2", "s", "d", status=TaskStatus.IN_PROGRESS, metadata=queued),
+        "3": Task("3", "s", "d", status=TaskStatus.COMPLETED),
+        "4": Task("4", "s", "d", status=TaskStatus.COMPLETED, metadata=queued),
+        "5": Task("5", "s", "d", status=TaskStatus.COMPLETED, metadata={"integration": {"state": "odd"}}),
+    }
+    assert open_blockers(task, states) == ["2", "4", "10"]
 
 
 @pytest.mark.promise("F14")

@@ -11,6 +11,7 @@ from teamwright import (
     AssistantText,
     Budget,
     Compacted,
+    IntegrationChanged,
     LimitReached,
     Member,
     MemberChanged,
@@ -159,6 +160,7 @@ def shows(event: TeamEvent) -> object:
             MemberChanged()
             | SubagentChanged()
             | ModeChanged()
+            | IntegrationChanged()
             | ModelChanged()
             | Reloaded()
             | Progress()

@@ -130,8 +130,8 @@ async def test_a_kill_before_any_git_call_integrates_each_entry_exactly_once(che
         tips.append(tip)
         await queue.add(record, tip)
     killed = 0
-    for number in range(1, 60):
-        args = [sys.executable, "-c", CHILD, str(checkout), str(root), str(number % 9 + 1)]
+    for number in range(1, 90):
+        args = [sys.executable, "-c", CHILD, str(checkout), str(root), str(number % 14 + 1)]
         done = await asyncio.to_thread(subprocess.run, args, capture_output=True, text=True, check=False)
         killed += done.returncode == -signal.SIGKILL
         if done.returncode == 0:

@@ -148,7 +148,14 @@ create table wire_frames (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS)
+_INTEGRATION = """
+alter table tasks add column is_finished boolean not null default false;
+update tasks set is_finished = true where status = 'completed';
+alter table tasks alter column is_finished drop default;
+"""
+"""A completed task whose commit awaits its integration is not finished: it blocks others."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -17,7 +17,7 @@ from teamwright.tasks.task_rules import not_found_error
 
 _OPEN = (
     "select t.id from unnest($2::bigint[]) as wanted(id) join tasks t on t.list = $1 and t.id = wanted.id "
-    "where t.status <> 'completed'"
+    "where not t.is_finished"
 )
 
 
@@ -79,11 +79,11 @@ class TaskRows(NamedTuple):
     async def write(self, tasks: Sequence[Task], origin: str) -> None:
         """Store these tasks, new or changed."""
         await self.connection.executemany(
-            "insert into tasks (list, id, body, status, owner, is_internal, draft_by, blocked_by, changed_by) "
-            "values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (list, id) do update set body = excluded.body, "
-            "status = excluded.status, owner = excluded.owner, is_internal = excluded.is_internal, "
-            "draft_by = excluded.draft_by, blocked_by = excluded.blocked_by, changed_by = excluded.changed_by, "
-            "changed_at = clock_timestamp()",
+            "insert into tasks (list, id, body, status, is_finished, owner, is_internal, draft_by, blocked_by, "
+            "changed_by) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (list, id) do update "
+            "set body = excluded.body, status = excluded.status, is_finished = excluded.is_finished, "
+            "owner = excluded.owner, is_internal = excluded.is_internal, draft_by = excluded.draft_by, "
+            "blocked_by = excluded.blocked_by, changed_by = excluded.changed_by, changed_at = clock_timestamp()",
             [self._values(task, origin) for task in tasks],
         )
 
@@ -93,6 +93,7 @@ class TaskRows(NamedTuple):
             int(task.id),
             task.encode(),
             str(task.status),
+            task.is_finished,
             task.owner,
             task.is_internal,
             task.draft.by if task.draft is not None else None,

@@ -9,7 +9,7 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_rows import TaskRow, TaskRows, parse
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import Task
 from teamwright.storage.file_watcher import Watcher
 from teamwright.tasks.drafts import claimable_at
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
@@ -29,7 +29,7 @@ _CANDIDATES = 20
 _FREE = (
     "select t.id, t.body, t.changed_at from tasks t where t.list = $1 and t.id > $2 and t.status = 'pending' "
     "and t.owner is null and not t.is_internal and not exists (select 1 from tasks b where b.list = t.list "
-    "and b.id = any(t.blocked_by) and b.status <> 'completed') order by t.id limit $3"
+    "and b.id = any(t.blocked_by) and not b.is_finished) order by t.id limit $3"
 )
 _TAKE = "select id, body from tasks where list = $1 and id = $2 and status = 'pending' and owner is null for update"
 
@@ -55,7 +55,7 @@ class DatabaseTaskStore:
             else:
                 query = "select id, body from tasks where list = $1 order by id"
                 tasks = [parse(row) for row in await connection.fetch(query, self._list)]
-            known = {task.id: task.status is not TaskStatus.COMPLETED for task in tasks}
+            known = {task.id: not task.is_finished for task in tasks}
             missing = {id for task in tasks for id in task.blocked_by if id not in known}
             still_open = await rows.open_among(missing)
             return TaskSnapshot(tasks, (), frozenset([*still_open, *(id for id, is_open in known.items() if is_open)]))
@@ -76,7 +76,7 @@ class DatabaseTaskStore:
             after = change(before, lambda: still_open)
             touched = await _add_edges(rows, edges, after)
             after = touched.pop(id, after)
-            done = after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED
+            done = after.is_finished and not before.is_finished
             changed = [task for task in (after, *touched.values()) if task is not before and task != before]
             await self._write(rows, changed)
             return TaskChange(before, after, touched, await rows.find_unblocked(after.blocks) if done else ())
@@ -157,8 +157,7 @@ class DatabaseTaskStore:
             }
             await connection.execute("delete from tasks where list = $1 and id = $2", self._list, int(id))
             await self._write(rows, [*touched.values()], also=[id])
-            was_open = gone.status is not TaskStatus.COMPLETED
-            return TaskChange(gone, gone, touched, await rows.find_unblocked(gone.blocks) if was_open else ())
+            return TaskChange(gone, gone, touched, () if gone.is_finished else await rows.find_unblocked(gone.blocks))
 
         done = await self._database.write(work)
         for follower in self._followers:

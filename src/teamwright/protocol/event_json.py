@@ -15,6 +15,7 @@ from teamwright.protocol.events import (
     AssistantText,
     Compacted,
     FileMark,
+    IntegrationChanged,
     LimitReached,
     MemberChanged,
     MessageDelivered,
@@ -38,6 +39,7 @@ from teamwright.protocol.events import (
     ToolCalled,
     TurnEnded,
 )
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.states import parse_state
 from teamwright.protocol.usage import Usage
 
@@ -64,6 +66,7 @@ _LOGGED: dict[str, type[TeamEvent]] = {
         MessageSent,
         MessageDelivered,
         TaskChanged,
+        IntegrationChanged,
         MemberChanged,
         SubagentChanged,
         ModeChanged,
@@ -105,10 +108,13 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
         else:
             out["file"] = {"name": mark.name, "size": mark.size, "mtime_ns": mark.mtime_ns}
         if isinstance(event, TaskChanged):
-            out["task"] = {name: getattr(event.task, name) for name in _TASK_FIELDS}
-            if event.task.budget is None:
-                del out["task"]["budget"]
+            out["task"] = _task_to_json(event.task)
     return out
+
+
+def _task_to_json(task: TaskInfo) -> dict[str, Any]:
+    out = {name: getattr(task, name) for name in _TASK_FIELDS}
+    return {name: value for name, value in out.items() if value is not None or name not in {"budget", "integration"}}
 
 
 _OPTIONAL_FIELDS = ("caller", "task", "aside", "counted", "seconds", "first_part_s", "end", "request_id", "error")
@@ -166,6 +172,8 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     try:
         if cls is TaskChanged:
             values["task"] = _parse_task_info(values["task"])
+        elif cls is IntegrationChanged:
+            values["state"] = _parse_integration(values["state"])
         for key in _TUPLES & values.keys():
             values[key] = tuple(values[key])
         return cls(**values)
@@ -173,7 +181,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         return None
 
 
-_TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "members", "refused"})
+_TUPLES = frozenset({"message_ids", "options", "suggestions", "changed", "members", "refused", "paths"})
 """Fields that are lists in JSON."""
 
 
@@ -181,7 +189,16 @@ def _parse_task_info(data: Mapping[str, Any]) -> TaskInfo:
     """Return the task of an event; unknown keys are ignored. Raises TypeError when a required one is missing."""
     values = {name: data[name] for name in _TASK_FIELDS if name in data}
     values["blocked_by"] = tuple(values.get("blocked_by", ()))
+    if "integration" in values:
+        values["integration"] = _parse_integration(values["integration"])
     return TaskInfo(**values)
+
+
+def _parse_integration(value: object) -> IntegrationState:
+    """Return the state. Raises TypeError for an unknown one."""
+    if value not in tuple(IntegrationState):
+        raise TypeError(f"{value!r} is not a state of an integration")
+    return IntegrationState(str(value))
 
 
 def _from_version_1(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
 from teamwright.protocol.request_events import RequestClosed, RequestOpened
 from teamwright.protocol.states import MemberState
@@ -115,7 +116,10 @@ class MessageDelivered(BaseEvent, frozen=True, kw_only=True):
 
 
 class TaskInfo(Struct, frozen=True, kw_only=True):
-    """A task as an event shows it; `budget` contains its caps, if any."""
+    """A task as an event shows it; `budget` contains its caps, if any.
+
+    `integration` is the state of its commit on the team's branch, for a task whose owner works in a worktree.
+    """
 
     id: str
     subject: str
@@ -123,6 +127,7 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     blocked_by: tuple[str, ...] = ()
     budget: Mapping[str, Any] | None = None
+    integration: IntegrationState | None = None
 
 
 class TaskChanged(BaseEvent, frozen=True, kw_only=True):
@@ -137,6 +142,24 @@ class TaskChanged(BaseEvent, frozen=True, kw_only=True):
     change: str
     detail: str = ""
     file: FileMark | None = None
+
+
+class IntegrationChanged(BaseEvent, frozen=True, kw_only=True):
+    """A commit of `member` was queued for the team's branch `onto`, is being checked there, was merged or was returned.
+
+    `tip` is the commit, `entry` its id in the queue, `task` the number of the completed task. `commit` is the commit of
+    the team's branch; `paths` are the files in conflict, and `detail` says why the commit was returned.
+    """
+
+    KIND = "integration_changed"
+    entry: str
+    state: IntegrationState
+    onto: str
+    tip: str
+    task: str = ""
+    commit: str = ""
+    paths: tuple[str, ...] = ()
+    detail: str = ""
 
 
 class MemberChanged(BaseEvent, frozen=True, kw_only=True):
@@ -303,6 +326,7 @@ TeamEvent: TypeAlias = (
     | MessageSent
     | MessageDelivered
     | TaskChanged
+    | IntegrationChanged
     | MemberChanged
     | SubagentChanged
     | ModeChanged

@@ -14,6 +14,8 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from teamwright.protocol.integration import IntegrationState, TaskIntegration, parse_task_integration
+
 
 class TaskStatus(StrEnum):
     """States of a task; `deleted` exists only as a requested status, never on disk."""
@@ -31,6 +33,9 @@ CHECK = "check"
 
 CHECKED = "checked"
 """Metadata key: the commands that succeeded when it was completed. Only the runtime writes it (ours)."""
+
+INTEGRATION = "integration"
+"""Metadata key: the commit that a completed task adds to the team's branch. Only the runtime writes it (ours)."""
 
 DRAFT = "draft"
 """Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
@@ -122,6 +127,24 @@ class Task(Struct, frozen=True):
         """True when it is completed and has a check that Teamwright did not see succeed."""
         return self.status is TaskStatus.COMPLETED and bool(self.check) and not self.passed_checks(self.check)
 
+    @property
+    def integration(self) -> TaskIntegration | None:
+        """The commit in `metadata.integration`; None for a task whose work is in no worktree."""
+        return parse_task_integration((self.metadata or {}).get(INTEGRATION))
+
+    @property
+    def awaits_integration(self) -> bool:
+        """True when it is completed, and its commit is neither integrated nor returned."""
+        if self.status is not TaskStatus.COMPLETED or not self.metadata or INTEGRATION not in self.metadata:
+            return False
+        noted = self.integration
+        return noted is not None and noted.state is IntegrationState.QUEUED
+
+    @property
+    def is_finished(self) -> bool:
+        """True when it blocks no other task any more: it is completed, and its commit, if any, is integrated."""
+        return self.status is TaskStatus.COMPLETED and not self.awaits_integration
+
     def copy_with(self, **changes: Any) -> Task:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
@@ -180,9 +203,9 @@ def task_fault(raw: bytes) -> str:
     return ""
 
 
-def open_blockers(task: Task, statuses: Mapping[str, TaskStatus]) -> list[str]:
-    """Return the ids that block this task: blockers that exist and are not completed, in numeric order."""
-    waiting = [i for i in task.blocked_by if i in statuses and statuses[i] is not TaskStatus.COMPLETED]
+def open_blockers(task: Task, tasks: Mapping[str, Task]) -> list[str]:
+    """Return the ids that block this task: blockers that exist and are not finished, in numeric order."""
+    waiting = [i for i in task.blocked_by if i in tasks and not tasks[i].is_finished]
     return sorted(waiting, key=lambda i: (len(i), i))
 
 

@@ -45,13 +45,14 @@ from teamwright.session.factory.components import (
     make_agent_factory,
     make_models,
     make_policies,
-    make_team,
     open_background_jobs,
     open_call_counter,
     start_services,
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
+from teamwright.session.factory.team_factory import make_team
+from teamwright.session.integration import SessionIntegration
 from teamwright.session.lookup.saved_sessions import SessionView, save_title
 from teamwright.session.member_process.lead_side_setup import MemberProcesses
 from teamwright.session.model_sources import SessionModels
@@ -131,10 +132,12 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     unserved = start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
+    integration = SessionIntegration(context, agent_factory, log)
     ports = TeamPorts(
         agent_factory.plans.watch,
         worktrees=lambda: agent_factory.worktrees,
         launcher_for=processes.launcher_for,
+        is_integrating=lambda: integration.is_working,
         watch_mailbox=lambda name, look: files.follow(name, look),
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
@@ -149,11 +152,9 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved), *told)
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
+    own = (ConfigReloader(context, agent_factory), integration, warnings, processes, pruning)
     await processes.require_backends()
-    session = Session(
-        context.id, options, *parts, ConfigReloader(context, agent_factory), warnings, processes=processes
-    )
-    session.pruning = pruning
+    session = Session(context.id, options, *parts, *own)
     log.subscribe(partial(_count_event, session), live=False)
     connect_budget(agent_factory.budget_tracker, team, log)
     await _resume_team(session, context, undo)

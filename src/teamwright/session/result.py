@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.events import ModelChanged
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from teamwright.tasks.task_list import TaskList
+    from teamwright.tasks.task_store import TaskSnapshot
 
 Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
 """The ending of a run: a closed set, so that a type checker finds a `match` without one of them."""
@@ -38,6 +44,7 @@ class TaskResult(Struct, frozen=True):
     """A task in a result. `unverified`: it is completed without a successful check.
 
     `others`: it is on a list that several sessions share, and no member of this session created or changed it.
+    `integration` is the state of its commit, if its owner works in a worktree.
     """
 
     id: str
@@ -46,11 +53,36 @@ class TaskResult(Struct, frozen=True):
     owner: str | None = None
     unverified: bool = False
     others: bool = False
+    integration: IntegrationState | None = None
 
     @property
     def shown_status(self) -> str:
         """The status as shown to people."""
-        return f"{self.status}, unverified" if self.unverified else self.status
+        notes = ["unverified"] * self.unverified + ([str(self.integration)] if self.integration is not None else [])
+        return ", ".join((self.status, *notes))
+
+    @property
+    def is_open(self) -> bool:
+        """True when it is not completed, or its commit is not integrated yet."""
+        return self.status != "completed" or self.integration is IntegrationState.QUEUED
+
+
+def task_results(tasks: TaskList, found: TaskSnapshot, others: Collection[str]) -> tuple[TaskResult, ...]:
+    """Return the tasks of a list as results; `others` are the ids of those of other sessions."""
+    damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in found.damaged}
+    whole = [
+        TaskResult(
+            task.id,
+            task.subject,
+            str(task.status),
+            task.owner,
+            tasks.is_unverified(task),
+            task.id in others,
+            task.integration.state if task.integration is not None else None,
+        )
+        for task in found.tasks
+    ]
+    return (*(one for one in whole if one.id not in damaged), *damaged.values())
 
 
 class MemberResult(Struct, frozen=True):
@@ -115,8 +147,8 @@ class Result(Struct, frozen=True):
 
     @property
     def open_tasks(self) -> tuple[TaskResult, ...]:
-        """The tasks that are not completed; on a shared list those of this session."""
-        return tuple(task for task in self.tasks if task.status != "completed" and not task.others)
+        """The tasks that are open; on a shared list those of this session."""
+        return tuple(task for task in self.tasks if task.is_open and not task.others)
 
     @property
     def failed_members(self) -> tuple[MemberResult, ...]:

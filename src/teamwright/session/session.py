@@ -32,11 +32,12 @@ from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import take_tasks
+from teamwright.session.integration import SessionIntegration
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.modes import SessionModes
 from teamwright.session.options import Options
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged
+from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged, task_results
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import Lease
@@ -71,6 +72,7 @@ class Session(Struct):
     outside: StopListener
     reloading: ConfigReloader
     """The reloader of the session's configuration."""
+    integration: SessionIntegration
     warnings: tuple[str, ...] = ()
     processes: MemberProcesses | None = None
     pruning: asyncio.Task[None] | None = None
@@ -198,8 +200,8 @@ class Session(Struct):
         }
 
     async def has_open_tasks(self) -> bool:
-        """Return True when a task of this session is not completed."""
-        return any(task.status != "completed" and not task.others for task in await self.task_lines())
+        """Return True when a task of this session is open: not completed, or not integrated yet."""
+        return any(task.is_open and not task.others for task in await self.task_lines())
 
     async def resume_team(self, directory: str, why: str) -> None:
         """Lead the team in that directory and resume its members; the lead is notified with its next prompt.
@@ -216,6 +218,7 @@ class Session(Struct):
         repaired = len(self.lead.agent.conversation.unanswered_calls())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
+        await self.integration.resume(self.team)
         gone, kept = ", ".join(self.resumed.gone), ", ".join(self.resumed.kept)
         lines = [
             why,
@@ -237,12 +240,7 @@ class Session(Struct):
         tasks, shared = self.team.tasks, bool(self.team.external.shared_list)
         found = await tasks.snapshot()
         others = {t.id for t in found.tasks if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
-        lines = [
-            TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t), t.id in others)
-            for t in found.tasks
-        ]
-        damaged = {one.id: TaskResult(one.id, str(one), "damaged") for one in found.damaged}
-        return (*(line for line in lines if line.id not in damaged), *damaged.values())
+        return task_results(tasks, found, others)
 
     async def stop_members(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
         """Stop all members; return those that were cut off at work. With `keep` a resume continues them."""
@@ -268,7 +266,7 @@ class Session(Struct):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.shutdown_timeout_s):
-                while self.team.busy_members() or self.agents.has_background_runs():
+                while self.team.busy_members() or self.agents.has_background_runs() or self.integration.is_working:
                     self.team.changed.clear()
                     await self.team.changed.wait()
         return await self.stop_members(keep=keep)
@@ -303,6 +301,7 @@ class Session(Struct):
             reason = "prompt_input_exit" if self.options.interactive else "other"
             await self.agent_factory.toolset.hooking.fire_end(reason, self.permission_mode)
         await self.outside.close()
+        await self.integration.close()
         if self.processes is not None:
             await self.processes.close()
         if self.requests.external_members is not None:
@@ -347,7 +346,7 @@ class Session(Struct):
             return
         shared = self.team.external.shared_list
         found = await self.team.tasks.snapshot()
-        still_open = not shared and (found.damaged or any(task.status != "completed" for task in found.tasks))
+        still_open = not shared and (found.damaged or any(not task.is_finished for task in found.tasks))
         unread = await self.team.mailbox(LEAD).unread()
         if not still_open and not any(starts_turn(entry) for entry in unread):
             await self.team.teams.archive(self.team.directory)

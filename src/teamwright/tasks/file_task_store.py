@@ -116,8 +116,7 @@ class FileTaskStore:
             dependents = files.index.dependents(int(id))
             gone = await files.remove(id, require_allowed, held)
             touched = await remove_references(files, gone, held)
-        was_open = gone.status is not TaskStatus.COMPLETED
-        freed = self._find_free((*gone.blocks, *map(str, dependents))) if was_open else ()
+        freed = self._find_free((*gone.blocks, *map(str, dependents))) if not gone.is_finished else ()
         return TaskChange(gone, gone, touched, freed)
 
     @property
@@ -168,8 +167,8 @@ class FileTaskStore:
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _find_unblocked(self, before: Task, after: Task) -> Sequence[Task]:
-        """Return the tasks that the completion of this task unblocks; none for another change."""
-        if after.status is not TaskStatus.COMPLETED or before.status is TaskStatus.COMPLETED:
+        """Return the tasks that this task unblocks because it is finished now; none for another change."""
+        if before.is_finished or not after.is_finished:
             return ()
         return self._find_free((*after.blocks, *map(str, self.files.index.dependents(after.number))))
 

@@ -130,9 +130,9 @@ class TaskIndex:
         return number in self._found or number in self._damaged
 
     def is_open(self, number: int) -> bool:
-        """Return True when the task still blocks others: it exists and is not known to be completed."""
+        """Return True when the task still blocks others: it exists and is not known to be finished."""
         found = self._found.get(number)
-        return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
+        return not found.task.is_finished if found else number in self._damaged
 
     def note_written(self, task: Task, raw: bytes) -> None:
         """Note that this process has written the task with these bytes. The task's lock is still held."""
@@ -296,9 +296,16 @@ class TaskIndex:
                 self._dependents.get(blocker, set()).discard(number)
             for blocker in _numbers(found.task.blocked_by):
                 self._dependents.setdefault(blocker, set()).add(number)
-        if new_edges or old is None or old.task.status != found.task.status or old.task.owner != found.task.owner:
+        finishes = old is None or old.task.is_finished != found.task.is_finished
+        if (
+            new_edges
+            or old is None
+            or finishes
+            or old.task.status != found.task.status
+            or old.task.owner != found.task.owner
+        ):
             self._update_readiness(number)
-        if old is None or (old.task.status is TaskStatus.COMPLETED) != (found.task.status is TaskStatus.COMPLETED):
+        if finishes:
             self._update_dependents(number)
 
     def _note_draft(self, number: int, old: Task | None, new: Task | None) -> None:
@@ -324,7 +331,7 @@ class TaskIndex:
             self._update_readiness(dependent)
 
     def _readiness(self, task: Task) -> Readiness:
-        if task.status is TaskStatus.COMPLETED or task.is_internal:
+        if task.is_finished or task.is_internal:
             return Readiness.DONE
         if any(self.is_open(blocker) for blocker in _numbers(task.blocked_by)):
             return Readiness.WAITING

@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.ids import parse_recipient, task_id
+from teamwright.protocol.integration import TaskIntegration
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft
+from teamwright.tasks.member_work import MemberWork, mark_integration, settle_integration
 from teamwright.tasks.task_check import (
     CheckProof,
     CheckRunner,
@@ -27,7 +29,7 @@ from teamwright.tasks.task_check import (
     task_changed_error,
     with_check,
 )
-from teamwright.tasks.task_graph import Edge, sort_ids
+from teamwright.tasks.task_graph import sort_ids
 from teamwright.tasks.task_rules import (
     DELETED,
     RUNTIME_KEYS,
@@ -40,6 +42,7 @@ from teamwright.tasks.task_rules import (
     change_word,
     changed_fields,
     is_owner,
+    requested_edges,
     require_deletable,
     require_metadata,
     require_subject,
@@ -84,8 +87,11 @@ class TaskList:
         on_change: OnChange | None = None,
         realm: str = "",
         check: CheckRunner | None = None,
+        work: MemberWork | None = None,
     ) -> None:
         """Create the list object. `check` runs the checks of tasks; without it no task is checked.
+
+        `work` commits the files of members in worktrees; without it no task adds a commit.
 
         `realm`, on a list that several sessions share, distinguishes their members: owners are `name@realm` in the
         store. Results have the bare names of this realm's members, and full names of all others.
@@ -96,6 +102,7 @@ class TaskList:
         self._on_change = on_change
         self._realm = realm
         self._check = check
+        self._work = work
         self._drafts = Drafts(self.store)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,16 +172,24 @@ class TaskList:
 
         A member that names itself as owner, or starts a task without an owner, claims it. Raises TaskRefused
         (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge check_failed check_kept
-        changed`), UsageError, InvalidName, StorageError. A completion waits for the task's check, without any lock.
+        changed work_not_committed`), UsageError, InvalidName, StorageError. A completion waits for the task's check and
+        for the commit of its owner's files, without any lock.
         """
         number, actor = task_id(id), Actor(with_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
         self._allow(wish.get("metadata"), wish.get("seen_from"))
-        edges = _edges(number, wish)
-        proof = await self._run_checks(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
+        edges = requested_edges(number, wish)
+        proof, integration = None, None
+        if wish.get("status") == TaskStatus.COMPLETED and (found := await self._find_completion(number, wish, actor)):
+            before, after = found
+            proof = await self._run_checks(before, after, actor)
+            if self._work is not None:
+                integration = await self._work.save(self._with_own_name(after), self._own_name(actor.name))
         await self._drafts.renew(actor.name, number)
-        done = await self.store.change(number, self._make_change(wish, actor, proof), edges)
+        done = await self.store.change(number, self._make_change(wish, actor, proof, integration), edges)
+        if done.begins_task and is_owner(done.after.owner, actor.name):
+            await self._move_worktree(done.after)
         for other in done.touched.values():
             self._notify(other, "updated", actor.name)
         return self._report_change(done, actor)
@@ -186,7 +201,10 @@ class TaskList:
         """
         by = with_realm(by, self._realm)
         claimed, self.next_claim_at = await self.store.claim_next(Actor(by, tools=tools), settle_ms)
-        return None if claimed is None else self._report_claim(claimed, by)
+        if claimed is None:
+            return None
+        await self._move_worktree(claimed.after)
+        return self._report_claim(claimed, by)
 
     async def finish_drafts(self, by: str) -> None:
         """Let idle members claim the drafts of this creator, whose turn has ended."""
@@ -238,6 +256,24 @@ class TaskList:
         self._notify(done.after, "updated" if checked.passed or keeps_owner else "released", "task-list")
         return checked
 
+    async def settle(self, id: str, integration: TaskIntegration, *, keeps_owner: bool) -> Task | None:
+        """Store the outcome of a task's queued commit: its dependents are free, or it is open again.
+
+        `keeps_owner`: its owner can continue with it. Returns None when the task awaits no outcome of this commit.
+        Raises StorageError, LockTimeout.
+        """
+        try:
+            done = await self.store.change(
+                task_id(id), lambda now, _: settle_integration(now, integration, keeps_owner=keeps_owner)
+            )
+        except TaskRefused:
+            return None  # deleted
+        if done.after == done.before:
+            return None
+        released = done.after.owner is None and done.before.owner is not None
+        self._notify(done.after, "released" if released else "updated", "task-list")
+        return self._with_own_name(done.after)
+
     def is_unverified(self, task: Task) -> bool:
         """Return True when a completed task has a check, its own or one of all tasks, that is not noted as passed."""
         if task.status is not TaskStatus.COMPLETED:
@@ -254,12 +290,16 @@ class TaskList:
             raise damaged_error(damaged.place, damaged.reason)
         return found
 
-    def _make_change(self, wish: TaskWishes, actor: Actor, proof: CheckProof | None) -> ChangeTask:
+    def _make_change(
+        self, wish: TaskWishes, actor: Actor, proof: CheckProof | None, integration: TaskIntegration | None
+    ) -> ChangeTask:
         def change(task: Task, waiting: FindOpenBlockers) -> Task:
             after = apply_update(task, wish, actor, waiting)
             after = finish_draft(after) if wish.get("ready") else self._drafts.with_renewed_note(after, actor.name)
-            completes = task.status is not TaskStatus.COMPLETED and after.status is TaskStatus.COMPLETED
-            if self._check is None or not completes:
+            if task.status is TaskStatus.COMPLETED or after.status is not TaskStatus.COMPLETED:
+                return after
+            after = mark_integration(after, integration)
+            if self._check is None:
                 return after
             commands = self._check.commands(after)
             if proof is not None:
@@ -276,9 +316,12 @@ class TaskList:
         if self._check is not None and (command := own_check(metadata)):
             self._check.allow(command, seen_from)
 
-    async def _run_checks(self, id: str, wish: TaskWishes, actor: Actor) -> CheckProof | None:
-        """Run the task's checks if the actor may complete it; return None when there are none. Raises TaskRefused."""
-        if self._check is None:
+    async def _find_completion(self, id: str, wish: TaskWishes, actor: Actor) -> tuple[Task, Task] | None:
+        """Return the task that the actor completes, before and after; None when nothing precedes its completion.
+
+        Raises TaskRefused when the actor may not complete it.
+        """
+        if self._check is None and self._work is None:
             return None
         blockers = [task_id(i) for i in wish.get("add_blocked_by", ())]
         found = await self._read([id])
@@ -288,7 +331,12 @@ class TaskList:
         waits = found.open_blockers(task)
         if blockers:
             waits += (await self.store.read(blockers)).open_blockers(task.copy_with(blocked_by=blockers))
-        after = apply_update(task, wish, actor, lambda: sort_ids(waits))
+        return task, apply_update(task, wish, actor, lambda: sort_ids(waits))
+
+    async def _run_checks(self, task: Task, after: Task, actor: Actor) -> CheckProof | None:
+        """Run the checks of a task that is completed; return None when there are none. Raises TaskRefused."""
+        if self._check is None:
+            return None
         commands = self._check.commands(after)
         if not commands:
             return None
@@ -296,6 +344,11 @@ class TaskList:
         if checked.was_run and not checked.passed:
             raise check_failed_error(task, checked)
         return CheckProof(task, commands, checked)
+
+    async def _move_worktree(self, task: Task) -> None:
+        """Move the worktree of the owner, which begins the task, to the integrated work."""
+        if self._work is not None:
+            await self._work.move(self._with_own_name(task), self._own_name(task.owner or ""))
 
     def _report_change(self, done: TaskChange, actor: Actor) -> TaskUpdateResult:
         before, after = done.before, done.after
@@ -341,9 +394,3 @@ class TaskList:
     def _notify(self, task: Task, change: str, by: str) -> None:
         if self._on_change is not None:
             self._on_change(self._with_own_name(task), change, self._own_name(by))
-
-
-def _edges(id: str, wish: TaskWishes) -> list[Edge]:
-    after = [(id, task_id(i)) for i in wish.get("add_blocks", ())]
-    before = [(task_id(i), id) for i in wish.get("add_blocked_by", ())]
-    return [*before, *after]

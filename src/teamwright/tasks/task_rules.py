@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
-from teamwright.protocol.task import CHECK, CHECKED, DRAFT, Task, TaskStatus
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient, task_id
+from teamwright.protocol.task import CHECK, CHECKED, DRAFT, INTEGRATION, Task, TaskStatus
 
 DELETED = "deleted"
 """The status that requests deletion. No file has it."""
 
-RUNTIME_KEYS = frozenset({CHECKED, DRAFT})
+RUNTIME_KEYS = frozenset({CHECKED, DRAFT, INTEGRATION})
 """Metadata keys that only the runtime writes."""
 
 FindOpenBlockers: TypeAlias = Callable[[], Sequence[str]]
@@ -183,7 +183,7 @@ def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
         ("description", before.description, after.description),
         ("activeForm", before.active_form, after.active_form),
         ("owner", before.owner, after.owner),
-        ("metadata", *(merge_metadata(task.metadata, {DRAFT: None}) for task in (before, after))),
+        ("metadata", *(merge_metadata(task.metadata, dict.fromkeys((DRAFT, INTEGRATION))) for task in (before, after))),
         ("status", before.status, after.status),
         ("blocks", before.blocks, after.blocks),
         ("blockedBy", before.blocked_by, after.blocked_by),
@@ -200,6 +200,13 @@ def change_word(before: Task, after: Task, by: str) -> str:
             return "released"
         return "claimed" if is_owner(after.owner, by) else "assigned"
     return "updated"
+
+
+def requested_edges(id: str, wish: TaskWishes) -> list[tuple[str, str]]:
+    """Return the edges that an update adds, each a blocker and the task that waits for it. Raises InvalidName."""
+    after = [(id, task_id(i)) for i in wish.get("add_blocks", ())]
+    before = [(task_id(i), id) for i in wish.get("add_blocked_by", ())]
+    return [*before, *after]
 
 
 def require_subject(subject: str) -> str:
@@ -336,4 +343,5 @@ def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
         owner=task.owner,
         blocked_by=task.blocked_by,
         budget=task.budget,
+        integration=noted.state if (noted := task.integration) is not None else None,
     )

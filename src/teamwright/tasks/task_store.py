@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import FileMark
-from teamwright.protocol.task import Task
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_rules import Actor, FindOpenBlockers
 
@@ -74,6 +74,13 @@ class TaskChange(NamedTuple):
     """Other tasks whose edges changed, by id."""
     unblocked: Sequence[Task] = ()
     """Tasks that no open task blocks any more."""
+
+    @property
+    def begins_task(self) -> bool:
+        """True when the change starts the task, or gives a started one to another owner."""
+        before, after = self.before, self.after
+        started = after.status is TaskStatus.IN_PROGRESS
+        return started and (before.status is not TaskStatus.IN_PROGRESS or before.owner != after.owner)
 
 
 class ClaimAttempt(NamedTuple):

@@ -30,7 +30,6 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.teams.team import SessionTeam
 
@@ -388,10 +387,9 @@ class Lead(Struct):
             for m in self.team.running_members
         ]
         found = await self.team.tasks.snapshot()
-        statuses = {task.id: task.status for task in found.tasks}
         for task in found.tasks:
             if task.status != "completed":
-                blockers = ", ".join(f"#{i}" for i in open_blockers(task, statuses))
+                blockers = ", ".join(f"#{i}" for i in found.open_blockers(task))
                 owner = f" ({escape_tags(task.owner)})" if task.owner else ""
                 lines.append(
                     f"- task #{task.id} [{task.status}] {escape_tags(task.subject)}{owner}"

@@ -145,23 +145,23 @@ def _mode(agent: CompactedAgent) -> Iterator[str]:
 
 def _tasks(tasks: Sequence[Task], name: str) -> Iterator[str]:
     """Yield the agent's own open tasks first, then the others'."""
-    statuses = {task.id: task.status for task in tasks}
+    by_id = {task.id: task for task in tasks}
     still_open = [task for task in tasks if task.status != "completed"]
     own = [task for task in still_open if task.owner == name]
     others = [task for task in still_open if task.owner != name]
     for title, found in (("Your tasks:", own), ("Other open tasks:", others)):
         if found:
             yield title
-            yield from (_task(task, statuses) for task in found[:MAX_TASKS])
+            yield from (_task(task, by_id) for task in found[:MAX_TASKS])
         if len(found) > MAX_TASKS:
             yield f"- and {len(found) - MAX_TASKS} more: TaskList"
     if tasks and not still_open:
         yield f"All {len(tasks)} tasks are completed."
 
 
-def _task(task: Task, statuses: Mapping[str, Any]) -> str:
+def _task(task: Task, by_id: Mapping[str, Task]) -> str:
     owner = f" ({escape_tags(task.owner)})" if task.owner else ""
-    blockers = ", ".join(f"#{id}" for id in open_blockers(task, statuses))
+    blockers = ", ".join(f"#{id}" for id in open_blockers(task, by_id))
     waits = f", waits for {blockers}" if blockers else ""
     return f"- #{task.id} [{task.status}] {_shorten(task.subject)}{owner}{waits}"
 

@@ -35,6 +35,7 @@ from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
     from teamwright.mail.mailbox import FollowedMailbox
+    from teamwright.tasks.member_work import MemberWork
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.document import Document
@@ -114,6 +115,8 @@ class SessionTeam(Struct):
     """The functions of the session that owns the team."""
     check: CheckRunner | None = None
     """Runs the checks of tasks."""
+    work: MemberWork | None = None
+    """The work of members in worktrees."""
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""
     subagents: Subagents | None = None
@@ -178,7 +181,9 @@ class SessionTeam(Struct):
         name = self._task_list_name
         if self._tasks is None or self._tasks_name != name:
             store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""
-            self._tasks = TaskList(store, on_change=self._on_task_changed, realm=realm, check=self.check)
+            self._tasks = TaskList(
+                store, on_change=self._on_task_changed, realm=realm, check=self.check, work=self.work
+            )
             self._tasks_name = name
         return self._tasks
 
@@ -254,7 +259,7 @@ class SessionTeam(Struct):
 
     def is_quiet(self) -> bool:
         """Return True when no agent works or is about to: every live member rests with mail and tasks handled, no task
-        is about to become claimable, and no sub-agent runs in the background.
+        is about to become claimable, no sub-agent runs in the background, and no finished work awaits its integration.
         """
         rests = all(
             m.is_resting and not m.wake_target.wake_pending and not m.pending_plan.needs_user
@@ -263,7 +268,8 @@ class SessionTeam(Struct):
         behind = (self.subagents is not None and self.subagents.has_background_runs()) or (
             self.running_members and self._claim_timer is not None
         )
-        return rests and not behind and not self.has_pending_end and not self.starting
+        busy = self.has_pending_end or self.starting or self.ports.is_integrating()
+        return rests and not behind and not busy
 
     @property
     def has_pending_end(self) -> bool:
@@ -346,14 +352,7 @@ class SessionTeam(Struct):
             incoming.wake()
             self.changed.set()
 
-        starts = (self.ports.watch_mailbox, self.ports.open_doorbell)
-        ways = [start(name, look) for start in starts if start is not None]
-
-        def stop() -> None:
-            while ways:
-                ways.pop()()
-
-        return stop
+        return self.ports.watch_inbox(name, look)
 
     def wake_idle(self) -> None:
         """Wake all idle members: a task may have become free.

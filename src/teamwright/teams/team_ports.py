@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from teamwright.agent.agent import always_false
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 
@@ -94,7 +95,20 @@ class TeamPorts(Struct, frozen=True):
     """In a member's own process: wakes a member of another one."""
     worktrees: Callable[[], SessionWorktrees] | None = None
     """In the lead's process: returns the worktrees of members. None where members cannot have one."""
+    is_integrating: Callable[[], bool] = always_false
+    """In the lead's process: returns True while finished work awaits its integration."""
     launcher_for: Callable[[Any], TeammateLauncher] | None = None
     """Receives the `SessionTeam`, and returns the launcher of its members in separate processes."""
     remote_state: Callable[[str], MemberState | None] | None = None
     """In a member's own process: returns the state of a member of another one; None when it has ended."""
+
+    def watch_inbox(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
+        """Call back when another process writes to a member's inbox. Returns a function that stops this."""
+        starts = (self.watch_mailbox, self.open_doorbell)
+        ways = [start(name, look) for start in starts if start is not None]
+
+        def stop() -> None:
+            while ways:
+                ways.pop()()
+
+        return stop

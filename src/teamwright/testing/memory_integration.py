@@ -15,6 +15,10 @@ class MemoryIntegrationStore:
         """See IntegrationStore."""
         return self._table.setdefault(entry.id, entry) is entry
 
+    async def get(self, id: str) -> IntegrationEntry | None:
+        """See IntegrationStore."""
+        return self._table.get(id)
+
     async def entries(self) -> list[IntegrationEntry]:
         """See IntegrationStore."""
         return sorted(self._table.values(), key=lambda entry: (entry.order, entry.id))

@@ -77,8 +77,8 @@ class MemoryTaskStore:
             tasks[id] = change(before, lambda: _open_blockers(tasks, before, more))
             touched = _add_edges(tasks, edges)
             after = touched.pop(id, tasks[id])
-            completed = after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED
-            return TaskChange(before, after, touched, _unblocked(tasks, after) if completed else ())
+            finished = after.is_finished and not before.is_finished
+            return TaskChange(before, after, touched, _unblocked(tasks, after) if finished else ())
 
     async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
         """See TaskStore."""
@@ -183,7 +183,7 @@ def _get(tasks: Mapping[str, Task], id: str) -> Task:
 
 
 def _is_open(task: Task) -> bool:
-    return task.status is not TaskStatus.COMPLETED
+    return not task.is_finished
 
 
 def _open_blockers(tasks: Mapping[str, Task], task: Task, more: Sequence[str] = ()) -> list[str]:

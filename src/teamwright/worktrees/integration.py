@@ -1,39 +1,49 @@
 """The integration of members' branches: one entry at a time is merged, checked, and moved onto the integration branch.
 
-The person's checkout is never touched. Each step is safe to repeat: an entry whose tip the integration branch contains
-is merged, so a kill at any step integrates it exactly once. Depends on git and on the queue's port.
+The person's checkout is never touched. Each step is safe to repeat: an entry whose commit the integration branch
+contains is merged, so a kill at any step integrates it exactly once. Depends on git and on the queue's port.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import WorktreeRefused
-from teamwright.worktrees.integration_store import (
-    IntegrationEntry,
-    IntegrationState,
-    IntegrationStore,
-)
-from teamwright.worktrees.repository_git import RepositoryGit, git_error
+from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
+from teamwright.protocol.integration import IntegrationState, TaskIntegration
+from teamwright.storage.lease import Lease
+from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
+from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
+from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_record import WorktreeRecord, integration_branch, repository_directory
+from teamwright.worktrees.worktree_record import (
+    WorktreeRecord,
+    integrated_ref,
+    integration_branch,
+    repository_directory,
+)
 
 TRIES = 20
 """Attempts of one entry while another process moves the integration branch."""
 
-
 MAX_COMMITS = 10
 """Commits of each side that the reason of a conflict names."""
+
+STALE_LOCK_S = 2.0
+"""Seconds after which the lock of the integration branch is one that a killed git left: only its worker moves it."""
 
 
 class Integration(Struct, frozen=True):
     """The integration of one team's branches. `root` is the directory of all worktrees.
 
-    `check` is the command that must pass on each merge before the branch moves; it runs in one detached worktree.
+    `check` is the command that must pass on each merge before the branch moves; it runs in one detached worktree, which
+    `setup` prepares. `strategy` says how commits are added.
     """
 
     git: RepositoryGit
@@ -41,41 +51,76 @@ class Integration(Struct, frozen=True):
     team: str
     store: IntegrationStore
     check: SetupCommand
+    setup: SetupCommand = field(default_factory=SetupCommand)
+    strategy: MergeStrategy = MergeStrategy.MERGE
+    report: Callable[[IntegrationEntry], None] = lambda entry: None
+    """Receives each entry with its new state."""
 
     @property
     def branch(self) -> str:
         """The integration branch."""
         return integration_branch(self.team)
 
-    async def add(self, record: WorktreeRecord, tip: str, task: str = "") -> bool:
-        """Add the commits of a member's branch to the queue; False when this tip is in it already."""
-        order = int(task) if task.isdigit() else record.created_at
-        entry = IntegrationEntry(
-            f"{record.tree.name}-{tip[:12]}", record.branch, tip, record.base, record.member, record.team, task, order
+    @property
+    def worktree(self) -> IntegrationWorktree:
+        """The worktree of the checks."""
+        directory = repository_directory(self.root, self.git.common)
+        return IntegrationWorktree(self.git, directory / f".integration-{self.branch.split('/')[1]}")
+
+    def take_lease(self, owner: str) -> Lease:
+        """Take the lease of the queue: one process works it. Raises CannotStart (`session-busy`), StorageError."""
+        tree = self.worktree.tree
+        return Lease.take(tree.with_name(f"{tree.name}.lease"), owner)
+
+    async def add(self, record: WorktreeRecord, tip: str) -> bool:
+        """Add the newest commit of a member's branch without a task; False when this tip is in the queue already.
+
+        It comes after the entries of tasks.
+        """
+        id = f"{record.tree.name}-{tip[:12]}"
+        order = record.created_at
+        return await self.store.add(
+            IntegrationEntry(id, record.branch, tip, record.base, record.member, record.team, "", order)
         )
-        return await self.store.add(entry)
+
+    async def add_task(self, task: str, work: TaskIntegration, member: str) -> IntegrationEntry:
+        """Add the commit of a completed task, and return its entry, which may be in any state already."""
+        id = f"{work.branch.rpartition('/')[2]}-{task}-{work.tip[:12]}"
+        entry = IntegrationEntry(id, work.branch, work.tip, work.base, member, self.team, task, int(task))
+        if not await self.store.add(entry):
+            return await self.store.get(id) or entry
+        self.report(entry)
+        return entry
 
     async def run(self) -> list[IntegrationEntry]:
         """Work the open entries in order. Returns each with its final state. Raises TeamwrightError."""
-        return [await self._integrate(entry) for entry in await self.store.entries() if entry.is_open]
+        return [await self.work(entry) for entry in await self.store.entries() if entry.is_open]
+
+    async def work(self, entry: IntegrationEntry) -> IntegrationEntry:
+        """Merge one entry, or decide why it cannot be merged. Returns it with its final state.
+
+        Raises TeamwrightError when the fault is not the entry's: a disk, a git that fails. It is queued then.
+        """
+        try:
+            return await self._integrate(entry)
+        except TeamwrightError as problem:
+            await self._set(entry, IntegrationState.QUEUED, detail=problem.what)
+            raise
 
     async def _integrate(self, entry: IntegrationEntry) -> IntegrationEntry:
         for _ in range(TRIES):
             old = await asyncio.to_thread(self._tip, entry)
-            if await asyncio.to_thread(self.git.contains, entry.tip, old):
-                return await self._set(entry, IntegrationState.MERGED)
-            merged = await asyncio.to_thread(self._merge, entry, old)
+            if await asyncio.to_thread(self._is_merged, entry, old):
+                return await self._finish(entry)
+            merged = await asyncio.to_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
             if isinstance(merged, tuple):
                 detail = await asyncio.to_thread(self._describe_conflict, entry, old, merged)
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=merged)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
-            try:
-                await self._run_check(merged)
-            except WorktreeRefused as problem:
-                return await self._set(entry, IntegrationState.FAILED, detail=str(problem))
-            moved = await asyncio.to_thread(self.git.call, "update-ref", f"refs/heads/{self.branch}", merged, old)
-            if moved.ok and await asyncio.to_thread(self.git.contains, entry.tip, self.branch):
-                return await self._set(entry, IntegrationState.MERGED)
+            if refused := await self._check_merge(merged):
+                return await self._set(entry, IntegrationState.FAILED, detail=refused)
+            if await asyncio.to_thread(self._move, merged, old):
+                return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
     def _tip(self, entry: IntegrationEntry) -> str:
@@ -85,18 +130,36 @@ class Integration(Struct, frozen=True):
             self.git.call("update-ref", name, entry.base, "0" * len(entry.base))
         return self.git.read("rev-parse", "--verify", name)
 
-    def _merge(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
-        """Return the merge commit of the entry onto a commit, or the paths in conflict. Changes no branch."""
-        args = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", old, entry.tip)
-        done = self.git.call(*args)
-        if done.exit_code not in {0, 1}:
-            raise git_error(args, done, self.git.tree)
-        tree, *paths = [part for part in done.output.split("\0") if part]
-        if done.exit_code == 1:
-            return tuple(paths)
-        subject = f"Merge {f'task {entry.task} of ' if entry.task else ''}{entry.member}"
-        text = f"{subject}\n\nTeamwright-Entry: {entry.id}\n"
-        return self.git.read("commit-tree", tree, "-p", old, "-p", entry.tip, "-F", "-", text=text, identity=True)
+    def _is_merged(self, entry: IntegrationEntry, old: str) -> bool:
+        """Return True when the integration branch contains the entry: also one that a kill interrupted after the move.
+
+        A rebased or squashed commit is not its tip, so the commit that was made for it counts too.
+        """
+        return any(one and self.git.contains(one, old) for one in (entry.tip, entry.commit))
+
+    def _move(self, merged: str, old: str) -> bool:
+        """Move the branch from the old commit to the merge; False when it is not at the old one."""
+        name = f"refs/heads/{self.branch}"
+        done = self.git.call("update-ref", name, merged, old)
+        if not done.ok and self._remove_stale_lock(name):
+            done = self.git.call("update-ref", name, merged, old)
+        return done.ok and self.git.contains(merged, self.branch)
+
+    def _remove_stale_lock(self, name: str) -> bool:
+        lock = self.git.common / f"{name}.lock"
+        try:
+            if time.time() - os.stat(lock).st_mtime > STALE_LOCK_S:
+                os.unlink(lock)
+                return True
+        except OSError:
+            pass
+        return False
+
+    async def _finish(self, entry: IntegrationEntry) -> IntegrationEntry:
+        """Keep the member's own commits by a ref, which a squash or rebase replaces, and store that it is merged."""
+        if self.strategy is not MergeStrategy.MERGE:
+            await asyncio.to_thread(self.git.read, "update-ref", integrated_ref(entry.branch), entry.tip)
+        return await self._set(entry, IntegrationState.MERGED, commit=entry.commit or entry.tip)
 
     def _describe_conflict(self, entry: IntegrationEntry, old: str, paths: tuple[str, ...]) -> str:
         """Return the commits of both sides that changed the paths in conflict, the newest first."""
@@ -108,20 +171,26 @@ class Integration(Struct, frozen=True):
             lines.append(f"{name} has {', '.join(commits)}")
         return "; ".join(lines)
 
-    async def _run_check(self, commit: str) -> None:
-        """Check out the merge in the integration worktree and run the check there. Raises WorktreeRefused."""
-        if not self.check.command:
-            return
-        tree = repository_directory(self.root, self.git.common) / f".integration-{self.branch.split('/')[1]}"
-        await asyncio.to_thread(self._check_out, tree, commit)
-        await self.check.run(tree, {"TEAMWRIGHT_WORKTREE": str(tree), "TEAMWRIGHT_BRANCH": self.branch})
+    async def _check_merge(self, commit: str) -> str:
+        """Run the check on the merge in the integration worktree. Returns why it failed; empty when it passed.
 
-    def _check_out(self, tree: Path, commit: str) -> None:
-        if not (tree / ".git").exists():
-            self.git.read("worktree", "add", "--quiet", "--force", "--force", "--detach", str(tree), commit)
-            return
-        self.git.read("checkout", "--quiet", "--force", "--detach", commit, cwd=tree)
-        self.git.read("clean", "-ffdq", cwd=tree)
+        Raises WorktreeRefused when the worktree cannot be made.
+        """
+        if not self.check.command:
+            return ""
+        tree = self.worktree.tree
+        variables = {"TEAMWRIGHT_WORKTREE": str(tree), "TEAMWRIGHT_BRANCH": self.branch}
+        if await asyncio.to_thread(self.worktree.check_out, commit):
+            await self.setup.run(tree, variables)
+        try:
+            await self.check.run(tree, variables)
+        except WorktreeRefused as problem:
+            return str(problem)
+        return ""
+
+    async def note_returned(self, entry: IntegrationEntry) -> IntegrationEntry:
+        """Record that the member was notified of an entry that cannot be merged."""
+        return await self.store.change(entry.id, lambda now: replace(now, returned=True))
 
     async def _set(
         self,
@@ -133,9 +202,15 @@ class Integration(Struct, frozen=True):
         paths: tuple[str, ...] = (),
     ) -> IntegrationEntry:
         def change(now: IntegrationEntry) -> IntegrationEntry:
-            return replace(now, state=state, commit=commit or now.commit, detail=detail, paths=paths)
+            returned = now.returned or (state in _REFUSED and not now.task)
+            return replace(now, state=state, commit=commit or now.commit, detail=detail, paths=paths, returned=returned)
 
-        return await self.store.change(entry.id, change)
+        changed = await self.store.change(entry.id, change)
+        self.report(changed)
+        return changed
+
+
+_REFUSED = (IntegrationState.CONFLICT, IntegrationState.FAILED)
 
 
 def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -16,27 +15,19 @@ from urllib.parse import quote
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.integration import IntegrationState
 from teamwright.storage.atomic import write_atomic, write_new
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 
 
-class IntegrationState(StrEnum):
-    """The state of an entry. A kill leaves `queued` or `checking`; the others are final."""
-
-    QUEUED = "queued"
-    CHECKING = "checking"
-    MERGED = "merged"
-    CONFLICT = "conflict"
-    FAILED = "failed"
-
-
 class IntegrationEntry(Struct, frozen=True):
     """The work of one member that is to be merged: the commit `tip` of its branch, which began at `base`.
 
-    `commit` is the merge commit, once it exists. `detail` says why the entry was returned, `paths` names the files in
-    conflict. `order` sorts the queue: the number of the task, or the time of the entry.
+    `commit` is the commit that adds it to the integration branch, once it exists. `detail` says why the entry cannot be
+    merged, `paths` names the files in conflict; `returned`: its task is open again, and its member was notified.
+    `order` sorts the queue: the number of the task, or the time of the worktree.
     """
 
     id: str
@@ -51,11 +42,17 @@ class IntegrationEntry(Struct, frozen=True):
     commit: str = ""
     detail: str = ""
     paths: tuple[str, ...] = ()
+    returned: bool = False
 
     @property
     def is_open(self) -> bool:
-        """True while the entry is neither merged nor returned."""
+        """True while it is not decided whether the entry is merged."""
         return self.state in {IntegrationState.QUEUED, IntegrationState.CHECKING}
+
+    @property
+    def is_settled(self) -> bool:
+        """True when nothing is left to do: it is merged, or it was returned."""
+        return self.state is IntegrationState.MERGED or self.returned
 
 
 ChangeEntry = Callable[[IntegrationEntry], IntegrationEntry]
@@ -67,6 +64,10 @@ class IntegrationStore(Protocol):
 
     async def add(self, entry: IntegrationEntry) -> bool:
         """Add an entry; False, and no change, when there is one of its id."""
+        ...
+
+    async def get(self, id: str) -> IntegrationEntry | None:
+        """Return one entry; None for an unknown id."""
         ...
 
     async def entries(self) -> list[IntegrationEntry]:
@@ -91,6 +92,11 @@ class FileIntegrationStore:
         """See IntegrationStore."""
         make_private(self._directory)
         return write_new(self._path(entry.id), _encode(entry))
+
+    async def get(self, id: str) -> IntegrationEntry | None:
+        """See IntegrationStore."""
+        path = self._path(id)
+        return _read(path) if path.exists() else None
 
     async def entries(self) -> list[IntegrationEntry]:
         """See IntegrationStore."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright.processes.repository_discovery import discover
 from teamwright.storage.lease import lease_holder
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref
 
 LOCK_REASON = "teamwright"
 """The beginning of the reason with which our worktrees are locked."""
@@ -98,7 +98,7 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
     found = discover(record.tree).repository
     if found is None or found.tree != Path(os.path.realpath(record.tree)):
         return WorktreeState("unreadable", problem="its .git file is gone or names another repository", holder=holder)
-    modified, untracked, ignored = _changed_files(git, record)
+    modified, untracked, ignored = changed_files(git, record)
     head = git.commit_of("HEAD", record.tree)
     branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
     commits, merged = _unmerged(git, record, head)
@@ -131,18 +131,28 @@ def _listed(git: RepositoryGit, record: WorktreeRecord) -> tuple[str, str]:
     return "", ""
 
 
+def integrated_commits(git: RepositoryGit, record: WorktreeRecord) -> list[str]:
+    """Return the commits whose ancestors are integrated: the integration branch, and the member's newest original.
+
+    A squashed or rebased commit is not contained in the integration branch; a ref keeps it.
+    """
+    names = (f"refs/heads/{record.integration_branch}", integrated_ref(record.branch))
+    return [commit for name in names if (commit := git.commit_of(name))]
+
+
 def _unmerged(git: RepositoryGit, record: WorktreeRecord, head: str) -> tuple[int, bool]:
     """Return the number of commits that no target contains, and True when it has commits and all are contained."""
     if not head:
         return 0, False
-    targets = [record.base, git.commit_of(f"refs/heads/{record.integration_branch}"), git.commit_of("HEAD")]
+    targets = [record.base, *integrated_commits(git, record), git.commit_of("HEAD")]
     count = git.read("rev-list", "--count", head, "--not", *(target for target in targets if target))
     return int(count), head != record.base and count == "0"
 
 
-def _changed_files(
+def changed_files(
     git: RepositoryGit, record: WorktreeRecord
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the modified, the untracked and the ignored files, without those that setup made."""
     modified: list[str] = []
     others: dict[str, list[str]] = {"??": [], "!!": []}
     for kind, path in listed_changes(git, record.tree):

@@ -91,6 +91,11 @@ def integration_branch(team: str) -> str:
     return f"{BRANCHES}/{ref_part(team)}/{INTEGRATION}"
 
 
+def integrated_ref(branch: str) -> str:
+    """Return the ref of the newest commit of a member's branch that was integrated."""
+    return f"refs/teamwright/integrated/{branch}"
+
+
 def member_branch(team: str, member: str) -> str:
     """Return the branch of a member; a member of the name `integration` gets another one."""
     part = ref_part(member)

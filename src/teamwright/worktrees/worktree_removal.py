@@ -19,7 +19,7 @@ from teamwright.storage.lease import Lease
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_contents import WorktreeState, read_state
+from teamwright.worktrees.worktree_contents import WorktreeState, integrated_commits, read_state
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
 
@@ -114,7 +114,7 @@ def _delete_branch(git: RepositoryGit, record: WorktreeRecord) -> str:
     tip = git.commit_of(f"refs/heads/{record.branch}")
     if not tip:
         return ""
-    targets = [record.base, git.commit_of("HEAD"), git.commit_of(f"refs/heads/{record.integration_branch}")]
+    targets = [record.base, git.commit_of("HEAD"), *integrated_commits(git, record)]
     if not any(target and git.contains(tip, target) for target in targets):
         return record.branch
     git.delete_branch(record.branch, tip)

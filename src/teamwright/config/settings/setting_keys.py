@@ -191,6 +191,27 @@ KEYS: dict[str, SettingKey] = {
         "text", "A command that prepares each new worktree of an agent; none by default.", user_only=True
     ),
     "worktrees.setup_timeout_s": SettingKey("seconds", "How long the setup of a worktree may take."),
+    "worktrees.merge": SettingKey(
+        "word",
+        "How the commits of a completed task are added to the integration branch.",
+        words=("merge", "rebase", "squash"),
+    ),
+    "worktrees.uncommitted": SettingKey(
+        "word",
+        "Uncommitted files of a member's worktree when it completes a task: commit them, or refuse the completion.",
+        words=("commit", "refuse"),
+    ),
+    "worktrees.commit_hooks": SettingKey(
+        "bool",
+        "Whether these commits run the repository's hooks and are signed as git is set up; otherwise both are skipped.",
+        user_only=True,
+    ),
+    "checks.integration": SettingKey(
+        "text",
+        "A command that must succeed on each merge before the integration branch moves; none by default.",
+        user_only=True,
+    ),
+    "checks.integration_timeout_s": SettingKey("seconds", "How long the check of a merge may take."),
     "task_check": SettingKey("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": SettingKey("seconds", "How long the check of a task may take."),
     "git_trailer": SettingKey("text", "The last line of each commit message; none by default."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -45,6 +45,16 @@ class WorktreeSettings(Struct, frozen=True):
     """A command that prepares each new worktree; empty for none."""
     setup_timeout_s: float = 600.0
     """How long the setup may take."""
+    merge: Literal["merge", "rebase", "squash"] = "merge"
+    """How finished work is added to the integration branch."""
+    uncommitted: Literal["commit", "refuse"] = "commit"
+    """The treatment of a worktree's uncommitted files when a task is completed."""
+    commit_hooks: bool = False
+    """True: the runtime's commits run the repository's hooks, and are signed as git is set up."""
+    check: str = ""
+    """A command that must succeed on each merge before the integration branch moves; empty for none."""
+    check_timeout_s: float = 600.0
+    """How long that check may take."""
 
 
 class SettingFlags(Struct, frozen=True):

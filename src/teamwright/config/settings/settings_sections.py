@@ -62,7 +62,7 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
         "commands": commands_settings(values, origins),
         "notify": parse_notify_settings(values, origins),
         "check": replace(check, command=check.command.strip()),
-        "worktrees": replace(trees, setup=trees.setup.strip()),
+        "worktrees": replace(trees, setup=trees.setup.strip(), check=trees.check.strip()),
     }
 
 

@@ -7,7 +7,6 @@ of them. Depends on all packages below and the settings.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -36,7 +35,6 @@ from teamwright.permissions.verdict import Approver
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.message_xml import new_key
-from teamwright.protocol.secret_texts import find_secrets
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,
@@ -53,20 +51,11 @@ from teamwright.session.factory.shell_startup import make_shell_startup
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
-from teamwright.session.task_checks.allowed_commands import AllowedCommands
-from teamwright.session.task_checks.task_checks import FindTeammate, TaskChecks
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.event_log_reader import find_call_number, last_call_number, log_path
-from teamwright.storage.lease import lease_path
+from teamwright.storage.event_log_reader import find_call_number, last_call_number
 from teamwright.storage.paths import Home
-from teamwright.teams.external.participants import ExternalParticipants
-from teamwright.teams.home_stores import HomeStores
-from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.subagents.registry import Subagents
-from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_ports import TeamPorts
-from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
@@ -290,89 +279,3 @@ def start_services(
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, toolset, stack)
-
-
-ALLOWED_CHECKS = "checks.json"
-"""The file in the session's directory with the commands that were allowed as checks."""
-
-
-def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: FindTeammate) -> TaskChecks:
-    """Create the task checks of this session. `find` returns a live member of this process by its name.
-
-    The team file has precedence over the setting.
-    """
-    settings, definition = context.settings.check, context.definition
-    if definition is not None and definition.check:
-        settings = replace(settings, command=definition.check)
-    bash = agent_factory.toolset.bash
-    return TaskChecks(
-        find,
-        context.cwd,
-        settings,
-        AllowedCommands(context.home.session(context.cwd, context.id) / ALLOWED_CHECKS),
-        agent_factory.policy,
-        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
-        agent_factory.toolset.jobs,
-        agent_factory.emit,
-        lambda command: mask_secrets(command, context.env),
-    )
-
-
-class JoinedTeam(Struct, frozen=True):
-    """The team of another process that a member of this process joins. `lead_model` is empty when it is unknown."""
-
-    name: str
-    directory: str
-    lead_model: str = ""
-    led_externally: bool = False
-    stores: HomeStores | None = None
-    """The stores of the team; None: those of the home."""
-
-
-def make_team(
-    context: SessionContext,
-    log: EventLog,
-    agent_factory: AgentFactory,
-    status: TeamStatus,
-    ports: TeamPorts,
-    joined: JoinedTeam | None = None,
-) -> SessionTeam:
-    """Create the team of this process, without members, and the sub-agents of its agents.
-
-    `status` are the states of its members, `joined` the team that another process leads and guards against ping-pong.
-    """
-    settings, toolset = context.settings, agent_factory.toolset
-    toolset.set_agents(
-        Subagents(context.directory, agent_factory, toolset.jobs, agent_factory.limits, log.emit, settings.agents)
-    )
-    joined = joined or JoinedTeam("", "")
-    files, shared_list = HomeStores(context.home), ""
-    stores = joined.stores or context.options.stores or files
-    if (wanted := context.options.task_list) is not None:
-        from teamwright.tasks.shared_list import list_name
-
-        shared_list = list_name(wanted)
-        files.share_tasks(shared_list)
-    made = SessionTeam(
-        context.home,
-        stores,
-        context.id,
-        context.cwd,
-        log.emit,
-        agent_factory,
-        agent_factory.limits,
-        replace(settings.team, ping_pong=sys.maxsize) if joined.directory else settings.team,
-        lead_model=joined.lead_model,
-        lead_policy=agent_factory.policy,
-        lease=str(lease_path(context.directory)),
-        log=str(log_path(context.directory)),
-        name=joined.name,
-        directory=joined.directory,
-        status=status,
-        external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
-        ports=ports,
-        check=_task_checks(context, agent_factory, lambda name: made.find_in_process(name)),
-        secrets=find_secrets(context.env),
-        subagents=toolset.agents,
-    )
-    return made

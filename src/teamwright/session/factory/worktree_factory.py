@@ -1,38 +1,103 @@
-"""The worktrees of a session's process, made when the first agent needs one.
+"""The worktrees of a session's process and the integration of their branches, made when the first agent needs one.
 
 Depends on settings and on the worktrees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.session.context import SessionContext
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.startup import plain_shell
+from teamwright.worktrees.branch_merge import MergeStrategy
+from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
+from teamwright.worktrees.integration import Integration
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees
 from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_record import WorktreeRecord, ref_part
 
 if TYPE_CHECKING:
     from teamwright.session.factory.agent_factory import AgentFactory
+    from teamwright.teams.team import SessionTeam
 
 
 def make_worktrees(context: SessionContext, agent_factory: AgentFactory) -> SessionWorktrees:
-    """Create the worktrees of this process. The team file's setup command has precedence over the setting."""
-    settings, definition, bash = context.settings.worktrees, context.definition, agent_factory.toolset.bash
-    command = definition.setup if definition is not None and definition.setup else settings.setup
-    setup = SetupCommand(
-        command or "",
-        settings.setup_timeout_s,
-        plain_shell(),
-        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
-        agent_factory.toolset.jobs.records,
-    )
+    """Create the worktrees of this process."""
     return SessionWorktrees(
         context.home.worktrees,
         context.cwd,
         context.id,
         agent_factory.emit,
         lambda: agent_factory.policy.scope.trusted_git,
-        setup,
+        _setup(context, agent_factory),
+    )
+
+
+def make_member_worktree(
+    context: SessionContext, agent_factory: AgentFactory, record: WorktreeRecord
+) -> MemberWorktree:
+    """Return the worktree of one member. Raises CannotStart when its repository is gone."""
+    settings = context.settings.worktrees
+    hooks = COMMIT_WITH_HOOKS if settings.commit_hooks else ""
+    commit = _command(context, agent_factory, hooks, settings.check_timeout_s, "commit")
+    return MemberWorktree(
+        _git(agent_factory, Path(record.repository)),
+        record,
+        commit,
+        commits=settings.uncommitted == "commit",
+        trailer=context.settings.git_trailer,
+    )
+
+
+def make_integration(
+    context: SessionContext,
+    agent_factory: AgentFactory,
+    team: SessionTeam,
+    report: Callable[[IntegrationEntry], None],
+) -> Integration:
+    """Return the integration of the team's branches; `report` receives each entry with its new state.
+
+    Raises CannotStart outside a repository.
+    """
+    settings, name = context.settings.worktrees, team.name or team.session_list_name
+    return Integration(
+        _git(agent_factory, context.cwd),
+        context.home.worktrees,
+        name,
+        FileIntegrationStore(context.home.integration / ref_part(name)),
+        _command(context, agent_factory, settings.check, settings.check_timeout_s, "check"),
+        _setup(context, agent_factory),
+        MergeStrategy(settings.merge),
+        report,
+    )
+
+
+def _git(agent_factory: AgentFactory, start: Path) -> RepositoryGit:
+    return RepositoryGit.open(start, agent_factory.policy.scope.trusted_git)
+
+
+def _setup(context: SessionContext, agent_factory: AgentFactory) -> SetupCommand:
+    """Return the setup of worktrees. The team file's command has precedence over the setting."""
+    settings, definition = context.settings.worktrees, context.definition
+    command = definition.setup if definition is not None and definition.setup else settings.setup
+    return _command(context, agent_factory, command or "", settings.setup_timeout_s, "setup")
+
+
+def _command(
+    context: SessionContext, agent_factory: AgentFactory, command: str, timeout_s: float, purpose: str
+) -> SetupCommand:
+    """Return a command that runs in worktrees with the environment of agents' commands."""
+    bash = agent_factory.toolset.bash
+    return SetupCommand(
+        command,
+        timeout_s,
+        plain_shell(),
+        lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
+        agent_factory.toolset.jobs.records,
+        purpose,
     )

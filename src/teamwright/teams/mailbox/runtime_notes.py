@@ -13,14 +13,18 @@ from teamwright.protocol.message_xml import escape_tags
 from teamwright.teams.team import SessionTeam
 
 
-async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str) -> None:
+async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary: str, id: str = "") -> None:
     """Send a note to the live member of this name, or to the lead; a member that has ended receives none.
+
+    A note with an `id` is sent once, also when a kill came after the send.
 
     Raises InboxFull, LockTimeout, StorageError.
     """
     if to != LEAD and team.find(to) is None:
         return
-    id = message_id()
+    if id and team.exists and await team.mailbox(to).contains(id):
+        return
+    id = id or message_id()
     if await put_entry(
         team, to, InboxEntry(sender=sender, text=text, summary=summary, timestamp=iso_time(), msg_id=id)
     ):

@@ -262,13 +262,13 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
     except StorageError as problem:
         return (TaskView("0", damaged=_reason(problem)),)
     read = {str(number): _read_task(directory, str(number), known) for number in numbers}
-    statuses = {id: task.status for id, task in read.items() if isinstance(task, Task)}
+    whole = {id: task for id, task in read.items() if isinstance(task, Task)}
     made: list[TaskView] = []
     for id, task in read.items():
         if isinstance(task, str):
             made.append(TaskView(id, damaged=task))
         elif task is not None and not task.is_internal:
-            waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, statuses))
+            waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             said = (task.subject, str(task.status), task.owner, waits, task.description)
             made.append(TaskView(id, *said, unverified=task.is_unverified, check=task.check))
     return tuple(made)

@@ -12,7 +12,6 @@ from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
-from teamwright.protocol.task import open_blockers
 from teamwright.teams.status.member_state import OpenTask, remote_members, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team import SessionTeam
@@ -117,9 +116,9 @@ def local_status(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, Open
 
 
 async def _open_tasks(team: SessionTeam) -> dict[str, OpenTask]:
-    tasks = await team.tasks.all()
-    statuses = {task.id: task.status for task in tasks}
-    return {t.id: OpenTask(t.owner or "", open_blockers(t, statuses)) for t in tasks if t.status != "completed"}
+    found = await team.tasks.snapshot()
+    still_open = [task for task in found.tasks if task.status != "completed"]
+    return {task.id: OpenTask(task.owner or "", found.open_blockers(task)) for task in still_open}
 
 
 def _last_step_age_s(team: SessionTeam, teammate: Teammate) -> float:

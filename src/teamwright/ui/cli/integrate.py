@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from teamwright.config.person_check import require_person
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.integration import IntegrationState
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.tools.shell.startup import plain_shell
@@ -19,7 +20,7 @@ from teamwright.ui.cli.output import json_flag, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.integration import Integration, fast_forward
-from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationState
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part

@@ -35,17 +35,16 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.components import (
     AgentServices,
-    JoinedTeam,
     make_agent_factory,
     make_models,
     make_policies,
-    make_team,
     open_background_jobs,
     open_call_counter,
     start_services,
 )
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
+from teamwright.session.factory.team_factory import JoinedTeam, make_team
 from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
 from teamwright.session.member_process.external_lead.mailed_requests import (
     ExternalLeadGrants,

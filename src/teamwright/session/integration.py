@@ -1,0 +1,62 @@
+"""The integration of members' work in a session: its worker starts with the first commit that is queued.
+
+A session without worktrees loads no module of it. Depends on the agent factory and on the events of the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.protocol.integration import IntegrationState
+from teamwright.session.context import SessionContext
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.storage.event_log import EventLog
+
+if TYPE_CHECKING:
+    from teamwright.teams.integration_worker import IntegrationWorker
+    from teamwright.teams.team import SessionTeam
+
+
+class SessionIntegration:
+    """The integration queue of the session's team."""
+
+    def __init__(self, context: SessionContext, agent_factory: AgentFactory, log: EventLog) -> None:
+        self._context = context
+        self._agent_factory = agent_factory
+        self._worker: IntegrationWorker | None = None
+        log.subscribe(self._note_event, live=False)
+
+    @property
+    def is_working(self) -> bool:
+        """True while finished work is being integrated."""
+        return self._worker is not None and self._worker.is_working
+
+    def _note_event(self, _number: int, event: TeamEvent) -> None:
+        """Start with a task whose commit is queued, completed in any process of the team."""
+        if not isinstance(event, TaskChanged) or event.task.integration is not IntegrationState.QUEUED:
+            return
+        if event.task.status == "completed" and (team := self._agent_factory.team) is not None:
+            self._work(team).note_task(event.task.id)
+
+    async def resume(self, team: SessionTeam) -> None:
+        """Continue with what an earlier process of the session left."""
+        queued = [task.id for task in (await team.tasks.snapshot()).tasks if task.awaits_integration]
+        if queued or self._context.home.integration.is_dir():
+            self._work(team).resume(queued)
+
+    async def close(self) -> None:
+        """Stop working; what is queued stays queued."""
+        if self._worker is not None:
+            await self._worker.close()
+
+    def _work(self, team: SessionTeam) -> IntegrationWorker:
+        if self._worker is None:
+            from teamwright.session.factory.worktree_factory import make_integration
+            from teamwright.teams.integration_worker import IntegrationWorker
+
+            context, agent_factory = self._context, self._agent_factory
+            self._worker = IntegrationWorker(
+                team, lambda report: make_integration(context, agent_factory, team, report)
+            )
+        return self._worker

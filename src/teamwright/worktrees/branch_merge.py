@@ -1,0 +1,138 @@
+"""A commit of a member on top of the integration branch: merged, rebased or squashed, with the branch unchanged.
+
+`git merge-tree` merges without a checkout; a git before 2.38 merges in the integration worktree. Depends on git.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.worktrees.integration_store import IntegrationEntry
+from teamwright.worktrees.repository_git import RepositoryGit, git_error
+
+MERGE_TREE_VERSION = (2, 38)
+"""The first version of git whose `merge-tree` merges two commits."""
+
+MAX_SUBJECTS = 50
+"""The most subjects of commits in the message of a squashed one."""
+
+
+class MergeStrategy(StrEnum):
+    """How a member's commits are added to the integration branch."""
+
+    MERGE = "merge"
+    REBASE = "rebase"
+    SQUASH = "squash"
+
+
+@lru_cache(maxsize=1)
+def _git_version(git: RepositoryGit) -> tuple[int, ...]:
+    found = re.search(r"(\d+)\.(\d+)", git.read("version"))
+    return tuple(map(int, found.groups())) if found is not None else (0, 0)
+
+
+class IntegrationWorktree(Struct, frozen=True):
+    """The one detached worktree in which merges are checked. Only the holder of its lease uses it."""
+
+    git: RepositoryGit
+    tree: Path
+
+    @property
+    def exists(self) -> bool:
+        """True when it was created."""
+        return (self.tree / ".git").exists()
+
+    def check_out(self, commit: str) -> bool:
+        """Check out a commit, without the files of an earlier one. Returns True for a new worktree.
+
+        What a kill left in it is removed with it. Raises WorktreeRefused.
+        """
+        if self.exists:
+            try:
+                self.git.read("checkout", "--quiet", "--force", "--detach", commit, cwd=self.tree)
+                self.git.read("clean", "-ffdq", cwd=self.tree)
+            except WorktreeRefused:
+                self.remove()
+            else:
+                return False
+        self.git.read("worktree", "add", "--quiet", "--force", "--force", "--detach", str(self.tree), commit)
+        return True
+
+    def remove(self) -> None:
+        """Remove it; it never has work. Raises WorktreeRefused."""
+        if self.exists:
+            self.git.read("worktree", "remove", "--force", "--force", str(self.tree))
+
+
+class BranchMerge(Struct, frozen=True):
+    """Makes the commit that adds a member's commits to the integration branch. Moves no branch."""
+
+    git: RepositoryGit
+    worktree: IntegrationWorktree
+    strategy: MergeStrategy = MergeStrategy.MERGE
+    first_version: tuple[int, ...] = MERGE_TREE_VERSION
+
+    def make(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
+        """Return the commit of the entry on top of `old`, or the paths in conflict. Raises WorktreeRefused."""
+        tree = self._merged_tree(entry, old)
+        if isinstance(tree, tuple):
+            return tree
+        if self.strategy is MergeStrategy.REBASE:
+            return self._rebase(entry, old)
+        parents = ("-p", old) if self.strategy is MergeStrategy.SQUASH else ("-p", old, "-p", entry.tip)
+        return self.git.read("commit-tree", tree, *parents, "-F", "-", text=self._message(entry, old), identity=True)
+
+    def _merged_tree(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
+        if _git_version(self.git) < self.first_version:
+            return self._merge_in_worktree(entry, old)
+        args = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", old, entry.tip)
+        done = self.git.call(*args)
+        if done.exit_code not in {0, 1}:
+            raise git_error(args, done, self.git.tree)
+        tree, *paths = [part for part in done.output.split("\0") if part]
+        return tuple(paths) if done.exit_code else tree
+
+    def _merge_in_worktree(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
+        self.worktree.check_out(old)
+        args = ("merge", "--quiet", "--no-commit", "--no-ff", entry.tip)
+        return self._run_in_worktree(args, entry) or self.git.read("write-tree", cwd=self.worktree.tree)
+
+    def _rebase(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
+        self.worktree.check_out(entry.tip)
+        self.git.call("rebase", "--quit", cwd=self.worktree.tree)  # one that a kill interrupted
+        conflict = self._run_in_worktree(("rebase", "--quiet", old), entry)
+        return conflict or self.git.read("rev-parse", "HEAD", cwd=self.worktree.tree)
+
+    def _run_in_worktree(self, args: tuple[str, ...], entry: IntegrationEntry) -> tuple[str, ...]:
+        """Run a merge or rebase there, and return the paths in conflict, after which it is undone."""
+        tree = self.worktree.tree
+        done = self.git.call(*args, cwd=tree, identity=True)
+        if done.ok:
+            return ()
+        paths = conflicting_paths(self.git, tree)
+        self.git.call(args[0], "--abort", cwd=tree)
+        if not paths:
+            raise git_error(args, done, tree)
+        return paths
+
+    def _message(self, entry: IntegrationEntry, old: str) -> str:
+        task = f"task {entry.task} of " if entry.task else ""
+        trailer = f"Teamwright-Entry: {entry.id}\n"
+        if self.strategy is MergeStrategy.MERGE:
+            return f"Merge {task}{entry.member}\n\n{trailer}"
+        subjects = self.git.read(
+            "log", f"--max-count={MAX_SUBJECTS}", "--no-merges", "--reverse", "--format=* %s", f"{old}..{entry.tip}"
+        )
+        return f"Add {task}{entry.member}\n\n{subjects}\n\n{trailer}"
+
+
+def conflicting_paths(git: RepositoryGit, tree: Path) -> tuple[str, ...]:
+    """Return the paths of a worktree with a conflict that git has not been told to be resolved."""
+    output = git.read("diff", "--name-only", "--diff-filter=U", "-z", cwd=tree)
+    return tuple(dict.fromkeys(path for path in output.split("\0") if path))

@@ -1,0 +1,117 @@
+"""The finished work of a member: its files are committed for a completed task, and its worktree moves before the next.
+
+Depends on the member's branch. Leaves the task list and the queue to the packages above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.integration import IntegrationState, TaskIntegration
+from teamwright.protocol.task import Task
+from teamwright.worktrees.member_branch import (
+    abort_merge,
+    commit_staged,
+    has_uncommitted,
+    merge_commit,
+    stage_work,
+    unintegrated_tip,
+)
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_record import WorktreeRecord
+
+MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
+
+COMMIT_WITH_HOOKS = f'git commit --quiet --message "${MESSAGE_VARIABLE}"'
+"""The command that commits the index as a person would: with hooks, and with a signature where git is set up so."""
+
+_RETURNED = (IntegrationState.CONFLICT, IntegrationState.FAILED)
+
+
+class MemberWorktree(Struct, frozen=True):
+    """The worktree of one member. `commit` is COMMIT_WITH_HOOKS, or empty: hooks and signing are skipped.
+
+    `commits`: uncommitted files are committed when a task is completed; else the completion is refused.
+    """
+
+    git: RepositoryGit
+    record: WorktreeRecord
+    commit: SetupCommand
+    commits: bool = True
+    trailer: str = ""
+    """The last line of the message of each commit; empty for none."""
+
+    async def save(self, task: Task, member: str) -> TaskIntegration | None:
+        """Commit the files of a completed task, and return the commit to integrate; None without new commits.
+
+        A task whose commit was returned needs a new one. The integrated work of the team is merged into the worktree
+        first, and conflicts are left to the member. Raises WorktreeRefused; then the task is not completed.
+        """
+        last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
+        await self._commit_files(task, member)
+        tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
+        if last is not None and (last.state is IntegrationState.CONFLICT or last.tip == tip):
+            await asyncio.to_thread(self._merge_team, last, tip)
+            tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
+        if not tip:
+            return None
+        return TaskIntegration(IntegrationState.QUEUED, self.record.branch, tip, self.record.base)
+
+    async def _commit_files(self, task: Task, member: str) -> None:
+        if not self.commits and (files := await asyncio.to_thread(has_uncommitted, self.git, self.record)):
+            raise WorktreeRefused(
+                "worktree-refused",
+                f"{files} of the worktree are not committed, and the setting worktrees.uncommitted is refuse",
+                do=["git add and git commit them, then complete the task again"],
+            )
+        if not await asyncio.to_thread(stage_work, self.git, self.record):
+            return
+        subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
+        message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
+        if not await self.commit.run(self.record.tree, {MESSAGE_VARIABLE: message}):
+            await asyncio.to_thread(commit_staged, self.git, self.record, message)
+
+    def _merge_team(self, last: TaskIntegration, tip: str) -> None:
+        """Merge the integrated work into the branch of a returned commit. Raises WorktreeRefused for what is left."""
+        name = self.record.integration_branch
+        paths = merge_commit(self.git, self.record, name, name)
+        if paths:
+            raise WorktreeRefused(
+                "worktree-refused",
+                f"{name} is merged into your worktree now, and these files have conflict markers: {', '.join(paths)}",
+                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+            )
+        if last.tip == tip:
+            raise WorktreeRefused(
+                "worktree-refused",
+                f"its commit {tip[:12]} was returned, and nothing was changed since. {name} is merged into your "
+                "worktree now",
+                do=["Fix the cause there, then complete the task again."],
+            )
+
+    def move(self, task: Task) -> str:
+        """Move the branch to the integrated work before a task begins. Returns a note for the member, or an empty text.
+
+        Commits that are not integrated are merged with it only for a task that waited for others. The returned work of
+        a former owner is merged too, with conflict markers. Raises WorktreeRefused, CannotStart.
+        """
+        name = self.record.integration_branch
+        target = self.git.commit_of(f"refs/heads/{name}")
+        if target and (task.blocked_by or not unintegrated_tip(self.git, self.record)):
+            paths = merge_commit(self.git, self.record, target, name)
+            if paths:
+                abort_merge(self.git, self.record)
+                return (
+                    f"Your worktree was not moved to {name} before task #{task.id}: your commits conflict with it in "
+                    f"{', '.join(paths)}. Commits of the tasks that #{task.id} waited for are on that branch."
+                )
+        last = task.integration
+        if last is None or last.state not in _RETURNED or last.branch == self.record.branch:
+            return ""
+        paths = merge_commit(self.git, self.record, last.tip, last.branch)
+        marked = f" These files have conflict markers: {', '.join(paths)}." if paths else ""
+        return f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"

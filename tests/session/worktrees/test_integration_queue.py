@@ -1,0 +1,172 @@
+"""The integration queue of a running team: finished work of members in worktrees, on real git."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from teamwright import Task
+from teamwright.protocol.events import IntegrationChanged, TaskChanged, TeamEvent
+from tests.support.repositories import git, make_repository
+from tests.teams.crew import Holding, a_team, told, until
+
+BRANCH = "teamwright/crew/integration"
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    return make_repository(tmp_path / "shop", {"a.txt": "one\n", "b.txt": "one\n"})
+
+
+def complete(task: str):
+    return ("TaskUpdate", {"taskId": task, "status": "completed"})
+
+
+def write(path: str, content: str):
+    return ("Write", {"file_path": path, "content": content})
+
+
+def bash(command: str):
+    return ("Bash", {"command": command})
+
+
+def edit(path: str, content: str):
+    """Change a file that is there: it is read first."""
+    return [("Read", {"file_path": path}), write(path, content)]
+
+
+def script(**members) -> Holding:
+    """Members that wait for their first task."""
+    return Holding(
+        {"lead": ["ok"] * 30, **{name: ["Waiting.", *turns, *["Nothing."] * 20] for name, turns in members.items()}}
+    )
+
+
+def collect(team) -> list[IntegrationChanged]:
+    found: list[IntegrationChanged] = []
+    team.session.log.subscribe(
+        lambda _number, event: found.append(event) if isinstance(event, IntegrationChanged) else None, live=False
+    )
+    return found
+
+
+def settings(shop: Path, **values: object) -> Path:
+    """Write a settings file beside the checkout."""
+    path = shop.with_name("settings.json")
+    path.write_text(json.dumps(values))
+    return path
+
+
+async def claim(team, name: str) -> None:
+    """Add a task for a member, and wait until it was claimed."""
+    claimed: list[str] = []
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, TaskChanged) and event.change == "claimed" and event.member == name:
+            claimed.append(event.task.id)
+            team.session.team.changed.set()
+
+    unsubscribe = team.session.log.subscribe(note, live=False)
+    await team.tasks.add(f"Change a.txt as {name}", metadata={"for": [name]})
+    await until(team, lambda: claimed)
+    unsubscribe()
+
+
+async def finished(team, count: int) -> None:
+    """Wait until this many tasks are finished and everybody rests."""
+    tasks: list[Task] = []
+
+    async def read() -> None:
+        tasks[:] = await team.tasks.all()
+
+    await read()
+    while sum(task.is_finished for task in tasks) < count:
+        before = [task.metadata for task in tasks], [task.status for task in tasks]
+        team.session.team.changed.clear()
+        await read()
+        if ([task.metadata for task in tasks], [task.status for task in tasks]) == before:
+            await until(team, team.session.team.changed.is_set)
+        await read()
+    await until(team, team.session.team.is_quiet)
+
+
+@pytest.mark.finding("I4")
+async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commits_of_its_blocker(shop):
+    before = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD"), git(shop, "branch")
+    model = script(
+        ann=[write("ann.txt", "x\n"), complete("1"), "Done."],
+        bob=[bash("git log --format=%s"), complete("2"), "Done."],
+    )
+    async with a_team(shop, model) as team:
+        events = collect(team)
+        first = await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await team.tasks.add("Read the log", after=first, metadata={"for": ["bob"]})
+        await team.spawn("bob", "Wait for a task.", isolation="worktree")
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await finished(team, 2)
+        assert "#1 Write ann.txt (ann)" in told(model, "bob")
+    assert [(event.task, str(event.state)) for event in events] == [
+        ("1", "queued"),
+        ("1", "checking"),
+        ("1", "merged"),
+    ]
+    assert git(shop, "show", f"{BRANCH}:ann.txt") == "x"
+    assert git(shop, "log", "--format=%s", "--topo-order", BRANCH).splitlines() == [
+        "Merge task 1 of ann",
+        "#1 Write ann.txt (ann)",
+        "first",
+    ]
+    after = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD")
+    assert after == before[:2]
+
+
+async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):
+    model = script(
+        ann=[*edit("a.txt", "ann\n"), complete("2"), "Done."],
+        bob=[
+            *edit("a.txt", "bob\n"),
+            complete("1"),
+            "Done.",
+            complete("1"),
+            *edit("a.txt", "ann and bob\n"),
+            complete("1"),
+            "Resolved.",
+        ],
+    )
+    async with a_team(shop, model) as team:
+        events = collect(team)
+        for name in ("ann", "bob"):
+            await team.spawn(name, "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        model.held.add("bob")
+        await claim(team, "bob")
+        await claim(team, "ann")
+        await until(team, lambda: [event.state for event in events][-1:] == ["merged"])
+        model.go.set()
+        await finished(team, 2)
+        text = told(model, "bob")
+    assert "conflicts in a.txt" in text
+    assert "#2 Change a.txt as ann (ann)" in text, "the message names the commits of the other side"
+    assert "conflict markers: a.txt" in text
+    assert git(shop, "show", f"{BRANCH}:a.txt") == "ann and bob"
+    states = [str(event.state) for event in events if event.member == "bob"]
+    assert states.count("conflict") == 1
+    assert states[-1] == "merged"
+    assert git(shop, "fsck", "--no-progress", "--no-dangling") == ""
+
+
+async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is_merged(shop):
+    check = "if grep -q bad a.txt; then echo a.txt is bad; exit 3; fi"
+    model = script(
+        ann=[*edit("a.txt", "bad\n"), complete("1"), "Done.", *edit("a.txt", "good\n"), complete("1"), "Fixed."]
+    )
+    async with a_team(shop, model, settings_file=settings(shop, **{"checks.integration": check})) as team:
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        await team.tasks.add("Change a.txt", metadata={"for": ["ann"]})
+        await finished(team, 1)
+        assert "a.txt is bad" in told(model, "ann")
+    assert git(shop, "show", f"{BRANCH}:a.txt") == "good"
+    assert ".integration" not in git(shop, "worktree", "list")

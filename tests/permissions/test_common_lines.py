@@ -241,6 +241,22 @@ def test_a_line_that_needs_more_than_the_sandbox_gives_still_asks(project, line)
     assert verdict(project, line, Mode.DEFAULT, READ, WORK) is Verdict.ASK
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "jq -n env",
+        "jq -n '$ENV'",
+        "jq -f x.jq a.py",
+        "rg --pre env x",
+        "bat --paging=always --pager=env a.py",
+        "less +!env a.py",
+    ],
+)
+def test_a_reader_that_may_print_the_environment_asks_in_the_sandbox_too(project, line):
+    assert verdict(project, line, Mode.DEFAULT, READ) is Verdict.ASK
+    assert verdict(project, "less a.py", Mode.DEFAULT, READ) is Verdict.ALLOW
+
+
 def test_rules_that_ask_or_deny_hold_in_the_sandbox(project):
     denied = parse_rules(["Bash(make:*)", "Read(*.key)"], Verdict.DENY, "test", project)
     asked = parse_rules(["Bash(make:*)", "Read(*.key)"], Verdict.ASK, "test", project)

@@ -9,6 +9,40 @@ ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 NOT_COVERED = r"""
 git log | git log --output=x
 git log | git log --output x
+jq | jq -f filter.jq a.py
+jq | jq -L sub 'import "a" as a; a' a.py
+yq | yq '$ENV' a.py
+yq | yq -f filter.jq a.py
+wc | wc --files0-from=names
+du | du -a --files0-from=names
+md5sum | md5sum -c names
+sha256sum | sha256sum --check names
+strings | strings @names
+uniq | uniq - x
+uniq | uniq -c - x
+xxd | xxd - x
+xxd | xxd a.py -p
+date | date 010100002020
+date | date 01010000
+tar tf | tar tf host:a.tar
+cmake --build | cmake --build sub -- --eval=x
+sqlite3 | sqlite3 db
+sqlite3 | sqlite3 -readonly db
+psql | psql -U ada
+mysql | mysql shop
+node --test | node --test --test-reporter-destination=x
+node --test | node --test --inspect=0.0.0.0:9229
+deno test | deno test --allow-run
+deno test | deno test -A
+bun test | bun test --reporter-outfile=x
+pytest | pytest --tx popen//python=x
+vitest run | vitest run --typecheck.checker=x
+phpunit | phpunit --prepend x
+go test | go test -test.cpuprofile=x ./...
+less | less --lesskey-content=x a.py
+bat | bat --pager=x a.py
+javac | javac -processor x A.java
+javac | javac -J-agentpath:x A.java
 git log | git log --outp=x
 git log | git log -p --ext-diff
 git log | git log -p --textconv
@@ -192,6 +226,14 @@ npm run | npm run test -- ../outside
 """.strip().splitlines()
 
 COVERED = r"""
+sqlite3 | sqlite3 db 'select 1'
+psql | psql -U ada -c 'select 1'
+tar tf | tar tf a.tar sub/x
+date | date -d tomorrow +%F
+uniq | uniq -c -
+jq | jq . a.py
+node --test | node --test --test-name-pattern x
+cmake --build | cmake --build sub -j4
 git log | git log --oneline -5 --format=%h
 git log | git log HEAD~1..main -- src
 git diff | git diff main...HEAD -- a.py

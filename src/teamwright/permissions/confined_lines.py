@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from teamwright.permissions.command_facts import CommandFacts
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.line_confinement import HARMLESS_TARGETS
+from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.shell.parsed_line import ParsedLine
 from teamwright.permissions.variable_assignments import prints_environment
 from teamwright.permissions.verdict import Decision, Verdict
@@ -41,7 +42,8 @@ def _reads(fact: CommandFacts) -> bool:
     # What it names outside of the directories cannot be read in that policy, and a person may allow it.
     if fact.command.name in _PRINT_WORDS and not fact.project_program:
         return True  # at most names that a pattern finds, among those that the policy lets be seen
-    known = not fact.project_program and fact.command.name in READERS
+    # A program in an option, and a language that reads the environment, could print secrets of the environment.
+    known = not fact.project_program and fact.command.name in READERS and not find_side_effect(fact.command.words, ())
     return _stays_inside(fact) and (fact.reads is not None or known)
 
 

@@ -24,7 +24,8 @@ from teamwright.permissions.command_words import Words, base_name, word_set
 _TABLE = """
 git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --show-signature
     --filters --upload-pack --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths
-    --separate-git-dir config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd shell
+    --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext
+    remote-fd shell
 git grep | -O
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
@@ -35,7 +36,11 @@ fd, fdfind | -x -X --exec --exec-batch
 sed | VALUED=el -i -I --in-place -f --file
 awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e --source -o --pretty-print -p --profile
     -d --dump-variables -D --debug
-yq | -i --inplace --in-place -s --split-exp --split-exp-file --from-file
+yq | VALUED=opIP -i --inplace --in-place -s --split-exp --split-exp-file -f --from-file -L
+jq | -f --from-file -L --library-path
+wc, du | --files0-from
+md5sum, sha1sum, sha224sum, sha256sum, sha384sum, sha512sum, b2sum, cksum, shasum | VALUED=la -c --check
+strings | @
 sort | VALUED=ktS -o --output -T --temporary-directory --compress-program --files0-from --random-source
 shuf | VALUED=inr -o --output --random-source
 tree | VALUED=LPI -o --output --fromfile -R -l
@@ -71,23 +76,32 @@ rake | -f --rakefile -r --require -e --execute -E --execute-continue -p --execut
 npm | NOPT VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
     --globalconfig --git --editor --viewer --node-gyp --onload-script --init-module --cache --tmp --logs-dir
     --pack-destination --registry exec x explore config set
-node | EXACT -r --require --import --loader --experimental-loader -e --eval -p --print --env-file --test-reporter
-    --test-global-setup
+node | EXACT -r --require --import --loader --experimental-loader -e --eval -p --print --env-file --env-file-if-exists
+    --test-reporter --test-reporter-destination --test-global-setup --inspect --inspect-brk --inspect-wait
+    --inspect-port --cpu-prof --heap-prof --prof --redirect-warnings --diagnostic-dir --report-dir --report-directory
+    --report-filename --trace-event-file-pattern --tls-keylog --openssl-config --icu-data-dir --snapshot-blob
+    --build-snapshot --experimental-config-file --experimental-default-config-file --experimental-sea-config --run
+deno | EXACT -A --allow-all --allow-run --allow-read --allow-write --allow-net --allow-env --allow-ffi --allow-sys
+    -c --config --import-map --preload --env-file --coverage --junit-path --inspect --inspect-brk --inspect-wait
 pnpm | NOPT VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config
     --store-dir --modules-dir --global-dir --registry exec dlx config
 yarn | --cwd --script-shell --use-yarnrc --modules-folder --global-folder --cache-folder --registry exec dlx config
-bun | EXACT --cwd -r --preload --require -c --config --env-file -e --eval -p --print --outdir --outfile x
+bun | EXACT --cwd -r --preload --require -c --config --env-file -e --eval -p --print --outdir --outfile
+    --reporter-outfile --coverage-dir --inspect --inspect-brk --inspect-wait x
 pip, pip3 | VALUED=ricfe -t --target --prefix --root --src --log --python --cache-dir --report -C --config-settings
     --global-option --build-option
 uv | EXACT --directory --project --config-file --env-file -p --python --cache-dir --target --prefix
 poetry, pdm, hatch | -C --directory -P --project -p
 go | WORDS -exec -toolexec -vettool -overlay -modfile -o -C -ldflags -gcflags -asmflags -gccgoflags -pkgdir
-    -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -fuzzcachedir
+    -test.coverprofile -test.cpuprofile -test.memprofile -test.blockprofile -test.mutexprofile -test.trace
+    -test.outputdir -test.testlogfile -test.gocoverdir -coverprofile -cpuprofile -memprofile -blockprofile
+    -mutexprofile -trace -outputdir -fuzzcachedir
 cargo | EXACT VALUED=pFj --config -Z --target-dir --artifact-dir --out-dir --root -C --fix
 rustc | WORDS -o -C --codegen -Z --out-dir --emit --sysroot
 pytest, py.test | EXACT VALUED=kmnr @ --pastebin -W --pythonwarnings -p -c --config-file --rootdir -o --override-ini
     --basetemp --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir
-    --report-log --html --json-report-file
+    --report-log --html --json-report-file --tx --px --rsyncdir --benchmark-json --benchmark-save --benchmark-storage
+    --alluredir --ds --dc
 tox, nox | VALUED=em exec e devenv d -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile
     --envdir --report
 mypy, dmypy | @ --config-file --python-executable --install-types --junit-xml --cache-dir --any-exprs-report
@@ -109,11 +123,13 @@ jest | EXACT VALUED=twi -c --config --globalsetup --globalteardown --setupfiles 
     --resolver --testresultsprocessor --watchplugins --filter --haste --modulenamemapper --preset --projects
     --prettierpath --testsequencer --cachedirectory
 vitest | EXACT VALUED=t -c --config -r --root --environment --reporter --reporters --execargv --outputfile --pool
-    --browser --globalsetup
+    --browser --globalsetup --typecheck --runner --workspace --api --ui --inspect --inspect-brk
 mocha | VALUED=gfts -r --require -c --config -R --reporter -O --reporter-option -u --ui --import --loader
     --experimental-loader -n --node-option --package
 rspec | VALUED=e -r --require -I -O --options -o --out -f --format
-phpunit | --bootstrap -c --configuration --extension -d --log-junit --coverage-html --coverage-text --coverage-clover
+phpunit | --bootstrap -c --configuration --extension -d --log-junit --log-teamcity --log-events-text --coverage-html
+    --coverage-text --coverage-clover --coverage-php --coverage-xml --coverage-cobertura --coverage-crap4j
+    --testdox-html --testdox-text --testdox-xml --prepend --printer --loader --cache-directory
 docker, podman | EXACT WORDS --volume --mount --privileged --device --pid --ipc --uts --userns --net --network --cap-add
     --security-opt --volumes-from --cidfile --iidfile --output --secret --ssh -H --host --config --context --env-file
     --entrypoint --runtime
@@ -132,7 +148,9 @@ dotnet | EXACT WORDS -p --property -o --output -s --settings --test-adapter-path
 bundle | --gemfile --path
 openssl | WORDS -out -engine -provider -provider-path -config -writerand -keyout
 gpg | -o --output --options --homedir --exec-path --agent-program
-less, more | + -o -O --log-file -k --lesskey-file --lesskey-src -T
+less, more | + -o -O --log-file -k --lesskey-file --lesskey-src --lesskey-content -T --tag-file --cmd
+bat, batcat | --pager --paging --config-file --config-dir
+javac | WORDS @ -processor -processorpath --processor-path --processor-module-path -Xplugin -J
 vi, vim, nvim, view | + -c --cmd -S -s -u -W -w
 man | -P --pager -H --html -X --gxditview -C --config-file
 gcc, g++, cc, c++, clang, clang++ | WORDS -B -fplugin -wrapper -specs --specs -fuse-ld -load -Xclang @
@@ -172,7 +190,7 @@ _HARMLESS_VALUES = {
 _BAD_TEXTS = {
     "git": re.compile(r"--(format|pretty)=.*%G"),  # signatures are verified by a program that the configuration names
     "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
-    "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system)\b"),
+    "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system|import|include)\b|\$ENV|\$__prog"),
     "psql": re.compile(r"\\|\bprogram\b|\bpg_read_file\b|\bcopy\b", re.IGNORECASE),
     "mysql": re.compile(r"\\!|\b(system|source|outfile|dumpfile|load_file|infile)\b", re.IGNORECASE),
     "sqlite3": re.compile(r"^\s*\.|\n\s*\.|\b(load_extension|readfile|writefile|edit|attach|vacuum)\b", re.IGNORECASE),
@@ -181,6 +199,18 @@ _BAD_TEXTS = {
 
 _MAX_OPERANDS = {"uniq": 1, "xxd": 1}
 """Programs that write the next operand after this number of operands."""
+
+_STATEMENT_OPTIONS = {
+    "psql": re.compile(r"-[a-zA-Z]*[cl]|--(command|list|version|help)"),
+    "mysql": re.compile(r"-[a-zA-Z]*e|--(execute|version|help)"),
+    "sqlite3": re.compile(r"--?(version|help)"),
+}
+"""Options of database clients without which they run the statements, and the shell commands, of their input."""
+
+STATEMENTS = "statements of its input"
+_SETS_CLOCK = re.compile(r"\d{8}(\d\d){0,2}(\.\d\d)?")
+_OTHER_MACHINE = re.compile(r"[^-/:=][^/:=]*:")
+"""The name of an archive that tar gets from another machine."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
 _RUN_BY_MAKE = word_set(
@@ -255,6 +285,8 @@ def find_side_effect(words: Words, named: Sequence[str]) -> str:
     names = tuple(_programs(program, words, first))
     for at in range(1, len(words)):
         word = words[at]
+        if word == "--" and program == "cmake":
+            return "--"  # further words are for make or ninja
         if word == "--" and program not in {"find", "go"}:
             break
         if word is None or word in named:
@@ -300,8 +332,23 @@ def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
             return f"{found[1]}="
         if program in {"just", "task"} and not _PLAIN_VALUE.fullmatch(word or ""):
             return word or ""  # it becomes a part of a shell text
-    most = _MAX_OPERANDS.get(program, len(words))
-    return operands[most] if len(operands) > most else ""
+    given = [word for at, word in enumerate(words) if at and word is not None]
+    if program in _STATEMENT_OPTIONS and not any(map(_STATEMENT_OPTIONS[program].match, given)):
+        return STATEMENTS if program != "sqlite3" or len(operands) < 2 else ""
+    if program == "tar" and (host := next(filter(_OTHER_MACHINE.match, operands), "")):
+        return host
+    if program == "date" and (time := next(filter(_SETS_CLOCK.fullmatch, operands), "")):
+        return time
+    return _written_operand(program, given)
+
+
+def _written_operand(program: str, given: Sequence[str]) -> str:
+    """Return the operand to which the program writes; a lonely `-` is the standard input."""
+    most = _MAX_OPERANDS.get(program, len(given))
+    operands = [at for at, word in enumerate(given) if not word.startswith("-") or word == "-"]
+    if program == "xxd" and operands:
+        operands = list(range(operands[0], len(given)))  # its options end at the first operand
+    return given[operands[most]] if len(operands) > most else ""
 
 
 def _programs(program: str, words: Words, first: int) -> Iterator[str]:

@@ -53,6 +53,8 @@ class McpSettings(Struct, frozen=True):
     start_s: float = 30.0
     call_s: float = 600.0
     wait_s: float = 3.0
+    sampling: bool = False
+    sampling_calls: int = 20
     tools: int = 60
     size: int = 24_000
 

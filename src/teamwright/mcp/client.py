@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -136,6 +137,12 @@ class McpClient(Struct):
     async def subscribe(self, uri: str, deadline: CallDeadline) -> None:
         """Ask for notifications about changes of a resource. Raises McpServerError, McpRequestError."""
         await self.peer.request("resources/subscribe", {"uri": uri}, deadline)
+
+    async def set_log_level(self, level: str, deadline: CallDeadline) -> None:
+        """Ask for log messages from this level on, where the server has them. Raises McpServerError."""
+        if self.has("logging") and self.version in HANDSHAKE_VERSIONS:
+            with suppress(McpRequestError):  # its messages are not needed
+                await self.peer.request("logging/setLevel", {"level": level}, deadline)
 
     async def _request(self, method: str, params: Message, deadline: CallDeadline) -> Message:
         """Return a complete result. A server without a handshake may ask for input first, in its results."""

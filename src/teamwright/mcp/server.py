@@ -18,6 +18,7 @@ from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, 
 from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
+from teamwright.mcp.server_log import LEVEL, ServerLog
 from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
 
@@ -57,6 +58,11 @@ class AnswerServers(Protocol):
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The capabilities that are declared to servers."""
+        ...
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The addresses of the session's directories, which a server may list."""
         ...
 
     async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
@@ -113,6 +119,8 @@ class McpServer:
         self._relisting: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         self._changes: dict[str, int] = {}
+        self._roots: tuple[str, ...] | None = None
+        self._log = ServerLog(context.environment.logs / f"{config.key}-{config.digest[:6]}-messages.log")
         self._starts = self._failed_starts = self._relisted = 0
 
     @property
@@ -208,6 +216,7 @@ class McpServer:
     async def _ask(self, ask: Callable[[McpClient, CallDeadline], Awaitable[T]]) -> T:
         """Return the answer of the running server to one request."""
         client = await self.connect()
+        self._announce_roots(client)
         limit = self.config.call_timeout_s or self._context.limits.call_s
         try:
             result = await ask(client, CallDeadline(limit, MAX_CALL_FACTOR * limit))
@@ -216,6 +225,14 @@ class McpServer:
             raise
         self._failed_starts = 0
         return result
+
+    def _announce_roots(self, client: McpClient) -> None:
+        """Notify the server before a request when the session's directories changed since the last one."""
+        if self._context.requests is None:
+            return
+        former, self._roots = self._roots, self._context.requests.roots
+        if former not in {None, self._roots}:
+            client.peer.notify("notifications/roots/list_changed", {})
 
     async def close(self) -> None:
         """Close it permanently. When cancelled, kill it."""
@@ -290,6 +307,7 @@ class McpServer:
         requests = self._context.requests
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
+        await client.set_log_level(LEVEL, whole)
         await self._read_lists(client, whole)
         return client
 
@@ -323,6 +341,8 @@ class McpServer:
     # ── notifications ────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/message" and (text := self._log.add(params, self.config.mask_secrets)):
+            self._report(f"message {text}", f"reports an error: {text}", "warning")
         if method == "notifications/resources/updated" and (uri := str(params.get("uri", ""))) in self._changes:
             self._changes[uri] += 1
         if method not in LIST_CHANGES or self._client is None or self._relisted >= MAX_RELISTED:

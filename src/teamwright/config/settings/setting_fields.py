@@ -59,6 +59,8 @@ FIELDS: Mapping[str, str] = {
     "mcp.start_s": "mcp.start_s",
     "mcp.wait_s": "mcp.wait_s",
     "mcp.call_s": "mcp.call_s",
+    "mcp.sampling": "mcp.sampling",
+    "mcp.sampling_calls": "mcp.sampling_calls",
     "mcp.prefix_tools": "mcp.tools",
     "mcp.prefix_bytes": "mcp.size",
     "compact_at": "compact.at",

@@ -280,6 +280,10 @@ KEYS: dict[str, SettingKey] = {
     "mcp.start_s": SettingKey("seconds", "How long an MCP server may take until it can be called."),
     "mcp.wait_s": SettingKey("seconds", "How long the first agent waits for MCP servers without a stored tool list."),
     "mcp.call_s": SettingKey("seconds", "How long a call of an MCP server may last without a sign of progress."),
+    "mcp.sampling": SettingKey(
+        "bool", "true: MCP servers may ask for answers of your model; each request is asked about.", user_only=True
+    ),
+    "mcp.sampling_calls": SettingKey("count", "The largest number of such answers in a session.", user_only=True),
     "mcp.prefix_tools": SettingKey(
         "count", "The largest number of MCP tools in an agent's list; other tools are called with McpCall."
     ),

@@ -278,4 +278,4 @@ def start_services(
     stack.push_async_callback(toolset.startup.close)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
-    return make_mcp_servers(context, log, toolset, stack)
+    return make_mcp_servers(context, log, agent_factory, stack)

@@ -23,17 +23,20 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_var
 
 if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
+    from teamwright.session.factory.agent_factory import AgentFactory
 
 LOGS = "mcp"
 """Name of the directory in a session's directory with the stderr output of servers."""
 
 
-def make_mcp_servers(context: SessionContext, log: EventLog, toolset: Toolset, stack: AsyncExitStack) -> list[str]:
+def make_mcp_servers(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
+) -> list[str]:
     """Connect MCP servers to the toolset; return lines about those that are left out. Raises UsageError for a flag.
 
     No server is started before the first agent is created.
     """
-    settings, root = context.settings, context.trust.root
+    settings, root, toolset = context.settings, context.trust.root, agent_factory.toolset
     seen = remove_variables(toolset.bash.hidden, context.env)
     variables, withheld = _variables(context, seen)
     configs, warnings = servers_of(context, toolset)
@@ -42,7 +45,7 @@ def make_mcp_servers(context: SessionContext, log: EventLog, toolset: Toolset, s
         log.emit(Notice(member=LEAD, text=text, level="warning"))
 
     def servers(serving: SessionMcpServers) -> McpServerPool:
-        return _servers(context, log, toolset, serving)
+        return _servers(context, log, agent_factory, serving)
 
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     reading = ConfigSource("an agent definition", context.cwd, variables, withheld)
@@ -75,15 +78,25 @@ def _variables(context: SessionContext, seen: Mapping[str, str]) -> tuple[dict[s
     return {**context.env, **context.settings.env}, frozenset(context.env) - frozenset(seen)
 
 
-def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: SessionMcpServers) -> McpServerPool:
+def _servers(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, serving: SessionMcpServers
+) -> McpServerPool:
     from teamwright import __version__
     from teamwright.mcp.listing_store import ListingStore
     from teamwright.mcp.login_store import LoginStore
     from teamwright.mcp.server import ServerContext, ServerTimeouts
     from teamwright.mcp.servers import McpServerPool
     from teamwright.mcp.stdio_transport import ServerEnvironment
+    from teamwright.session.server_requests import SamplingTerms, ServerRequests
     from teamwright.storage.paths import make_private
 
+    settings, toolset = context.settings.mcp, agent_factory.toolset
+    terms = SamplingTerms(
+        lambda: agent_factory.models.open(None, LEAD),
+        toolset.model_settings,
+        agent_factory.budget_tracker,
+        settings.sampling_calls,
+    )
     logs: Path = context.directory / LOGS
     make_private(logs)
 
@@ -95,10 +108,13 @@ def _servers(context: SessionContext, log: EventLog, toolset: Toolset, serving: 
         ListingStore(context.home.mcp_listings),
         report,
         __version__,
-        ServerTimeouts(context.settings.mcp.start_s, context.settings.mcp.call_s),
+        ServerTimeouts(settings.start_s, settings.call_s),
         before_start=toolset.jobs.wait_for_orphan_cleanup,
         on_change=serving.note,
         exchange=context.options.client_mcp,
         logins=LoginStore(context.home.mcp_logins),
+        requests=ServerRequests(
+            lambda: agent_factory.policy.directories, agent_factory.asker, terms if settings.sampling else None
+        ),
     )
     return McpServerPool(around)

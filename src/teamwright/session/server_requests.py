@@ -1,0 +1,207 @@
+"""Requests of MCP servers to their client: the session's directories, input of the user, and an answer of the model.
+
+Input is asked in the one queue of requests; where no user can answer it is declined. A model's answer is refused unless
+a setting allows it, and the user is asked each time. Depends on the approver and the models of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from teamwright.budgets.budget_tracker import BudgetTracker
+from teamwright.budgets.meter import AgentMeter
+from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, plain_line, plain_text
+from teamwright.mcp.server_config import ServerConfig
+from teamwright.models.model import Failure, Model, Prefix, Reply, Request
+from teamwright.models.model_settings import ModelSettings
+from teamwright.models.prefix_builder import request_fields
+from teamwright.permissions.verdict import Approver, Question
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.messages import encode, message_text, text_block
+from teamwright.session.elicitation_form import DECLINE, FormField, parse_form
+
+INVALID_PARAMS, REFUSED = -32602, -1
+"""Codes of errors: unusable parameters, and a refusal by the user or by a setting."""
+
+MAX_TEXT = 4_000
+"""The most characters of a server's message that are shown with a question."""
+
+MAX_SAMPLING_TEXT = 200_000
+"""The most characters of a prompt of a server."""
+
+MAX_SAMPLING_TOKENS = 8_192
+MAX_TRIES = 5
+
+OPENED = "opened"
+
+
+class SamplingTerms(Struct, frozen=True):
+    """The terms of model requests for servers: the model, the meter's budget and the most requests of a session."""
+
+    open_model: Callable[[], Awaitable[Model]]
+    settings: ModelSettings
+    budget_tracker: BudgetTracker
+    calls: int
+
+
+class ServerRequests:
+    """The answers of one process. `directories` returns the directories in which the session works."""
+
+    def __init__(
+        self, directories: Callable[[], Sequence[Path]], asker: Approver, sampling: SamplingTerms | None
+    ) -> None:
+        self._directories = directories
+        self._asker = asker
+        self._sampling = sampling
+        self._sampled = 0
+        self._asking = asyncio.Lock()
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """See `AnswerServers`."""
+        made: dict[str, Any] = {"roots": {"listChanged": True}, "elicitation": {"form": {}, "url": {}}}
+        return made if self._sampling is None else {**made, "sampling": {}}
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The addresses of the session's directories."""
+        return tuple(path.as_uri() for path in self._directories())
+
+    async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
+        """See `AnswerServers`."""
+        if method == "roots/list":
+            return {"roots": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in self.roots]}
+        if method == "elicitation/create":
+            async with self._asking:  # one form after another: fields of two forms would be mixed
+                return await self._elicit(server, params)
+        if method == "sampling/createMessage" and self._sampling is not None:
+            return await self._sample(server, params, self._sampling)
+        raise McpRequestError(METHOD_NOT_FOUND, "this client does not do that")
+
+    # ── input of the user ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _elicit(self, server: ServerConfig, params: Mapping[str, Any]) -> Message:
+        message = plain_text(server.mask_secrets(str(params.get("message", ""))), MAX_TEXT)
+        head = f'The MCP server "{plain_line(server.name, 60)}" asks: {message}'
+        if params.get("mode") == "url":
+            return await self._ask_to_open(server, head, params.get("url"))
+        try:
+            fields = parse_form(params.get("requestedSchema"))
+        except ValueError as problem:
+            raise McpRequestError(INVALID_PARAMS, f"the form cannot be shown: {problem}") from None
+        content: Message = {}
+        for number, field in enumerate(fields, 1):
+            place = f"{number} of {len(fields)}: " if len(fields) > 1 else ""
+            found = await self._ask_field(server, f"{head}\n\n{place}{field.question}", field)
+            if found is None:
+                return {"action": "decline"}
+            if found:
+                content[field.name] = found[0]
+        return {"action": "accept", "content": content}
+
+    async def _ask_field(self, server: ServerConfig, text: str, field: FormField) -> list[Any] | None:
+        """Return the value in a list, an empty list for a field that is left out, None when the user declines."""
+        why = ""
+        for _ in range(MAX_TRIES):
+            answer = await self._ask(server, f"{text}{why}", field.options, several=field.several)
+            if answer is None or answer.strip().lower() == DECLINE:
+                return None
+            try:
+                return field.parse(answer)
+            except ValueError as problem:
+                why = f"\n\nThe last answer cannot be used: {problem}"
+        return None
+
+    async def _ask_to_open(self, server: ServerConfig, head: str, url: object) -> Message:
+        address = url if isinstance(url, str) and url.isprintable() and len(url) <= MAX_TEXT else ""
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise McpRequestError(INVALID_PARAMS, "the address cannot be shown")
+        text = f"{head}\n\nOpen this address of {parts.hostname} yourself, if you trust it:\n{address}"
+        answer = await self._ask(server, text, (OPENED, DECLINE))
+        return {"action": "accept" if answer == OPENED else "decline"}
+
+    async def _ask(
+        self, server: ServerConfig, text: str, options: tuple[str, ...], *, several: bool = False
+    ) -> str | None:
+        """Return the answer of the user; None when the user refuses or cannot answer."""
+        shown = {"server": server.name, "multiSelect": several}
+        question = Question(LEAD, f"mcp__{server.key}", "question", text, "", "", shown, options, LEAD)
+        answer = await self._asker.ask(question)
+        return answer.text if answer.allowed else None
+
+    # ── an answer of the model ────────────────────────────────────────────────────────────────────────────────
+
+    async def _sample(self, server: ServerConfig, params: Mapping[str, Any], terms: SamplingTerms) -> Message:
+        if self._sampled >= terms.calls:
+            raise McpRequestError(REFUSED, f"the {terms.calls} model requests of mcp.sampling_calls are used")
+        system, messages = _sampling_texts(params)
+        most = params.get("maxTokens")
+        tokens = min(most, MAX_SAMPLING_TOKENS) if isinstance(most, int) and most > 0 else MAX_SAMPLING_TOKENS
+        lines = [f"{role}: {text}" for role, text in [*([("system", system)] if system else []), *messages]]
+        what = f'The MCP server "{server.name}" wants an answer of your model to this prompt, at your cost:\n\n'
+        what += server.mask_secrets("\n\n".join(lines))
+        tool = f"mcp__{server.key}__sampling"
+        question = Question(LEAD, tool, "permission", what, "mcp.sampling", "", {"maxTokens": tokens}, owner=LEAD)
+        self._sampled += 1
+        answer = await self._asker.ask(question)
+        if not answer.allowed:
+            self._sampled -= 1
+            raise McpRequestError(REFUSED, "the user refused the request")
+        reply = await self._ask_model(terms, system, messages, tokens)
+        content = {"type": "text", "text": message_text(reply.content)}
+        stop = "maxTokens" if str(reply.end) == "length" else "endTurn"
+        return {"role": "assistant", "content": content, "model": reply.model or "", "stopReason": stop}
+
+    async def _ask_model(
+        self, terms: SamplingTerms, system: str, messages: Sequence[tuple[str, str]], tokens: int
+    ) -> Reply:
+        model = await terms.open_model()
+        fields = request_fields(model.card, terms.settings, [text_block(system)] if system else [], [])
+        prefix = Prefix.build({**fields, "max_tokens": min(tokens, int(fields["max_tokens"]))}, terms.settings.betas)
+        items = tuple(encode({"role": role, "content": [text_block(text)]}) for role, text in messages)
+        request = Request(prefix, items, LEAD, aside=True)
+        meter = AgentMeter(terms.budget_tracker, LEAD, bounded=False)
+        refusal = await meter.reserve(request, model.card)
+        if refusal is not None:
+            raise McpRequestError(REFUSED, refusal.reason or f"the cap on {refusal.limit} is used")
+        answer: Reply | Failure | None = None
+        try:
+            async for part in model.stream(request):
+                if isinstance(part, Reply | Failure):
+                    answer = part
+        finally:
+            meter.settle(answer)
+        if isinstance(answer, Reply):
+            return answer
+        raise McpRequestError(REFUSED, answer.sentence if answer is not None else "the model gave no answer")
+
+
+def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the system prompt and the messages of a request, with roles that alternate. Raises McpRequestError."""
+    system, given = params.get("systemPrompt"), params.get("messages")
+    made: list[tuple[str, str]] = []
+    for message in cast("list[object]", given) if isinstance(given, list) else []:
+        said = cast("Message", message) if isinstance(message, dict) else Message()
+        content = said.get("content")
+        blocks = cast("list[object]", content) if isinstance(content, list) else [content]
+        texts = [cast("Message", one).get("text") for one in blocks if isinstance(one, dict)]
+        if len(texts) != len(blocks) or not all(isinstance(text, str) for text in texts):
+            raise McpRequestError(INVALID_PARAMS, "only text is supported in a prompt")
+        role, text = "assistant" if said.get("role") == "assistant" else "user", "\n".join(map(str, texts))
+        if made and made[-1][0] == role:
+            made[-1] = (role, f"{made[-1][1]}\n{text}")
+        else:
+            made.append((role, text))
+    plain = system if isinstance(system, str) else ""
+    if not made or made[0][0] != "user" or made[-1][0] != "user":
+        raise McpRequestError(INVALID_PARAMS, "a prompt begins and ends with a message of the user")
+    if len(plain) + sum(len(text) for _, text in made) > MAX_SAMPLING_TEXT:
+        raise McpRequestError(INVALID_PARAMS, f"a prompt has at most {MAX_SAMPLING_TEXT:,} characters")
+    return plain, made

@@ -152,9 +152,10 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved), *told)
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
-    own = (ConfigReloader(context, agent_factory), integration, warnings, processes, pruning)
     await processes.require_backends()
-    session = Session(context.id, options, *parts, *own)
+    session = Session(
+        context.id, options, *parts, ConfigReloader(context, agent_factory), integration, warnings, processes, pruning
+    )
     log.subscribe(partial(_count_event, session), live=False)
     connect_budget(agent_factory.budget_tracker, team, log)
     await _resume_team(session, context, undo)

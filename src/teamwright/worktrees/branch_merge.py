@@ -76,7 +76,6 @@ class BranchMerge(Struct, frozen=True):
     git: RepositoryGit
     worktree: IntegrationWorktree
     strategy: MergeStrategy = MergeStrategy.MERGE
-    first_version: tuple[int, ...] = MERGE_TREE_VERSION
 
     def make(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
         """Return the commit of the entry on top of `old`, or the paths in conflict. Raises WorktreeRefused."""
@@ -89,7 +88,7 @@ class BranchMerge(Struct, frozen=True):
         return self.git.read("commit-tree", tree, *parents, "-F", "-", text=self._message(entry, old), identity=True)
 
     def _merged_tree(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
-        if _git_version(self.git) < self.first_version:
+        if _git_version(self.git) < MERGE_TREE_VERSION:
             return self._merge_in_worktree(entry, old)
         args = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", old, entry.tip)
         done = self.git.call(*args)

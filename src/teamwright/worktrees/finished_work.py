@@ -72,7 +72,10 @@ class MemberWorktree(Struct, frozen=True):
             return
         subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
         message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
-        if not await self.commit.run(self.record.tree, {MESSAGE_VARIABLE: message}):
+        variables = {MESSAGE_VARIABLE: message}
+        if self.commit.command:
+            variables |= await asyncio.to_thread(self.git.identity_variables, self.record.tree)
+        if not await self.commit.run(self.record.tree, variables):
             await asyncio.to_thread(commit_staged, self.git, self.record, message)
 
     def _merge_team(self, last: TaskIntegration, tip: str) -> None:

@@ -21,7 +21,7 @@ from teamwright.storage.lease import Lease
 from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.setup_command import SetupCommand, failure_text
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     integrated_ref,
@@ -185,7 +185,7 @@ class Integration(Struct, frozen=True):
         try:
             await self.check.run(tree, variables)
         except WorktreeRefused as problem:
-            return str(problem)
+            return failure_text(problem)
         return ""
 
     async def note_returned(self, entry: IntegrationEntry) -> IntegrationEntry:

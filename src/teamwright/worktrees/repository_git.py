@@ -86,7 +86,7 @@ class RepositoryGit(Struct, frozen=True):
         CannotStart when git cannot be run at all.
         """
         where = self.tree if cwd is None else cwd
-        variables: Mapping[str, str] = self._identity(where) if identity else {}
+        variables: Mapping[str, str] = self.identity_variables(where) if identity else {}
         terms = GitCallOptions(self.trusted, _NO_SIGNING, variables, text, exact=True)
         done = GitResult(128, "", "")
         for number in range(TRIES):
@@ -118,7 +118,8 @@ class RepositoryGit(Struct, frozen=True):
         """Delete a branch that is still at this commit. Raises WorktreeRefused when it moved."""
         self.read("update-ref", "-d", f"refs/heads/{branch}", tip)
 
-    def _identity(self, cwd: Path) -> Mapping[str, str]:
+    def identity_variables(self, cwd: Path) -> Mapping[str, str]:
+        """Return the variables with Teamwright's identity for a person without a configured one; else none."""
         terms = GitCallOptions(self.trusted, ("-c", "user.useConfigOnly=true"))
         done = run_git(cwd, "var", "GIT_COMMITTER_IDENT", terms=terms)
         return {} if done.ok else _IDENTITY

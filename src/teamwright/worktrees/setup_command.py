@@ -21,6 +21,14 @@ def _no_variables() -> Mapping[str, str]:
     return {}
 
 
+_OUTPUT = "its output"
+
+
+def failure_text(problem: WorktreeRefused) -> str:
+    """Return why a command failed, with the end of its output on the next lines."""
+    return "\n".join([problem.what, *(text for key, text in problem.looked_at if key == _OUTPUT)])
+
+
 class SetupCommand(Struct, frozen=True):
     """A command for each new worktree; empty: none. It may take `timeout_s` seconds.
 
@@ -61,7 +69,7 @@ class SetupCommand(Struct, frozen=True):
         return WorktreeRefused(
             "worktree-refused",
             f"the {self.purpose} of the worktree {how}: {self.command[:120]}",
-            looked_at=[("its output", output)] if output else [],
+            looked_at=[(_OUTPUT, output)] if output else [],
             do=["fix the command: worktrees.setup in the settings, or setup in team.toml"] * (self.purpose == "setup"),
             note="nothing was started" if self.purpose == "setup" else "",
         )

@@ -34,8 +34,9 @@ class WorktreeWork:
         try:
             return await self._worktree(record).save(task, name)
         except WorktreeRefused as problem:
-            found = "".join(f"\n{key}: {value}" for key, value in problem.looked_at if key == "its output")
-            what = f"#{task.id} is not completed: {problem.what}{found}"
+            from teamwright.worktrees.setup_command import failure_text  # loaded with the worktrees
+
+            what = f"#{task.id} is not completed: {failure_text(problem)}"
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
 
     async def move(self, task: Task, member: str) -> None:

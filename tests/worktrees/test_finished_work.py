@@ -1,0 +1,199 @@
+"""The finished work of a member: its files are committed, its worktree moves, a returned commit is merged."""
+
+import os
+
+import pytest
+
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.integration import IntegrationState, TaskIntegration
+from teamwright.protocol.task import INTEGRATION, Task
+from teamwright.worktrees.branch_merge import MergeStrategy
+from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
+from teamwright.worktrees.integration import Integration
+from teamwright.worktrees.integration_store import FileIntegrationStore
+from teamwright.worktrees.setup_command import SetupCommand, failure_text
+from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
+from teamwright.worktrees.worktree_removal import remove_worktree
+from tests.support.repositories import commit, git, write_files
+
+PLAIN = SetupCommand()
+TASK = Task("3", "Parse dates", "")
+
+
+@pytest.fixture
+def ann(repository, root) -> MemberWorktree:
+    return MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "ann", "s")).record, PLAIN)
+
+
+def queue_of(repository, root, strategy=MergeStrategy.MERGE) -> Integration:
+    store = FileIntegrationStore(root.parent / "integration")
+    return Integration(repository, root, "demo", store, PLAIN, strategy=strategy)
+
+
+def returned(work: TaskIntegration, state: IntegrationState) -> Task:
+    back = TaskIntegration(state, work.branch, work.tip, work.base)
+    return TASK.copy_with(metadata={INTEGRATION: back.to_json()})
+
+
+async def integrate(queue: Integration, worktree: MemberWorktree, task: Task = TASK):
+    work = await worktree.save(task, worktree.record.member)
+    assert work is not None
+    return await queue.work(await queue.add_task(task.id, work, worktree.record.member))
+
+
+async def test_uncommitted_files_are_committed_with_the_task_and_the_member_in_the_message(ann):
+    write_files(ann.record.tree, {"a.txt": "changed\n", "new/b.txt": "new\n", "x.local": "ignored\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    assert work.tip == git(ann.record.tree, "rev-parse", ann.record.branch)
+    assert git(ann.record.tree, "log", "--format=%s", "-1") == "#3 Parse dates (ann)"
+    assert git(ann.record.tree, "show", "--name-only", "--format=").split() == ["a.txt", "new/b.txt"]
+    assert git(ann.record.tree, "status", "--porcelain") == ""
+
+
+async def test_a_worktree_without_new_commits_adds_none(ann):
+    assert await ann.save(TASK, "ann") is None
+
+
+async def test_files_of_setup_are_not_committed(ann, repository):
+    write_files(ann.record.tree, {"made.txt": "by setup\n"})
+    record = note_setup(repository, ann.record)
+    assert await MemberWorktree(repository, record, PLAIN).save(TASK, "ann") is None
+    assert git(record.tree, "status", "--porcelain") == "?? made.txt"
+
+
+async def test_a_setting_refuses_uncommitted_files(ann, repository):
+    write_files(ann.record.tree, {"a.txt": "changed\n"})
+    with pytest.raises(WorktreeRefused, match=r"a\.txt of the worktree are not committed"):
+        await MemberWorktree(repository, ann.record, PLAIN, commits=False).save(TASK, "ann")
+    assert git(ann.record.tree, "status", "--porcelain") == " M a.txt"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_hooks_run_only_where_the_setting_says_so(ann, repository, checkout, runs):
+    hook = checkout / ".git" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\necho no commit today; exit 1\n")
+    hook.chmod(0o755)
+    write_files(ann.record.tree, {"a.txt": "changed\n"})
+    command = SetupCommand(COMMIT_WITH_HOOKS, environment=lambda: dict(os.environ), purpose="commit")
+    if runs:
+        with pytest.raises(WorktreeRefused) as caught:
+            await MemberWorktree(repository, ann.record, command).save(TASK, "ann")
+        assert "no commit today" in failure_text(caught.value)
+    else:
+        assert await ann.save(TASK, "ann") is not None
+
+
+async def test_work_on_another_branch_is_refused(ann):
+    git(ann.record.tree, "checkout", "-q", "--detach")
+    with pytest.raises(WorktreeRefused, match="no branch is checked out"):
+        await ann.save(TASK, "ann")
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+async def test_each_strategy_adds_the_work_once_and_a_member_continues_and_its_worktree_can_go(
+    ann, repository, root, checkout, strategy
+):
+    queue = queue_of(repository, root, strategy)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    for number, (who, name) in enumerate([(bob, "bob"), (ann, "ann"), (ann, "more")], 1):
+        commit(who.record.tree, f"first of {name}", {f"{name}.txt": "one\n"})
+        write_files(who.record.tree, {f"{name}.txt": "two\n"})
+        task = Task(str(number), f"work {name}", "")
+        assert (await integrate(queue, who, task)).state == "merged"
+        assert await who.save(task, who.record.member) is None, "all its commits are integrated"
+    assert git(checkout, "show", f"{queue.branch}:more.txt") == "two"
+    first_parent = git(checkout, "rev-list", "--count", "--first-parent", f"main..{queue.branch}")
+    assert first_parent == ("6" if strategy is MergeStrategy.REBASE else "3")
+    assert git(checkout, "rev-list", "--count", "--merges", queue.branch) == (
+        "3" if strategy is MergeStrategy.MERGE else "0"
+    )
+    assert ann.move(Task("9", "next", "", blocked_by=("1",))) == ""
+    assert git(ann.record.tree, "rev-parse", "HEAD") == git(checkout, "rev-parse", queue.branch)
+    for worktree in (ann, bob):
+        remove_worktree(repository, root, worktree.record)
+    assert git(checkout, "fsck", "--no-progress", "--no-dangling") == ""
+
+
+async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, repository, root, checkout, monkeypatch):
+    monkeypatch.setattr("teamwright.worktrees.branch_merge._git_version", lambda _git: (2, 37))
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    write_files(bob.record.tree, {"a.txt": "bob\n"})
+    assert (await integrate(queue, ann, Task("1", "a", ""))).state == "merged"
+    refused = await integrate(queue, bob, Task("2", "b", ""))
+    assert (refused.state, refused.paths) == ("conflict", ("a.txt",))
+    assert queue.worktree.exists
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "ann"
+
+
+async def test_a_returned_conflict_is_merged_with_markers_and_counts_when_none_is_left(ann, repository, root, checkout):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    write_files(bob.record.tree, {"a.txt": "bob\n"})
+    await integrate(queue, ann, Task("1", "a", ""))
+    work = await bob.save(TASK, "bob")
+    assert work is not None
+    back = returned(work, IntegrationState.CONFLICT)
+    with pytest.raises(WorktreeRefused, match=r"conflict markers: a\.txt"):
+        await bob.save(back, "bob")
+    with pytest.raises(WorktreeRefused, match=r"conflict markers are left in a\.txt"):
+        await bob.save(back, "bob")
+    write_files(bob.record.tree, {"a.txt": "both\n"})
+    assert (await integrate(queue, bob, back)).state == "merged"
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
+
+
+async def test_the_next_owner_of_a_returned_task_gets_the_commits_of_the_former_one(ann, repository, root):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    note = bob.move(returned(work, IntegrationState.FAILED))
+    assert ann.record.branch in note
+    assert (bob.record.tree / "a.txt").read_text() == "ann\n"
+    assert (await integrate(queue, bob)).state == "merged"
+
+
+async def test_an_unchanged_commit_whose_check_failed_is_refused_and_the_branch_is_merged(ann, repository, root):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(bob.record.tree, {"b.txt": "bob\n"})
+    await integrate(queue, bob, Task("1", "b", ""))
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    with pytest.raises(WorktreeRefused, match="nothing was changed since"):
+        await ann.save(returned(work, IntegrationState.FAILED), "ann")
+    assert (ann.record.tree / "b.txt").read_text() == "bob\n"
+
+
+async def test_a_worktree_with_uncommitted_files_is_not_moved(ann, repository, root):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(bob.record.tree, {"b.txt": "bob\n"})
+    await integrate(queue, bob, Task("1", "b", ""))
+    write_files(ann.record.tree, {"a.txt": "mine\n"})
+    with pytest.raises(WorktreeRefused, match="uncommitted changes"):
+        ann.move(Task("2", "next", "", blocked_by=("1",)))
+    assert (ann.record.tree / "a.txt").read_text() == "mine\n"
+
+
+async def test_a_git_that_fails_leaves_the_entry_in_the_queue(ann, repository, root):
+    queue = queue_of(repository, root)
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    check = SetupCommand("true", environment=lambda: dict(os.environ))
+    broken = Integration(repository, root, "demo", queue.store, check)
+    broken.worktree.tree.parent.mkdir(parents=True, exist_ok=True)
+    broken.worktree.tree.write_text("a file where the worktree of the checks belongs")
+    entry = await broken.add_task("3", work, "ann")
+    with pytest.raises(WorktreeRefused):
+        await broken.work(entry)
+    assert [one.state for one in await queue.store.entries()] == ["queued"]
+    broken.worktree.tree.unlink()
+    assert [one.state for one in await broken.run()] == ["merged"]

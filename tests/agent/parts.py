@@ -136,6 +136,9 @@ class FunctionGate:
     def allows(self, tool: str, access: Access) -> bool:
         return False
 
+    async def may_connect(self, command: str, host: str, port: int) -> bool:
+        return False
+
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
         return NOTHING_EXCLUDED
 

@@ -11,6 +11,7 @@ PACKAGES = {
     "bash": "bash",
     "bwrap": "bubblewrap",
     "chromium": "chromium",
+    "curl": "curl",
     "fish": "fish",
     "localedef": "libc-bin",
     "make": "make",

@@ -6,6 +6,7 @@ on the port for approvers.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -93,6 +94,8 @@ class PermissionGate(Struct):
     owner: str = ""
     lead_may_allow: Callable[[str, Access], bool] = _lead_may_nothing
     keep_grant: KeepGrant | None = None
+    _allowed_hosts: set[str] = field(default_factory=set[str])
+    _host_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, call: PreparedCall) -> ToolResult | None:
         """Return None to let the call run, or the denial as a result. A hook may answer a question or require one."""
@@ -149,6 +152,37 @@ class PermissionGate(Struct):
         """Return True when such a call would run without a question."""
         return self.policy().decide(tool, access).verdict is Verdict.ALLOW
 
+    async def may_connect(self, command: str, host: str, port: int) -> bool:
+        """Return True when a command may connect to this host. The first connection of each host asks."""
+        access = Access(url=f"https://[{host}]/" if ":" in host else f"https://{host}/")
+        decision = self.policy().decide("WebFetch", access)
+        if decision.verdict is not Verdict.ASK:
+            return decision.verdict is Verdict.ALLOW
+        async with self._host_lock:  # the connections of one command often begin together
+            if host in self._allowed_hosts:
+                return True
+            answer = await self._wait_for(self._host_question(command, host, port, decision))
+            if answer.allowed:
+                self._allowed_hosts.add(host)
+                if answer.always and decision.always and self.keep_rule is not None:
+                    self.keep_rule(decision.always)
+            return answer.allowed
+
+    def _host_question(self, command: str, host: str, port: int, decision: Decision) -> Question:
+        return Question(
+            member=self.member,
+            tool="WebFetch",
+            kind="permission",
+            what=f"connect to {host}:{port}\n# a command in the sandbox: {command}",
+            rule=f"{decision.rule}: {decision.reason}",
+            always=self._always_text(decision),
+            input={"host": host, "port": port},
+            owner=self.owner or self.member,
+            description=f"connect to {host}:{port}",
+            lead_may_answer=False,
+            mode=str(self.policy().display_mode),
+        )
+
     def _exceeds_read_only(self, call: PreparedCall) -> bool:
         """Return True when this agent type may not make such a call at all."""
         return self.read_only and not call.access.harmless and not call.tool.is_read_only(call.input)
@@ -170,9 +204,12 @@ class PermissionGate(Struct):
             lead_may_answer=self.lead_may_allow(call.tool.name, call.access),
             mode=str(policy.display_mode),
         )
+        return await self._wait_for(question)
+
+    async def _wait_for(self, question: Question) -> PermissionAnswer:
         if self.on_waiting is None:
             return await self.approver.ask(question)
-        self.on_waiting(f"permission for {call.summary}")
+        self.on_waiting(f"permission for {question.description}")
         try:
             return await self.approver.ask(question)
         finally:

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from teamwright.agent.activity import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
 from teamwright.agent.call_numbers import CallNumbers, CallRecord, NoCallRecord
-from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace
+from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace, refuse_host
 from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Emit, HasListeners, TeamEvent, ToolCalled, ToolStarted, always_true
+from teamwright.protocol.events import Emit, HasListeners, ToolCalled, ToolStarted, always_true
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
@@ -68,6 +68,10 @@ class CallGate(Protocol):
 
     def allows(self, tool: str, access: Access) -> bool:
         """Return True when such a call would run without a question."""
+        ...
+
+    async def may_connect(self, command: str, host: str, port: int) -> bool:
+        """Return True when a command may connect to this host and port, perhaps after a question."""
         ...
 
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:
@@ -291,6 +295,7 @@ class Toolbox(Struct, eq=False, dict=True):
             again,
             key,
             may_call=self._may_call,
+            may_connect=gate.may_connect,
             excluded_paths=gate.excluded_paths,
         )
         return _with_access(call, tool, checked, ctx)
@@ -362,6 +367,8 @@ def _footprint(prepared: PreparedCall | ToolResult) -> tuple[bool, set[str] | No
 class _ClosedGate:
     """The gate of a terminated agent."""
 
+    may_connect = staticmethod(refuse_host)
+
     async def __call__(self, call: PreparedCall) -> ToolResult | None:
         return ToolResult.error("This agent has ended.", "Nothing was done.")
 
@@ -372,12 +379,8 @@ class _ClosedGate:
         return NOTHING_EXCLUDED
 
 
-def _ignore_event(event: TeamEvent) -> None:
-    """Ignore the event."""
-
-
 NO_TOOLS = Toolbox(
-    "", (), Workplace(Path(), (), Path(), Path()), gate=_ClosedGate(), numbers=CallNumbers(), emit=_ignore_event
+    "", (), Workplace(Path(), (), Path(), Path()), gate=_ClosedGate(), numbers=CallNumbers(), emit=lambda _event: None
 )
 """The toolbox of terminated agents: no tools, and no record of seen files."""
 

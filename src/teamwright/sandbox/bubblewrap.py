@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_policy import REPLACED
+from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
@@ -30,6 +31,9 @@ _RUN_PATHS = ("/run/current-system", "/run/wrappers", "/run/opengl-driver", "/ru
 
 _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs")
 """Files of /proc by which a superuser changes the kernel, for all processes."""
+
+NSENTER = "nsenter"
+"""The program of util-linux that starts another one in given namespaces."""
 
 _OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """Capabilities of a superuser who works in files of another user."""
@@ -48,6 +52,8 @@ class Bubblewrap(Struct, frozen=True):
 
     abilities: BubblewrapAbilities
     policy: SandboxPolicy
+    route: NetworkRoute | None = None
+    """The way into the network through the proxy; None: there is none, or the policy allows the network."""
 
     @property
     def replaces_tmp(self) -> bool:
@@ -63,16 +69,17 @@ class Bubblewrap(Struct, frozen=True):
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 seccomp = ["--seccomp", str(descriptors[1])]
+            route = self._joinable_route
             argv = with_limits(start.argv, self.policy, limits_processes=self._has_own_users)
             return subprocess.Popen(
-                [self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
+                [*self._joined_network(), self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
                 cwd=start.cwd,
                 env=self.environment(start),
                 stdin=start.stdin,
                 stdout=start.stdout,
                 stderr=start.stderr,
                 start_new_session=True,
-                pass_fds=descriptors,
+                pass_fds=[*descriptors, *(route.namespaces if route is not None else ())],
             )
         finally:
             for descriptor in descriptors:
@@ -92,14 +99,29 @@ class Bubblewrap(Struct, frozen=True):
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
         # A command that only reads cannot change /tmp, but its shell may need a file for itself.
         env["TMPDIR"] = "/dev/shm" if self.policy.name is PolicyName.READ else "/tmp"
-        return env
+        route = self._joinable_route
+        return {**env, **route.variables()} if route is not None else env
+
+    def _joined_network(self) -> list[str]:
+        """Return the program that enters the network with the proxy, before bubblewrap."""
+        route = self._joinable_route
+        if route is None:
+            return []
+        users, network = route.namespaces
+        spaces = [f"--user=/proc/self/fd/{users}", f"--net=/proc/self/fd/{network}"]
+        return [NSENTER, "--preserve-credentials", *spaces, "--"]
+
+    @property
+    def _joinable_route(self) -> NetworkRoute | None:
+        """The way through the proxy. A command without a user namespace cannot join the network of the proxy."""
+        return self.route if self._has_own_users else None
 
     def options(self, start: ProcessStart) -> list[str]:
         """Return the options before the command."""
         policy = self.policy
         options = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
         options += self._user_options()
-        if policy.network is not NetworkAccess.ALLOW:
+        if policy.network is not NetworkAccess.ALLOW and self._joinable_route is None:
             options.append("--unshare-net")
         options += _reading_view(policy) if policy.name is PolicyName.READ else _working_view(policy)
         options += _restrictions(policy)

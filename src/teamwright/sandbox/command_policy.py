@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from teamwright.processes.repository_discovery import discover
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
+from teamwright.sandbox.network_proxy import AskHost
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.secret_paths import (
     CACHE_VARIABLES,
@@ -54,7 +55,7 @@ class ConfinementRequest(Struct, frozen=True):
     """A command to confine: its policy, the agent's directories, and what it names.
 
     `readable` and `writable` are further paths of rules and settings; `denied` are paths that no command may read.
-    `own_files` are files of the runtime that it writes.
+    `own_files` are files of the runtime that it writes; `ask_host` allows hosts of the network.
     """
 
     policy: PolicyName
@@ -65,6 +66,7 @@ class ConfinementRequest(Struct, frozen=True):
     denied: Sequence[str] = ()
     own_files: tuple[str, ...] = ()
     network: NetworkAccess = NetworkAccess.DENY
+    ask_host: AskHost | None = None
 
 
 def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPolicy:

@@ -23,6 +23,7 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
@@ -44,7 +45,7 @@ _SCOPE_SOCKETS, _SCOPE_SIGNALS = 1, 2
 _SINCE: Mapping[int, int] = {_REFER: 2, _TRUNCATE: 3, _DEVICE_CONTROL: 5}
 """The version of the interface that has a right, for later ones."""
 
-_NETWORK_SINCE, _SCOPE_SINCE = 4, 6
+NETWORK_SINCE, _SCOPE_SINCE = 4, 6
 _LEAST_VERSION = 3
 """Before it a file could be emptied."""
 
@@ -161,6 +162,8 @@ class Landlock(Struct, frozen=True):
 
     version: int
     policy: SandboxPolicy
+    route: NetworkRoute | None = None
+    """The way into the network through the proxy; None: there is none, or the policy allows the network."""
 
     @property
     def replaces_tmp(self) -> bool:
@@ -180,11 +183,12 @@ class Landlock(Struct, frozen=True):
         closed = self.policy.network is not NetworkAccess.ALLOW
         network = _CONNECT_TCP | (_BIND_TCP if self.policy.name is PolicyName.READ else 0) if closed else 0
         handled = [files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS]
-        size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= _NETWORK_SINCE else 8
+        size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= NETWORK_SINCE else 8
         return {
             "argv": with_limits(start.argv, self.policy, limits_processes=False),
             "cwd": str(start.cwd),
             "env": self.environment(start),
+            "ports": [self.route.port] if self.route is not None else [],
             "rules": [[path, _rights(path, access) & files] for path, access in self.rules()],
             "handled": handled,
             "size": size,
@@ -195,7 +199,8 @@ class Landlock(Struct, frozen=True):
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment, without the names of sockets, and with the directory for temporary files."""
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
-        return {**env, "TMPDIR": self.policy.temporary} if self.policy.temporary else env
+        env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
+        return {**env, **self.route.variables()} if self.route is not None else env
 
     def guard(self) -> ProtectedFiles:
         """Return the state of all protected paths: no rule protects them inside a writable directory."""
@@ -205,7 +210,7 @@ class Landlock(Struct, frozen=True):
         """Return the filter: rules of Landlock cover TCP alone, and no sockets of programs."""
         policy, reads = self.policy, self.policy.name is PolicyName.READ
         is_open = policy.network is NetworkAccess.ALLOW
-        streams = self.version >= _NETWORK_SINCE and not reads
+        streams = self.version >= NETWORK_SINCE and not reads
         return FilterChoice(unix_sockets=is_open, internet=is_open or streams, datagrams=is_open, only_reads=reads)
 
     def rules(self) -> list[tuple[str, int]]:

@@ -23,7 +23,8 @@ from typing import Any, NoReturn, cast
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CLONE_PARENT = 0x00008000
-_PATH_BENEATH = 1
+_PATH_BENEATH, _NETWORK_PORT = 1, 2
+_CONNECT_TCP = 2
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
 _CLOSE_RANGE, _SET_CLOSE_ON_EXEC = 436, 4
 _DESCRIPTORS = 4
@@ -95,6 +96,8 @@ def _restrict(request: dict[str, Any]) -> None:
         rule = struct.pack("=Qi", access, descriptor)
         _check(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
         os.close(descriptor)
+    for port in request["ports"]:
+        _check(libc.syscall(_ADD_RULE, ruleset, _NETWORK_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0))
     _check(libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

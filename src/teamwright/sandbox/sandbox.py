@@ -5,8 +5,11 @@ The implementation is probed once, before the first command, by running one. Dep
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
@@ -16,10 +19,12 @@ from msgspec.structs import replace
 
 from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
-from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, probe_bubblewrap
+from teamwright.sandbox.bubblewrap import NSENTER, Bubblewrap, BubblewrapAbilities, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
-from teamwright.sandbox.landlock import Landlock, probe_landlock
-from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxPolicy, SandboxSettings
+from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
+from teamwright.sandbox.network_namespace import open_namespace
+from teamwright.sandbox.network_proxy import NetworkProxy, NetworkRoute
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxMode, SandboxPolicy, SandboxSettings
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.system_call_filter import is_filter_known
 
@@ -84,6 +89,11 @@ class CommandConfinement(Confinement, Protocol):
         ...
 
     @property
+    def route(self) -> NetworkRoute | None:
+        """The way into the network through the proxy, with the hosts that were refused."""
+        ...
+
+    @property
     def replaces_tmp(self) -> bool:
         """True when the command has a private `/tmp`, and paths that cannot be changed are on read-only mounts."""
         ...
@@ -115,6 +125,8 @@ class Sandbox:
         self.place = place
         self._warn = warn
         self._has_warned = False
+        self._proxy: NetworkProxy | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     @property
     def is_off(self) -> bool:
@@ -160,15 +172,45 @@ class Sandbox:
                 note="nothing was started",
             )
 
+    async def open_network(self) -> None:
+        """Start the proxy for commands, if the settings have hosts asked about and it works here. Never raises."""
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._start_proxy())
+        await asyncio.shield(self._opening)
+
+    async def _start_proxy(self) -> None:
+        if self.settings.network is not NetworkAccess.ASK:
+            return
+        found = self.implementation()
+        with contextlib.suppress(OSError):
+            proxy: NetworkProxy | None = None
+            if found.bubblewrap is not None and found.bubblewrap.user_namespace and shutil.which(NSENTER):
+                listener, *namespaces = await asyncio.to_thread(open_namespace)
+                proxy = NetworkProxy(listener, tuple(namespaces))
+            elif found.landlock >= NETWORK_SINCE:
+                proxy = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
+            if proxy is not None:
+                await proxy.start()
+                self._proxy = proxy
+
+    async def close(self) -> None:
+        """End the proxy and its connections."""
+        if self._proxy is not None:
+            await self._proxy.close()
+            self._proxy = None
+
     def confine(self, request: ConfinementRequest) -> CommandConfinement | None:
         """Return the confinement of a command; None for one that runs without."""
         if self.is_off or request.policy is PolicyName.UNCONFINED:
             return None
         found = self.implementation()
+        policy = self.policy(request)
+        is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
+        route = self._proxy.route(request.ask_host) if is_asked and self._proxy and request.ask_host else None
         if found.bubblewrap is not None:
-            return Bubblewrap(found.bubblewrap, self.policy(request))
+            return Bubblewrap(found.bubblewrap, policy, route)
         if found.landlock:
-            return Landlock(found.landlock, self.policy(request))
+            return Landlock(found.landlock, policy, route)
         if not self._has_warned and self._warn is not None:
             self._has_warned = True
             self._warn(f"commands run without a sandbox: {found.reason}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -66,15 +66,18 @@ class Refusal(Struct, frozen=True):
         return SandboxRefused(member="", call="", policy=self.policy, refused=refused, allow=self.allow)
 
 
-def find_refusal(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tmp: bool) -> Refusal | None:
+def find_refusal(
+    policy: SandboxPolicy, output: str, cwd: str, hosts: Sequence[str] = (), *, replaces_tmp: bool
+) -> Refusal | None:
     """Return the refusals that an output shows, each once and at most a few; None without one.
 
+    `hosts` are those that the proxy refused.
     `replaces_tmp`: the command has a private `/tmp`, and a read-only file system in the place of missing rights.
     """
-    found: dict[Violation, None] = {}
+    found: dict[Violation, None] = {Violation("connect", host): None for host in hosts[:_MAX]}
     for violation in _all_violations(policy, output, cwd, replaces_tmp=replaces_tmp):
         found[violation] = None
-        if len(found) == _MAX:
+        if len(found) >= _MAX:
             break
     return Refusal(policy.name, tuple(found), _advice(policy, tuple(found))) if found else None
 
@@ -158,5 +161,5 @@ def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...]) -> str:
     if "write" in acts:
         return f"The user can allow the path with the setting sandbox.write, {outside}"
     if "connect" in acts:
-        return f"The user can allow it with the setting sandbox.network, {outside}"
+        return f"The user can allow a host with a rule WebFetch(domain:…), all with sandbox.network, {outside}"
     return f"The user can allow {outside.removeprefix('or ')}"

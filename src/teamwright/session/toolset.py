@@ -97,6 +97,7 @@ class Toolset(Struct):
     _shared: tuple[AnyTool, ...] = ()
     """Tools without a state, shared by all agents. An agent's directory is in its workplace."""
     _agents: Subagents | None = None
+    _used_sandbox: Sandbox | None = None
 
     @property
     def agents(self) -> Subagents:
@@ -146,9 +147,14 @@ class Toolset(Struct):
         [skills] = self._skills()
         return [skills if tool.name == "Skill" else tool for tool in tools]
 
+    async def close_sandbox(self) -> None:
+        """End the connections of commands, if there was one."""
+        if self._used_sandbox is not None:
+            await self._used_sandbox.close()
+
     def _bash(self) -> AnyTool:
         """Load the tool for commands, with the recorder of the files that they change."""
-        sandbox = self.sandbox and self.sandbox()
+        sandbox = self._used_sandbox = self.sandbox and self.sandbox()
         made = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
         if self.notify is None or not self.bash.records_changes:
             return made

@@ -276,6 +276,7 @@ def start_services(
         context.home, context.id, toolset.bash, context.env, log.emit, toolset.jobs.records
     )
     stack.push_async_callback(toolset.startup.close)
+    stack.push_async_callback(toolset.close_sandbox)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, agent_factory, stack)

@@ -14,7 +14,6 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
@@ -47,14 +46,8 @@ from teamwright.tools.shell.command_line import (
 )
 from teamwright.tools.shell.startup import ShellStartup
 
-if TYPE_CHECKING:
-    from teamwright.sandbox.violations import Refusal
-
 MAX_COMMAND = 100_000
 """The longest command in bytes; Linux takes at most 128 KiB in one argument."""
-
-QUARANTINE = "quarantine"
-"""The directory of the session with files that commands created at protected paths."""
 
 _RETRY_HINT = "Look where you are with pwd, then call it again if it is still right."
 
@@ -219,6 +212,8 @@ class Bash(Tool[BashInput]):
             await self._startup.ensure_ready()
             if not call.is_expansion_checked(self._expansion(call, place.cwd)):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
+        if self._sandbox is not None:
+            await self._sandbox.open_network()
         if not self._proves_read_only(call.command, place.cwd):
             await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:
@@ -309,9 +304,11 @@ class Bash(Tool[BashInput]):
         left = self._adopt_left_running(process, output, call, ctx) if in_time else ""
         late = "" if in_time else _timeout_note(timeout_s)
         code = process.exit_code
-        undone = guard.restore(place.scratch.parent / QUARANTINE) if guard is not None else []
-        refusal = _refusal(confinement, output.text(), before, failed=bool(code))
-        refused = (refusal.note() if refusal is not None else "") + _undone_note(undone, place)
+        refusal, refused = None, ""
+        if confinement is not None and guard is not None:
+            from teamwright.tools.shell.command_confinement import find_refusals
+
+            refusal, refused = find_refusals(confinement, guard, output.text(), before, place.scratch, code)
         result = self._result(output, place, code, [refused, late, left, moved, note])
         return result if refusal is None else replace(result, refusal=refusal.event())
 
@@ -374,22 +371,6 @@ def _timeout_note(timeout_s: float) -> str:
         f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
         "Give a longer timeout, or use run_in_background."
     )
-
-
-def _refusal(confinement: CommandConfinement | None, output: str, cwd: Path, *, failed: bool) -> Refusal | None:
-    """Return what the sandbox refused, as far as the output shows it."""
-    if confinement is None or (confinement.policy.name is PolicyName.READ and not failed):
-        return None
-    from teamwright.sandbox.violations import find_refusal
-
-    return find_refusal(confinement.policy, output, str(cwd), replaces_tmp=confinement.replaces_tmp)
-
-
-def _undone_note(paths: list[str], place: Workplace) -> str:
-    if not paths:
-        return ""
-    kept = place.scratch.parent / QUARANTINE
-    return f"[The sandbox undid changes of protected paths: {', '.join(paths[:5])}. The files are in {kept}]"
 
 
 def _exit_code(code: int) -> str:

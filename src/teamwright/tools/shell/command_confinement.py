@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from teamwright.agent.tool import ToolContext
@@ -15,7 +16,12 @@ from teamwright.permissions.shell.parser import parse_command
 from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
+from teamwright.sandbox.violations import Refusal, find_refusal
+
+QUARANTINE = "quarantine"
+"""The directory of the session with files that commands created at protected paths."""
 
 _MAX_ENTRIES = 50_000
 """Directory entries that are searched for files which deny rules name by a pattern."""
@@ -40,6 +46,7 @@ def confine_command(
             line_needs(command, place.cwd) if ctx.confinement is PolicyName.WORK else CommandNeeds(),
             denied=denied_paths(ctx),
             own_files=tuple(map(str, own_files)),
+            ask_host=partial(ctx.may_connect, command),
         )
     )
 
@@ -94,3 +101,19 @@ def _is_kill(words: Sequence[str | None], known: set[str]) -> bool:
         targets = [signal]
     numbers = [target.removeprefix("-") for target in targets if target not in {"", "--"}]
     return bool(numbers) and known.issuperset(numbers)
+
+
+def find_refusals(
+    confinement: CommandConfinement, guard: ProtectedFiles, output: str, cwd: Path, scratch: Path, code: int | None
+) -> tuple[Refusal | None, str]:
+    """Undo changes of protected files. Return what the sandbox refused, as far as the output shows it, and the lines
+    about both.
+    """
+    quarantine = scratch.parent / QUARANTINE
+    undone = guard.restore(quarantine)
+    note = f"[The sandbox undid changes of protected paths: {', '.join(undone[:5])}. The files are in {quarantine}]"
+    refusal = None
+    if confinement.policy.name is not PolicyName.READ or code:
+        hosts = confinement.route.refused if confinement.route is not None else ()
+        refusal = find_refusal(confinement.policy, output, str(cwd), hosts, replaces_tmp=confinement.replaces_tmp)
+    return refusal, (refusal.note() if refusal is not None else "") + (note if undone else "")

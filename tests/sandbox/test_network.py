@@ -1,0 +1,242 @@
+"""The network of commands: through the proxy, with a question about each host, and in no other way."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.protocol.events import RequestOpened, SandboxRefused
+from teamwright.sandbox import network_proxy
+from teamwright.sandbox.network_proxy import HostRefused, NetworkProxy
+from teamwright.testing import Call, ScriptedModel
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
+
+seen: list[str] = []
+"""The paths of the requests that a server received."""
+
+
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        seen.append(self.path)
+        body = f"page {self.path} for {self.headers['Host']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of an HTTP server on 127.0.0.1."""
+    yield from serve(ThreadingHTTPServer(("127.0.0.1", 0), Pages))
+
+
+@pytest.fixture
+def tls_server(tmp_path) -> Iterator[int]:
+    """The port of an HTTP server with TLS, whose certificate is tmp_path/work/cert.pem."""
+    (tmp_path / "work").mkdir()
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", tmp_path / "work/key.pem", "-out", tmp_path / "work/cert.pem"]
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *files, *names]
+    subprocess.run(new, check=True, capture_output=True, timeout=WAIT_S)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "work/cert.pem", tmp_path / "work/key.pem")
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    made.socket = context.wrap_socket(made.socket, server_side=True)
+    yield from serve(made)
+
+
+def serve(made: ThreadingHTTPServer) -> Iterator[int]:
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made.server_address[1]
+    made.shutdown()
+    made.server_close()
+    thread.join(WAIT_S)
+
+
+async def run(
+    tmp_path, *commands: str, allow: bool | None = True, **more
+) -> tuple[list[str], list[RequestOpened], list]:
+    """Run a lead with these commands, all of which rules allow. Return the results, the requests, the refusals."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    model = ScriptedModel([*(Call("Bash", {"command": one}) for one in commands), "Done."])
+    asked: list[RequestOpened] = []
+
+    async def answer(request: RequestOpened) -> None:
+        asked.append(request)
+        await (request.allow() if allow else request.deny())
+
+    options = {
+        "cwd": tmp_path / "work",
+        "home": tmp_path / "state",
+        "sandbox": "auto",
+        "allowed_tools": ["Bash"],
+    } | more
+    refused = []
+    async with Team("crew", model=model, on_request=answer, **options) as team:
+        async for event in team.run("Go.").events():
+            if isinstance(event, SandboxRefused):
+                refused.append(event)
+    return [model.request_text(at) for at in range(1, len(commands) + 1)], asked, refused
+
+
+def program(tmp_path: Path, url: str) -> str:
+    """Return a command that fetches a page with the proxy, whose name does not say that it needs the network."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    (tmp_path / "work/fetch.py").write_text(
+        "import os, ssl, sys, urllib.request\n"
+        "for name in ('no_proxy', 'NO_PROXY'): os.environ.pop(name, None)\n"
+        f"file = {str(tmp_path / 'work/cert.pem')!r}\n"
+        "context = ssl.create_default_context(cafile=file) if sys.argv[1][4] == 's' else None\n"
+        "print(urllib.request.urlopen(sys.argv[1], timeout=60, context=context).read().decode())\n"
+    )
+    return f"python3 fetch.py {url}"
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_the_first_connection_to_a_host_asks_and_later_ones_do_not(tmp_path, server):
+    fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
+    [first, second], [request], _ = await run(tmp_path, fetch, fetch)
+    assert f"page /a for 127.0.0.1:{server}" in first and "page /a" in second
+    assert request.what.startswith(f"connect to 127.0.0.1:{server}\n") and fetch in request.what
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_a_host_that_is_not_allowed_is_refused_and_the_refusal_is_an_event(tmp_path, server):
+    [text], asked, [event] = await run(tmp_path, program(tmp_path, f"http://127.0.0.1:{server}/a"), allow=False)
+    assert "page" not in text and len(asked) == 1
+    assert event.refused == (f"connect to 127.0.0.1:{server}",) and "WebFetch(domain:…)" in event.allow
+
+
+@needs("openssl")
+@pytest.mark.usefixtures("each_implementation")
+async def test_tls_is_not_opened(tmp_path, tls_server):
+    [text], [_], _ = await run(tmp_path, program(tmp_path, f"https://127.0.0.1:{tls_server}/b"))
+    assert "page /b" in text  # the certificate of the server, which the program checked, and no other one
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_rules_for_webfetch_decide_about_hosts(tmp_path, server):
+    fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
+    rules = ["Bash", "WebFetch(domain:127.0.0.1)"]
+    [text], asked, _ = await run(tmp_path, fetch, allow=False, allowed_tools=rules)
+    assert "page /a" in text and asked == []
+    [text], asked, _ = await run(tmp_path, fetch, disallowed_tools=["WebFetch(domain:127.0.0.1)"])
+    assert "page /a" not in text and asked == []
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_there_is_no_way_but_the_proxy(tmp_path, server):
+    line = f"exec 3<>/dev/tcp/127.0.0.1/{server} && echo reached"
+    [text], asked, _ = await run(tmp_path, line)
+    assert "reached" not in text and asked == []
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_another_program_without_the_key_is_not_served(tmp_path, server):
+    line = "echo ${http_proxy##*:} && exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:} && "
+    line += f"printf 'GET http://127.0.0.1:{server}/ HTTP/1.1\\r\\n\\r\\n' >&3 && head -1 <&3"
+    [text], asked, _ = await run(tmp_path, line)
+    assert "407" in text and asked == []
+
+
+@pytest.mark.usefixtures("each_implementation")
+@pytest.mark.parametrize(("mode", "code"), [("deny", "no proxy"), ("allow", "no proxy")])
+async def test_there_is_a_proxy_only_where_hosts_are_asked_about(tmp_path, mode, code):
+    settings = tmp_path / "settings.json"
+    settings.write_text(f'{{"sandbox": {{"network": "{mode}"}}}}')
+    [text], _, _ = await run(tmp_path, "echo ${http_proxy:-no proxy}", settings_file=settings)
+    assert code in text
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_commands_of_a_session_reach_each_others_servers(tmp_path):
+    listen = "import socket; s = socket.create_server(('127.0.0.1', 8123)); open('up', 'w'); s.accept()"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/serve.py").write_text(listen)
+    texts, _, _ = await run(
+        tmp_path,
+        "python3 serve.py & echo began",
+        "until [ -e up ]; do sleep 0.05; done; exec 3<>/dev/tcp/127.0.0.1/8123 && echo reached",
+    )
+    assert "reached" in texts[1]
+
+
+# ── the proxy alone ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def yes(_host: str, _port: int) -> bool:
+    return True
+
+
+@pytest.fixture
+async def proxy():
+    made = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def ask_program(*argv: str, env: dict[str, str] | None = None) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *argv, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(WAIT_S):
+        output, _ = await process.communicate()
+    return output.decode()
+
+
+@needs("curl")
+@pytest.mark.parametrize("scheme", ["http", "socks5h", "socks5"])
+async def test_curl_reaches_a_page_by_http_and_socks5(proxy, server, scheme):
+    route = proxy.route(yes)
+    address = f"{scheme}://teamwright:{route.key}@127.0.0.1:{route.port}"
+    url = f"http://127.0.0.1:{server}/c?d=1"
+    assert "page /c?d=1" in await ask_program("curl", "-sS", "--noproxy", "", "-x", address, url)
+    wrong = f"{scheme}://teamwright:x@127.0.0.1:{route.port}"
+    assert "page" not in await ask_program("curl", "-sS", "--noproxy", "", "-x", wrong, url)
+
+
+@needs("curl")
+@needs("openssl")
+async def test_curl_and_git_use_tunnels(proxy, tls_server, tmp_path):
+    route = proxy.route(yes)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **route.variables(), "no_proxy": "", "NO_PROXY": ""}
+    url = f"https://127.0.0.1:{tls_server}/d"
+    assert "page /d" in await ask_program("curl", "-sS", "--cacert", str(tmp_path / "work/cert.pem"), url, env=env)
+    env["GIT_SSL_CAINFO"] = str(tmp_path / "work/cert.pem")
+    await ask_program("git", "ls-remote", url, env=env)
+    assert "/d/info/refs?service=git-upload-pack" in seen
+
+
+@pytest.mark.parametrize(
+    "host", ["good.example#.127.0.0.1", "169.254.169.254", "::ffff:169.254.169.254", "0.0.0.0", "a/b", "", "224.0.0.1"]
+)
+async def test_names_that_rules_would_read_otherwise_and_metadata_services_are_refused(host):
+    route = network_proxy.NetworkRoute(1, "k", yes)
+    with pytest.raises(HostRefused):
+        await network_proxy._allowed_address(route, host, 80)
+
+
+async def test_a_name_of_a_private_address_asks_about_the_address():
+    asked: list[str] = []
+
+    async def ask(host: str, _port: int) -> bool:
+        asked.append(host)
+        return host != "127.0.0.1"
+
+    with pytest.raises(HostRefused):
+        await network_proxy._allowed_address(network_proxy.NetworkRoute(1, "k", ask), "0x7f.1", 80)
+    assert asked == ["0x7f.1", "127.0.0.1"]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.processes.addresses import AddressRefused, is_public, resolve_public
 from teamwright.tools import web_fetch as fetching
-from teamwright.tools.web_fetch import AddressRefused, WebFetch, WebFetchInput, is_public, resolve_public
+from teamwright.tools.web_fetch import WebFetch, WebFetchInput
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 

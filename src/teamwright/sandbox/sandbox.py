@@ -58,7 +58,9 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
             limit="protected paths inside a writable directory are compared after a command, and changes are undone; "
             "not for background commands",
         ),
-        "network": Guarantee(holds=True, limit="no connection to localhost either"),
+        "network": Guarantee(
+            holds=True, limit="no connection to localhost; the proxy's port can be reached on every host"
+        ),
         "sockets": Guarantee(holds=True, limit="a command that names the network may use all sockets"),
         "processes": Guarantee(holds=True, limit="the list of processes can be read; before Linux 6.12 signals work"),
     },

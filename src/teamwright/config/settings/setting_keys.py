@@ -144,7 +144,7 @@ KEYS: dict[str, SettingKey] = {
     ),
     "sandbox.network": SettingKey(
         "word",
-        "The network of commands in the sandbox that do not name it: deny, allow; ask is the same as deny so far.",
+        "The network of commands in the sandbox that do not name it: deny, allow, or ask about each host.",
         user_only=True,
         words=("deny", "ask", "allow"),
     ),

@@ -1,8 +1,8 @@
 """Count the words of docs/ that are written by hand. `python -m tests.docs.hand_written` prints them by page.
 
-A word is what blanks separate if it has a letter or a digit, in sentences, tables and code blocks. What
-`make generated` writes is not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, headings and
-meanings of errors, and the page for users of Claude Code. Nor is the page about service faults, which
+Words are what blanks separate, with a letter or a digit, in sentences, tables and code blocks. What `make generated`
+writes is not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, headings and meanings of
+errors, and the page for users of Claude Code. Nor is the page about service faults, which
 `tests.models.formats.faults` writes.
 """
 

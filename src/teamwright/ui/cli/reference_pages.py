@@ -24,6 +24,8 @@ from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
 from teamwright.ui.cli.root import root
 from teamwright.ui.terminal.keys import KEY_TABLE
+from teamwright.ui.terminal.line_parser import ALIASES
+from teamwright.ui.terminal.line_parser import COMMANDS as TERMINAL_COMMANDS
 
 BEGIN = "<!-- generated: `make generated` writes the lines up to the next comment -->"
 END = "<!-- end of the generated lines -->"
@@ -105,9 +107,18 @@ def render_events() -> str:
 
 
 def render_keys() -> str:
-    """Return the generated lines of the page about the terminal: a table of the keys."""
-    rows = [f"| `{key.name}` | {_escape(key.about)} |" for key in KEY_TABLE]
-    return "\n".join(("| key | effect |", "|---|---|", *rows))
+    """Return the generated lines of the page about the terminal: tables of the keys, the commands and their aliases."""
+    keys = [(f"`{key.name}`", key.about) for key in KEY_TABLE]
+    commands = [(f"`{usage}`", about) for usage, about in TERMINAL_COMMANDS.items()]
+    aliases = [(f"`{name}`", f"`{command}`") for name, command in ALIASES.items()]
+    return "\n\n".join(
+        (_table("key", "effect", keys), _table("command", "effect", commands), _table("alias", "command", aliases))
+    )
+
+
+def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {_escape(one)} | {_escape(other)} |" for one, other in rows]
+    return "\n".join((f"| {left} | {right} |", "|---|---|", *lines))
 
 
 def render_root() -> str:

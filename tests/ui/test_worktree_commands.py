@@ -1,14 +1,18 @@
 """`teamwright worktrees` and `teamwright integrate` on real git."""
 
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
 
+from teamwright.protocol.errors import UsageError
+from teamwright.storage.lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.ui.cli.root import root
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from teamwright.worktrees.worktree_record import repository_directory
 from tests.support.repositories import commit, git, make_repository
 
 
@@ -19,15 +23,20 @@ def shop(tmp_path, monkeypatch):
     return place
 
 
+def make_work(shop, *names: str):
+    repository = RepositoryGit.open(shop)
+    made = {name: create_worktree(repository, find_home().worktrees, Owner("demo", name, "s")).record for name in names}
+    for name, record in made.items():
+        commit(record.tree, f"work of {name}", {f"{name}.txt": "x\n"})
+    return made
+
+
 def give(*args: str):
     return CliRunner().invoke(root, list(args), standalone_mode=False)
 
 
 def test_members_branches_are_integrated_and_their_worktrees_removed_from_the_command_line(shop):
-    made = {}
-    for name in ("ann", "bob"):
-        made[name] = create_worktree(RepositoryGit.open(shop), find_home().worktrees, Owner("demo", name, "s")).record
-        commit(made[name].tree, f"work of {name}", {f"{name}.txt": "x\n"})
+    made = make_work(shop, "ann", "bob")
     assert "1 commit not merged" in give("worktrees").output
     done = give("integrate", "--check", "test -e a.txt", "--into", "main", "--json")
     assert done.exception is None, done.exception
@@ -38,3 +47,40 @@ def test_members_branches_are_integrated_and_their_worktrees_removed_from_the_co
     assert json.loads(give("worktrees", "--json").output) == []
     branches = git(shop, "branch", "--format=%(refname:short)").split()
     assert [name for name in branches if name.endswith(("ann", "bob"))] == []
+
+
+def test_the_queue_of_a_running_team_is_listed_and_left_alone(shop):
+    make_work(shop, "ann")
+    tree = repository_directory(find_home().worktrees, shop / ".git") / ".integration-demo.lease"
+    lease = Lease.take(tree, "a session")
+    done = give("integrate", "demo")
+    assert "works its queue" in done.stderr
+    assert git(shop, "branch", "--list", "teamwright/demo/integration") == ""
+    lease.release()
+    assert give("integrate", "demo").exception is None
+    assert git(shop, "show", "teamwright/demo/integration:ann.txt") == "x"
+    assert ".integration" not in git(shop, "worktree", "list")
+
+
+def test_a_pull_request_is_opened_for_the_pushed_integration_branch(shop, tmp_path, monkeypatch):
+    make_work(shop, "ann")
+    git(tmp_path, "init", "-q", "--bare", "origin.git")
+    git(shop, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "gh").write_text(f"#!/bin/sh\nprintf '%s|' \"$@\" > {tmp_path}/gh.log\necho https://example.org/pull/1\n")
+    (tools / "gh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    done = give("integrate", "demo", "--pull-request")
+    assert done.exception is None, done.exception
+    assert "https://example.org/pull/1" in done.output
+    asked = (tmp_path / "gh.log").read_text()
+    assert asked.startswith("pr|create|--head|teamwright/demo/integration|--base|main|")
+    assert "ann" in asked
+    assert git(tmp_path / "origin.git", "show", "teamwright/demo/integration:ann.txt") == "x"
+
+
+def test_the_three_ends_exclude_each_other(shop):
+    make_work(shop, "ann")
+    assert isinstance(give("integrate", "--keep", "--pull-request").exception, UsageError)
+    assert git(shop, "branch", "--list", "teamwright/demo/integration") == ""

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import click
 from msgspec import to_builtins
 
+from teamwright.config.merge import load_settings
 from teamwright.config.person_check import require_person
+from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.tools.shell.startup import plain_shell
-from teamwright.ui.cli.output import json_flag, say, say_json, say_table
+from teamwright.ui.cli.output import json_flag, note, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
+from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.member_branch import unintegrated_tip
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part
@@ -28,69 +35,131 @@ from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, r
 
 @click.command("integrate")
 @click.argument("team", metavar="[TEAM]", required=False)
-@click.option("--check", metavar="COMMAND", default="", help="A command that must pass on each merge.")
+@click.option("--check", metavar="COMMAND", help="A command that must pass on each merge; default: checks.integration.")
 @click.option("--into", metavar="BRANCH", help="Then move this branch forward to the result.")
+@click.option("--pull-request", is_flag=True, help="Then push the result, and open a pull request with gh.")
+@click.option("--keep", is_flag=True, help="Leave the result on the integration branch, as without a flag.")
 @click.option("--list", "only_list", is_flag=True, help="Only list the entries of the queue.")
 @json_flag
 @click.pass_context
-def integrate(
-    ctx: click.Context, /, team: str | None, check: str, into: str | None, only_list: bool, as_json: bool
-) -> int:
+def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_json: bool, **end: Any) -> int:
     """Merge the branches of TEAM's members into `teamwright/TEAM/integration`. Your checkout does not change.
 
-    A branch that conflicts, or whose merge fails the check, stays as it is, and the others are merged. Exit code 1
-    when one was returned.
+    A running team does that itself; its queue is left alone. A branch that conflicts, or whose merge fails the check,
+    stays as it is, and the others are merged. Exit code 1 when one was returned.
     """
+    into, only_list = end["into"], end["only_list"]
+    if sum(map(bool, (into, end["pull_request"], end["keep"]))) > 1:
+        raise UsageError("usage", "--into, --pull-request and --keep exclude each other", note="nothing was done")
     place = run_location(ctx)
     home = resolve_home(place.home)
     git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
     records = [one for one in list_records(home.worktrees)[0] if one.repository == str(git.main_tree)]
-    integration = _integration(home, git, _team_of(records, team), check)
+    integration = _integration(home, git, _team_of(records, team, home), check)
     if only_list:
         entries = asyncio.run(integration.store.entries())
     else:
         require_person(home, "integrates the work of members")
-        entries = asyncio.run(_run(integration, [one for one in records if one.team == integration.team]))
+        entries = _work(integration, [one for one in records if one.team == integration.team])
     if as_json:
         say_json([_as_json(entry) for entry in entries])
     elif not entries:
         say("The queue is empty." if only_list else f"No member has new commits for {integration.branch}.")
     else:
-        say_table(("member", "commit", "state", "reason"), [_row(entry) for entry in entries])
-    if into is not None and not only_list:
-        _move_forward(git, into, integration.branch)
+        say_table(("task", "member", "commit", "state", "reason"), [_row(entry) for entry in entries])
+    if not only_list and (into is not None or end["pull_request"]):
+        done = _move_forward(git, into, integration.branch) if into is not None else _open_pull_request(integration)
         if not as_json:
-            say(f"{into} is at {integration.branch}.")
+            say(done)
     returned = any(entry.state in {IntegrationState.CONFLICT, IntegrationState.FAILED} for entry in entries)
     return 1 if returned and not only_list else 0
 
 
-def _move_forward(git: RepositoryGit, into: str, branch: str) -> None:
+def _move_forward(git: RepositoryGit, into: str, branch: str) -> str:
     """Move the person's branch forward to the integration branch. Raises UsageError, WorktreeRefused."""
+    _require_branch(git, branch)
+    fast_forward(git, into, branch)
+    return f"{into} is at {branch}."
+
+
+def _require_branch(git: RepositoryGit, branch: str) -> None:
     if not git.commit_of(branch):
         raise UsageError("usage", f"nothing was integrated yet: there is no branch {branch}")
-    fast_forward(git, into, branch)
 
 
-def _integration(home: Home, git: RepositoryGit, team: str, check: str) -> Integration:
-    store = FileIntegrationStore(home.integration / ref_part(team))
-    command = SetupCommand(check, shell=plain_shell(), environment=lambda: dict(os.environ), purpose="check")
-    return Integration(git, home.worktrees, team, store, command)
+def _open_pull_request(integration: Integration) -> str:
+    """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
+    git, branch = integration.git, integration.branch
+    _require_branch(git, branch)
+    base = git.call("symbolic-ref", "-q", "--short", "HEAD").output.strip()
+    if (gh := shutil.which("gh")) is None or not base:
+        what = "gh is not installed" if base else "no branch is checked out as the base"
+        raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])
+    entries = [one for one in asyncio.run(integration.store.entries()) if one.state is IntegrationState.MERGED]
+    lines = [f"- {f'task {one.task}, ' if one.task else ''}{one.member}: {one.tip[:12]}" for one in entries]
+    title = ("--title", f"Work of the team {integration.team}", "--body", "\n".join(lines) or branch)
+    _run_own(git, "git", "push", "--quiet", "origin", f"{branch}:{branch}")
+    return _run_own(git, gh, "pr", "create", "--head", branch, "--base", base, *title)
+
+
+def _run_own(git: RepositoryGit, *args: str) -> str:
+    """Run a program of the person in the checkout, with the person's configuration. Raises WorktreeRefused."""
+    done = subprocess.run(args, cwd=git.tree, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {said}")
+    return done.stdout.strip()
+
+
+def _integration(home: Home, git: RepositoryGit, team: str, check: str | None) -> Integration:
+    settings = load_settings(home, git.tree, SettingFlags(), TrustStore.load(home).verdict(git.tree)).worktrees
+
+    def command(text: str, timeout_s: float, purpose: str) -> SetupCommand:
+        return SetupCommand(text, timeout_s, plain_shell(), lambda: dict(os.environ), purpose=purpose)
+
+    return Integration(
+        git,
+        home.worktrees,
+        team,
+        FileIntegrationStore(home.integration / ref_part(team)),
+        command(settings.check if check is None else check, settings.check_timeout_s, "check"),
+        command(settings.setup, settings.setup_timeout_s, "setup"),
+        MergeStrategy(settings.merge),
+    )
+
+
+def _work(integration: Integration, records: list[WorktreeRecord]) -> list[IntegrationEntry]:
+    """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
+    try:
+        lease = integration.take_lease("teamwright integrate")
+    except CannotStart as problem:
+        if problem.slug != "session-busy":
+            raise
+        note(f"The running team {integration.team} works its queue.")
+        return asyncio.run(integration.store.entries())
+    try:
+        return asyncio.run(_run(integration, records))
+    finally:
+        integration.worktree.remove()
+        lease.release()
 
 
 async def _run(integration: Integration, records: list[WorktreeRecord]) -> list[IntegrationEntry]:
-    """Add the newest commit of each member's branch, and work the queue."""
+    queued = {entry.tip for entry in await integration.store.entries()}
     for record in records:
-        tip = integration.git.commit_of(f"refs/heads/{record.branch}")
-        if tip and tip != record.base:
+        tip = unintegrated_tip(integration.git, record)
+        if tip and tip not in queued:
             await integration.add(record, tip)
     return await integration.run()
 
 
-def _team_of(records: list[WorktreeRecord], name: str | None) -> str:
-    """Return the team of that name with worktrees of this repository, or the only one. Raises UsageError."""
+def _team_of(records: list[WorktreeRecord], name: str | None, home: Home) -> str:
+    """Return the team of that name with worktrees of this repository, or the only one. Raises UsageError.
+
+    A team whose worktrees were all removed has its queue still.
+    """
     teams = sorted({one.team for one in records})
-    if name is not None and name in teams:
+    if name is not None and (name in teams or (home.integration / ref_part(name)).is_dir()):
         return name
     if name is None and len(teams) == 1:
         return teams[0]
@@ -102,7 +171,7 @@ def _team_of(records: list[WorktreeRecord], name: str | None) -> str:
 
 def _row(entry: IntegrationEntry) -> tuple[str, ...]:
     why = ", ".join((*entry.paths, *([entry.detail] if entry.detail else [])))
-    return one_line(entry.member), entry.tip[:12], entry.state, one_line(why, 200)
+    return entry.task and f"#{entry.task}", one_line(entry.member), entry.tip[:12], entry.state, one_line(why, 200)
 
 
 def _as_json(entry: IntegrationEntry) -> dict[str, Any]:

@@ -142,12 +142,12 @@ class Listed:
         self.tools = parse_tools(key, entries)[0]
 
 
-def test_what_stands_in_a_prefix_is_bounded_and_shared_between_servers():
+def test_a_prefix_has_all_tools_of_a_server_or_none_within_its_bounds():
     greedy, small, huge = Listed("greedy", 100, 50), Listed("small", 3, 50), Listed("huge", 1, 2_000)
     inside = select_for_prefix([greedy, small, huge], lambda _: True, PrefixRoom(30, 6_000))
-    assert len(inside) <= 30 and sum(tool.size for _, tool in inside) <= 6_000
+    assert len(inside) == 4 and sum(tool.size for _, tool in inside) <= 6_000
     assert [tool.remote_name for server, tool in inside if server is small] == ["t0", "t1", "t2"]
-    assert sum(server is greedy for server, _ in inside) > 10
+    assert len(select_for_prefix([huge, small], lambda _: True, PrefixRoom(30, 1_000))) == 3
     assert inside == select_for_prefix([greedy, small, huge], lambda _: True, PrefixRoom(30, 6_000))
     assert not select_for_prefix([greedy], lambda _: True, PrefixRoom(0, 10_000))
     assert [t.remote_name for _, t in select_for_prefix([greedy], lambda name: name.endswith("t7"), PrefixRoom())] == [

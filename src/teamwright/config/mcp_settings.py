@@ -55,7 +55,7 @@ class McpSettings(Struct, frozen=True):
     wait_s: float = 3.0
     sampling: bool = False
     sampling_calls: int = 20
-    tools: int = 60
+    tools: int = 40
     size: int = 24_000
 
 

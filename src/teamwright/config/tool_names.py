@@ -21,7 +21,7 @@ KNOWN_TOOLS = frozenset(
     {
         *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch"),
         *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
-        *("TaskOutput", "TaskStop", "Skill", "McpCall", "ListMcpResources", "ReadMcpResource"),
+        *("TaskOutput", "TaskStop", "Skill", "McpCall", "ToolSearch", "ListMcpResources", "ReadMcpResource"),
         *TEAMMATE_TOOLS,
         *LEAD_ONLY,
     }
@@ -35,7 +35,7 @@ _OTHER_NAMES = {
 }
 
 
-_ALWAYS_THERE = frozenset({"McpCall", "ListMcpResources", "ReadMcpResource"})
+_ALWAYS_THERE = frozenset({"McpCall", "ToolSearch", "ListMcpResources", "ReadMcpResource"})
 """Tools that belong to MCP servers, which `--tools` does not concern."""
 
 

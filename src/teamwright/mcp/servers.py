@@ -6,13 +6,17 @@ Selects the tools that fit into an agent's prefix.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from msgspec import Struct
 
 from teamwright.mcp.server import McpServer, ServerContext
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.mcp.tool_listing import ServedTool, parse_server_key
+
+_WORD = re.compile(r"[a-z0-9]+")
 
 WAIT_S = 3.0
 """Seconds that the first agent waits for servers without a stored tool list."""
@@ -22,9 +26,9 @@ REQUIRED_S = 30.0
 
 
 class PrefixRoom(Struct, frozen=True):
-    """The room for server tools in a prefix: their number, and their bytes. Other tools are called by name."""
+    """The room for server tools in a prefix: their number, and their bytes. Other tools are searched."""
 
-    tools: int = 60
+    tools: int = 40
     size: int = 24_000
 
 
@@ -121,25 +125,39 @@ def find_server(servers: Sequence[McpServer], full_name: str) -> McpServer | Non
 def select_for_prefix(
     servers: Sequence[McpServer], allowed: Callable[[str], bool], room: PrefixRoom
 ) -> list[tuple[McpServer, ServedTool]]:
-    """Select the tools of a prefix: each server gets an equal share first, then the rest in their order."""
-    wanted = [(s, [tool for tool in s.tools or () if allowed(tool.name)]) for s in servers]
-    wanted = [(server, tools) for server, tools in wanted if tools]
-    if not wanted:
-        return []
-    share = PrefixRoom(room.tools // len(wanted), room.size // len(wanted))
-    taken = {tool.name for _, tools in wanted for tool in _select_first(tools, share)}
-    every = [(server, tool) for server, tools in wanted for tool in tools]
-    inside = [tool for _, tool in every if tool.name in taken]
-    left = PrefixRoom(room.tools - len(inside), room.size - sum(tool.size for tool in inside))
-    taken |= {tool.name for tool in _select_first([tool for _, tool in every if tool.name not in taken], left)}
-    return [(server, tool) for server, tool in every if tool.name in taken]
+    """Select the tools of a prefix: all tools of a server or none, the servers with the fewest tools first.
+
+    The tools of the other servers are found by a search.
+    """
+    wanted = [(server, [tool for tool in server.tools or () if allowed(tool.name)]) for server in servers]
+    left, inside = room, set[int]()
+    for at, (_, tools) in sorted(enumerate(wanted), key=lambda one: len(one[1][1])):
+        rest = PrefixRoom(left.tools - len(tools), left.size - sum(tool.size for tool in tools))
+        if rest.tools >= 0 and rest.size >= 0:
+            left = rest
+            inside.add(at)
+    return [(server, tool) for at, (server, tools) in enumerate(wanted) if at in inside for tool in tools]
 
 
-def _select_first(tools: Iterable[ServedTool], room: PrefixRoom) -> list[ServedTool]:
-    found: list[ServedTool] = []
-    size = 0
-    for tool in tools:
-        if len(found) < room.tools and size + tool.size <= room.size:
-            found.append(tool)
-            size += tool.size
-    return found
+def search_tools(tools: Iterable[ServedTool], query: str, most: int) -> list[ServedTool]:
+    """Return the tools that match a query best, the best first. `select:NAME,NAME` names tools exactly.
+
+    A word counts most in the name of a tool, less in its description and its parameters.
+    """
+    every = list(tools)
+    if query.lower().startswith("select:"):
+        names = [name.strip() for name in query.partition(":")[2].split(",")]
+        return [tool for name in names for tool in every if name in {tool.name, tool.remote_name}][:most]
+    words = [word for word in _WORD.findall(query.lower()) if len(word) > 1]
+    scored = [(sum(_score(tool, word) for word in words), -at) for at, tool in enumerate(every)]
+    best = sorted((one for one in scored if one[0] > 0), reverse=True)[:most]
+    return [every[-at] for _, at in best]
+
+
+def _score(tool: ServedTool, word: str) -> int:
+    name, stem = tool.name.lower(), word.rstrip("s")
+    parts = [part.rstrip("s") for part in _WORD.findall(name.replace("_", " "))]
+    score = 6 if stem in parts else 3 if stem in name else 0
+    properties = cast("Mapping[str, object]", tool.schema.get("properties") or {})
+    text = f"{tool.description} {' '.join(properties)}".lower()
+    return score + (1 if stem in text else 0)

@@ -131,8 +131,12 @@ class SessionMcpServers(Struct):
             tools += [tool for tool in readers if allowed(tool.name)]
         if no_call:
             return tools
-        rebuild = partial(self._made, servers, allowed, no_call)
-        return [*tools, McpCall(servers, allowed, frozenset(tool.name for tool in tools), rebuild)]
+        rebuild, names = partial(self._made, servers, allowed, no_call), frozenset(tool.name for tool in tools)
+        if any(tool.name not in names and allowed(tool.name) for server in servers for tool in server.tools or ()):
+            from teamwright.tools.tool_search import ToolSearch
+
+            tools.append(ToolSearch(servers, allowed, names))
+        return [*tools, McpCall(servers, allowed, names, rebuild)]
 
     async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
         """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at
@@ -171,7 +175,8 @@ class SessionMcpServers(Struct):
             await self._servers.close()
 
 
-RESOURCE_TOOLS = frozenset({"ListMcpResources", "ReadMcpResource"})
+OTHER_TOOLS = frozenset({"ListMcpResources", "ReadMcpResource", "ToolSearch"})
+"""Tools about servers whose names are not those of server tools."""
 
 
 def renew_mcp_tools(toolbox: Toolbox) -> None:
@@ -182,8 +187,8 @@ def renew_mcp_tools(toolbox: Toolbox) -> None:
 
 
 def is_mcp_tool(tool: AnyTool) -> bool:
-    """Return True for a tool of a server, or of its resources."""
-    return is_mcp_tool_name(tool.name) or tool.name in RESOURCE_TOOLS
+    """Return True for a tool of a server, or one about servers."""
+    return is_mcp_tool_name(tool.name) or tool.name in OTHER_TOOLS
 
 
 def is_mcp_tool_name(name: str) -> bool:

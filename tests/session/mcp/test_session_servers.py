@@ -167,16 +167,31 @@ async def test_a_late_server_is_reached_by_name_and_stands_in_the_list_next_time
     assert len(served(run.tools())) == 15 and not run.states  # known from the disk, and nothing was started
 
 
-async def test_what_does_not_fit_into_the_prefix_is_called_by_name(tmp_path):
+@pytest.mark.promise("H7", "row L5")
+async def test_what_does_not_fit_into_the_prefix_is_searched_and_called_by_name(tmp_path):
     settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps({"mcp": {"prefix_tools": 2}}))
-    run = Run(
-        tmp_path, [Call("McpCall", {"server": "plain", "tool": "env", "arguments": {"name": "TEAMWRIGHT"}}), "Done."]
-    )
-    run.options |= {"mcp_servers": {"plain": entry()}, "settings_file": settings}
+    settings.write_text(json.dumps({"mcp": {"prefix_tools": 14}}))
+    calls = [
+        Call("McpCall", {"server": "plain", "tool": "env", "arguments": {"name": "TEAMWRIGHT"}}),
+        Call("ToolSearch", {"query": "say some text again", "max_results": 1}),
+        Call("mcp__large__echo", {"text": "found"}),
+        Call("ToolSearch", {"query": "select:mcp__large__pid,mcp__large__die"}),
+        Call("ToolSearch", {"query": "weather"}),
+        "Done.",
+    ]
+    run = Run(tmp_path, calls)
+    servers = {"large": entry("forges"), "plain": entry()}
+    run.options |= {"mcp_servers": servers, "settings_file": settings, "disallowed_tools": ["mcp__large__die"]}
     await run()
-    assert served(run.tools()) == ["mcp__plain__echo", "mcp__plain__pid", "McpCall"]
+    tools = run.tools()
+    assert len([name for name in served(tools) if name.startswith("mcp__plain__")]) == 14 and "ToolSearch" in tools
+    assert not [name for name in served(tools) if name.startswith("mcp__large__")], "a server is inside as a whole"
     assert run.model.request_text(1) == "1"
+    echo = run.model.request_text(2)
+    assert echo.startswith("mcp__large__echo\nSays it again.\nIt takes: ") and '"required": ["text"]' in echo
+    assert run.model.request_text(3) == "found"
+    assert run.model.request_text(4).startswith("mcp__large__pid") and "die" not in run.model.request_text(4)
+    assert "None of 15 tools matches" in run.model.request_text(5)
 
 
 async def test_without_servers_nothing_of_them_is_told_or_loaded(tmp_path):

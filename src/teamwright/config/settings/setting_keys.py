@@ -285,7 +285,7 @@ KEYS: dict[str, SettingKey] = {
     ),
     "mcp.sampling_calls": SettingKey("count", "The largest number of such answers in a session.", user_only=True),
     "mcp.prefix_tools": SettingKey(
-        "count", "The largest number of MCP tools in an agent's list; other tools are called with McpCall."
+        "count", "The largest number of MCP tools in an agent's list; other tools are found with ToolSearch."
     ),
     "mcp.prefix_bytes": SettingKey("count", "The largest size of these tools in bytes."),
     "compact_at": SettingKey(

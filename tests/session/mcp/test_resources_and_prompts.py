@@ -16,6 +16,7 @@ from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.terminal.file_search import TrackedFiles
 from teamwright.ui.terminal.session_completion import SessionCompletion
 from tests.mcp.conftest import SERVER
+from tests.support.waits import WAIT_S
 
 LIBRARY = str(Path(__file__).parents[2] / "mcp" / "sdk_library_server.py")
 pytestmark = [pytest.mark.finding("C5"), pytest.mark.promise("H7", "row L5")]
@@ -31,6 +32,9 @@ def plain(*habits: str) -> dict:
 
 def crew(root: Path, script, servers: dict, **options) -> Team:
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
+    settings = root.parent / f"{root.name}.json"
+    settings.write_text(json.dumps({"mcp": {"wait_s": WAIT_S}}))  # the first agent has the tools of a slow server too
+    options["settings_file"] = settings
     return Team(
         "crew", model=model, cwd=root, mcp_servers=servers, **{"permission_mode": "bypassPermissions"} | options
     )

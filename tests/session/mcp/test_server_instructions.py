@@ -10,6 +10,7 @@ from teamwright import Team
 from teamwright.agent.compaction.compact import compact_now
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.conftest import SERVER
+from tests.support.waits import WAIT_S
 
 MARK = "Instructions of the MCP server plain (plain)."
 
@@ -35,7 +36,9 @@ async def test_instructions_of_a_server_are_given_once_as_data_and_leave_the_pre
             "Done at last.",
         ]
     )
-    options = {"permission_mode": "bypassPermissions", "cwd": tmp_path}
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"mcp": {"wait_s": WAIT_S}}))
+    options = {"permission_mode": "bypassPermissions", "cwd": tmp_path, "settings_file": settings}
     async with Team("crew", model=model, mcp_servers={"plain": entry("teaches")}, **options) as team:
         await team.run("Do it.")
         await team.run("And again.")

@@ -11,6 +11,7 @@ from teamwright.protocol.events import Notice, RequestOpened
 from teamwright.session.control.person_actions import allow_directory
 from teamwright.session.elicitation_form import parse_form
 from teamwright.testing import Call, ScriptedModel
+from tests.support.waits import WAIT_S
 
 LIBRARY = str(Path(__file__).parents[2] / "mcp" / "sdk_library_server.py")
 pytestmark = [pytest.mark.finding("C5"), pytest.mark.promise("H7", "row L5")]
@@ -24,10 +25,9 @@ class Crew:
         self.asked: list[RequestOpened] = []
         self.answers = list(answers)
         options = {"permission_mode": "bypassPermissions", "cwd": root}
-        if settings is not None:
-            path = root / "settings.json"
-            path.write_text(json.dumps(settings))
-            options["settings_file"] = path
+        path = root.parent / f"{root.name}.json"
+        path.write_text(json.dumps({"mcp": {"wait_s": WAIT_S, **(settings or {})}}))
+        options["settings_file"] = path
         if answers:
             options["on_request"] = self.answer
         servers = {"library": {"command": sys.executable, "args": [LIBRARY]}}
@@ -98,7 +98,7 @@ async def test_a_model_answers_a_server_only_if_a_setting_and_the_user_allow_it_
     crew = Crew(tmp_path, [call, "Done."], "yes")
     assert "this client does not do that" in (await crew.run())[0] and not crew.asked, "off by default"
     (tmp_path / "on").mkdir()
-    on = {"mcp": {"sampling": True, "sampling_calls": 1}}
+    on = {"sampling": True, "sampling_calls": 1}
     crew = Crew(tmp_path / "on", [call, "It is long.", call, "Done."], "yes", "yes", settings=on)
     first, second = await crew.run()
     assert first == "scripted: It is long. (endTurn)" and "mcp.sampling_calls are used" in second

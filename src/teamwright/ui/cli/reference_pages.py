@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
+from teamwright.models.catalog import catalog, prices_date
 from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.ui.cli.command_examples import EXAMPLES
@@ -75,6 +76,7 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts[reference / "formats" / "settings.md"] = render_settings()
     parts[reference / "formats" / "events.md"] = render_events()
     parts[reference / "terminal.md"] = render_keys()
+    parts[reference / "providers.md"] = render_models()
     pages = {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
     errors = reference / "errors.md"
     return pages | {errors: replace_meanings(errors.read_text("utf-8"))}
@@ -103,6 +105,23 @@ def render_events() -> str:
             keys = [name for name in kind.__struct_fields__ if name not in _COMMON_KEYS]
             about = _escape(" ".join((kind.__doc__ or "").split()))
             rows.append(f"| `{kind.KIND}` | {' '.join(f'`{key}`' for key in keys)} | {about} |")
+    return "\n".join(rows)
+
+
+def render_models() -> str:
+    """Return the generated lines of the page of providers: the models of the catalogue, with window, price and effort.
+
+    Windows and answers are in tokens, prices in USD per million tokens.
+    """
+    rows = [f"Looked up on {prices_date()}. Prices are in USD per million tokens.", ""]
+    rows += ["| model | window | longest answer | in | out | effort |", "|---|---|---|---|---|---|"]
+    others: dict[str, dict[str, Any]] = catalog()["others"]
+    for prefix, models in (("", catalog()["models"]), *((f"{name}/", models) for name, models in others.items())):
+        for name, facts in models.items():
+            smallest = f"{facts['budget_from']:,} tokens or more" if "budget_from" in facts else ""
+            effort = ", ".join(filter(None, (" ".join(facts.get("effort", ())), smallest)))
+            sizes = f"{facts['context_tokens']:,} | {facts['max_output_tokens']:,}"
+            rows.append(f"| `{prefix}{name}` | {sizes} | {facts['usd_in']} | {facts['usd_out']} | {effort} |")
     return "\n".join(rows)
 
 

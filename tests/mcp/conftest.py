@@ -31,7 +31,7 @@ class Place:
     def around(self) -> ServerContext:
         env = {"PATH": os.environ["PATH"], "HOME": "/"}
         records = ProcessRecords(self.session)
-        surroundings = ServerEnvironment(env, records, self.root / "logs")
+        surroundings = ServerEnvironment(env, records, self.root / "logs", lambda _config: None)
         listings = ListingStore(self.root / "listings")
         return ServerContext(surroundings, listings, self.report, "0", self.limits)
 

@@ -57,7 +57,11 @@ def reading_of(
     named from there.
     """
     own = {**variables, **{name: str(root) for name in PROJECT_DIRECTORY}}
-    return ConfigSource(source, cwd, own) if withheld is None else ConfigSource(source, root, own, withheld)
+    return (
+        ConfigSource(source, cwd, own)
+        if withheld is None
+        else ConfigSource(source, root, own, withheld, is_confined=True)
+    )
 
 
 def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.protocol.secret_texts import repr_without
 
@@ -52,6 +53,8 @@ class ServerConfig(Struct, frozen=True):
         return repr_without(self, "env", "url", "headers")
 
     call_timeout_s: float | None = None
+    is_confined: bool = False
+    """True for a program of a repository, which runs in the sandbox."""
 
     @property
     def display_text(self) -> str:
@@ -84,6 +87,8 @@ class ConfigSource(Struct, frozen=True):
     cwd: Path
     variables: Mapping[str, str]
     withheld: Collection[str] = ()
+    is_confined: bool = False
+    """True for a repository's entries, whose programs run in the sandbox."""
 
 
 class _UnusableEntry(Exception):
@@ -167,7 +172,8 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
         argv = (fill.text(said.get("command"), "command"), *fill.texts(said.get("args", []), "args"))
         env = fill.map(said.get("env", {}), "env")
         cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
-        return ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
+        made = ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
+        return replace(made, is_confined=source.is_confined)
     if kind == "sse" or kind in _HTTP:
         url = _address(fill.text(said.get("url"), "url"))
         headers = _headers(fill.map(said.get("headers", {}), "headers"))

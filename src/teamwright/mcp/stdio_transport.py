@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, plain_line
 from teamwright.mcp.server_config import ServerConfig
+from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
@@ -45,6 +46,8 @@ class ServerEnvironment(Struct, frozen=True):
     env: Mapping[str, str]
     records: ProcessRecords | None
     logs: Path
+    confine: Callable[[ServerConfig], Confinement | None]
+    """Returns the confinement of a repository's server; None without a sandbox."""
 
 
 class LineReader:
@@ -108,8 +111,17 @@ class StdioTransport:
         lines = LineReader(_Reader(peer, log, on_garbage).line, peer.fail)
         env = {**environment.env, **config.env}
         purpose = ProcessPurpose(output=str(path))
-        command = ProcessCommand(config.argv, config.cwd, env, environment.records, purpose, keeps_stdin_open=True)
         try:
+            confinement = environment.confine(config) if config.is_confined else None
+            command = ProcessCommand(
+                config.argv,
+                config.cwd,
+                env,
+                environment.records,
+                purpose,
+                keeps_stdin_open=True,
+                confinement=confinement,
+            )
             process = Process.start(command, lines, log)
         except (OSError, ValueError) as problem:
             log.close()

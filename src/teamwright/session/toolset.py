@@ -147,6 +147,11 @@ class Toolset(Struct):
         [skills] = self._skills()
         return [skills if tool.name == "Skill" else tool for tool in tools]
 
+    def use_sandbox(self) -> Sandbox | None:
+        """Return the sandbox of commands, made at the first use; None when there is none."""
+        self._used_sandbox = self.sandbox and self.sandbox()
+        return self._used_sandbox
+
     async def close_sandbox(self) -> None:
         """End the connections of commands, if there was one."""
         if self._used_sandbox is not None:
@@ -154,7 +159,7 @@ class Toolset(Struct):
 
     def _bash(self) -> AnyTool:
         """Load the tool for commands, with the recorder of the files that they change."""
-        sandbox = self._used_sandbox = self.sandbox and self.sandbox()
+        sandbox = self.use_sandbox()
         made = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
         if self.notify is None or not self.bash.records_changes:
             return made

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_var
 
 if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
+    from teamwright.processes.confinement import Confinement
     from teamwright.session.factory.agent_factory import AgentFactory
 
 LOGS = "mcp"
@@ -104,12 +106,12 @@ def _servers(
         log.emit(Notice(member=LEAD, text=text, level=level))
 
     around = ServerContext(
-        ServerEnvironment(serving.env, toolset.jobs.records, logs),
+        ServerEnvironment(serving.env, toolset.jobs.records, logs, partial(_confine, context, agent_factory)),
         ListingStore(context.home.mcp_listings),
         report,
         __version__,
         ServerTimeouts(settings.start_s, settings.call_s),
-        before_start=toolset.jobs.wait_for_orphan_cleanup,
+        before_start=partial(_prepare_start, toolset),
         on_change=serving.note,
         exchange=context.options.client_mcp,
         logins=LoginStore(context.home.mcp_logins),
@@ -118,3 +120,27 @@ def _servers(
         ),
     )
     return McpServerPool(around)
+
+
+async def _prepare_start(toolset: Toolset) -> None:
+    """Wait for what precedes the start of a server: the end of an earlier run's processes, and the proxy."""
+    await toolset.jobs.wait_for_orphan_cleanup()
+    sandbox = toolset.use_sandbox()
+    if sandbox is not None and not sandbox.is_off:
+        await sandbox.open_network()
+
+
+def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> Confinement | None:
+    """Return the confinement of a repository's server in the policy *work*. Its hosts are asked about as the lead's."""
+    from teamwright.agent.permission_gate import PermissionGate
+    from teamwright.sandbox.command_needs import command_needs
+    from teamwright.sandbox.command_policy import ConfinementRequest
+    from teamwright.sandbox.policy import PolicyName
+
+    sandbox = agent_factory.toolset.use_sandbox()
+    if sandbox is None:
+        return None
+    gate = PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
+    ask = partial(gate.may_connect, f"the MCP server {config.name}")
+    roots = (context.trust.root, *agent_factory.policy.scope.directories)
+    return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, command_needs([config.argv]), ask_host=ask))

@@ -51,6 +51,8 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
         agent_factory.toolset.jobs,
         agent_factory.emit,
         lambda command: mask_secrets(command, context.env),
+        context.directory / "output",
+        agent_factory.toolset.use_sandbox,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +21,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
+from teamwright.sandbox.policy import PolicyName
 from teamwright.session.task_checks.allowed_commands import AllowedCommands
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tools.shell.startup import plain_shell
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from teamwright.agent.background_jobs import BackgroundJobs
     from teamwright.permissions.decide import Policy
     from teamwright.protocol.task import Task
+    from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.teams.in_process_teammate import InProcessTeammate
 
 OUTPUT_CHARS = 4_000
@@ -48,7 +50,8 @@ class TaskChecks(Struct):
     """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
 
     `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
-    without their own; `shown` masks secrets in commands.
+    without their own; `shown` masks secrets in commands. `sandbox` returns the session's;
+    `scratch` is its directory for outputs.
     """
 
     find: FindTeammate
@@ -60,6 +63,8 @@ class TaskChecks(Struct):
     jobs: BackgroundJobs
     emit: Emit
     shown: Callable[[str], str]
+    scratch: Path
+    sandbox: Callable[[], Sandbox | None]
 
     def commands(self, task: Task) -> tuple[str, ...]:
         """Implement `tasks.task_check.CheckRunner.commands`."""
@@ -76,7 +81,7 @@ class TaskChecks(Struct):
             return TaskCheckResult(passed=False, was_run=False)
         for command in commands:
             with self._notify_slow(task, by, command):
-                checked = await self._one(command, cwd, by)
+                checked = await self._one(command, cwd, by, self._roots(task, by))
             if not checked.passed:
                 return checked
         return TaskCheckResult(passed=True)
@@ -99,7 +104,17 @@ class TaskChecks(Struct):
             return stricter(then, now) is then
         return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
 
-    async def _one(self, command: str, cwd: Path, by: str) -> TaskCheckResult:
+    def _confine(self, command: str, cwd: Path, roots: Sequence[Path]) -> CommandConfinement | None:
+        """Return the confinement of a check in the policy *work*; None without a sandbox."""
+        sandbox = self.sandbox()
+        if sandbox is None or sandbox.is_off:
+            return None
+        from teamwright.sandbox.command_policy import ConfinementRequest
+        from teamwright.tools.shell.command_confinement import line_needs  # loading the grammar is expensive
+
+        return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, line_needs(command, cwd)))
+
+    async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
         from teamwright.processes.process_group import ProcessCommand, run_command
         from teamwright.processes.process_output import ProcessOutput
 
@@ -109,16 +124,34 @@ class TaskChecks(Struct):
         timeout_s = self.settings.timeout_s
         await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
-            made = ProcessCommand((plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose)
+            confinement = self._confine(command, cwd, roots)
+            guard = confinement.guard() if confinement is not None else None
+            made = ProcessCommand(
+                (plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose, confinement=confinement
+            )
             outcome = await run_command(made, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
         except OSError as problem:
             return TaskCheckResult(
                 passed=False, reason=f"its check could not be started ({problem.strerror}): {_begin(command)}"
             )
+        refused = ""
+        if confinement is not None and guard is not None:
+            from teamwright.tools.shell.command_confinement import find_refusals
+
+            _, refused = find_refusals(confinement, guard, outcome.output, cwd, self.scratch, outcome.exit_code)
         if outcome.exit_code == 0 and not outcome.timed_out:
             return TaskCheckResult(passed=True)
         how = f"took longer than {timeout_s:g} s" if outcome.timed_out else _ended(outcome.exit_code)
-        return TaskCheckResult(passed=False, reason=f"its check {how}: {_begin(command)}", output=_tail(outcome.output))
+        note = f"\n{refused}" if refused else ""
+        text = f"{_tail(outcome.output)}{note}"
+        return TaskCheckResult(passed=False, reason=f"its check {how}: {_begin(command)}", output=text)
+
+    def _roots(self, task: Task, by: str) -> Sequence[Path]:
+        """Return the directories of the owner, else of the completing agent, else of the session."""
+        for name in (task.owner or "", by):
+            if name and (teammate := self.find(name)) is not None:
+                return teammate.agent.toolbox.workplace.roots
+        return self.policy.scope.directories
 
     def _cwd(self, task: Task, by: str) -> Path:
         """Return the working directory of the owner, else of the completing agent, else of the session."""

@@ -192,6 +192,8 @@ def test_a_search_from_above_the_state_root_asks(own_scratch):
 GUARDED_TEXT = """
 .git/hooks/pre-commit .git/config sub/.git/config .GIT/config .teamwright/settings.json .claude/settings.json .mcp.json
 .envrc sub/.envrc .vscode/tasks.json .github/workflows/ci.yml .bashrc .zshrc .husky/pre-commit .gitattributes
+    .cursor/mcp.json .codex/config.toml .gemini/settings.json .zed/tasks.json .cargo/config.toml Jenkinsfile .travis.yml
+    .buildkite/pipeline.yml .vimrc sub/.gdbinit mise.toml opencode.json
 """
 GUARDED = GUARDED_TEXT.split()
 

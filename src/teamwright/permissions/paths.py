@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 _GUARDED_DIRECTORIES = frozenset(
     {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
+    | {".cursor", ".gemini", ".codex", ".opencode", ".windsurf", ".zed", ".buildkite", ".woodpecker", ".cargo"}
 )
 _DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".config": "", ".circleci": ""}
 _GUARDED_FILES = word_set(
     ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
     " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
     " .yarnrc.yml .pypirc .netrc .pgpass .pg_service.conf .ripgreprc .tool-versions .mise.toml"
-    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml"
+    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml .lefthook.yml mise.toml .travis.yml azure-pipelines.yml"
+    " bitbucket-pipelines.yml .drone.yml .woodpecker.yml jenkinsfile opencode.json .vimrc .exrc .nvimrc .nvim.lua"
+    " .gdbinit .lldbinit"
 )
 
 GUARDED = "guarded files"

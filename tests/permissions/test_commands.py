@@ -242,6 +242,28 @@ env -S "git push"
 sudo git push
 sudo -u somebody -E git push
 sudo --unheard-of git push
+sudo A=1 git push
+sudo -u somebody A=1 B=2 git push
+capsh -- -c 'git push'
+chronic git push
+tini -- git push
+gosu ada git push
+cross-env A=1 git push
+concurrently 'git push'
+tmux new-session -d 'git push'
+gdb -batch -ex 'shell git push'
+sops exec-env x 'git push'
+pyenv exec git push
+nix-shell -p x --run 'git push'
+git filter-branch --tree-filter 'git push' HEAD
+git send-email --to-cmd='git push' x
+ssh -o 'ProxyCommand git push' x
+scp -S 'git push' a b:
+vim -c '!git push' -c q
+ncat --sh-exec 'git push' x 1
+CC='git push' make
+RUSTC_WRAPPER='git push' cargo build
+GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='!git push' git x
 nohup git push &
 time git push
 timeout -s KILL 5 git push

@@ -158,7 +158,7 @@ class CommandListing:
         if name in READ_BY_SHELLS and value != "":
             self.state.parsed.commands.append(ShellCommand(("source", value), places, role="guess"))
         if value and RUN_BY_PROGRAMS.search(name):
-            self.list_guess(value.lstrip("|"), places)
+            self.list_guess(value.lstrip("|!"), places)
 
     def list_possible(self, text: str | None, places: Directories) -> None:
         """List a text that may run as a command; None may be any command."""

@@ -35,7 +35,8 @@ _SUBSCRIPT = re.compile(r"(?:-[A-Za-z]+)?[A-Za-z_]\w*\[(?!(?:\d+|[@*])\]$)")
 _INTEGER_NAME = re.compile(rf"(?:-[A-Za-z]*?)?(?:{'|'.join(sorted(INTEGER_VARIABLES))})(?![A-Za-z0-9_])")
 
 RUN_BY_PROGRAMS = re.compile(
-    r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4])$"
+    r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4]|RSH|WRAPPER"
+    r"|(^|_)(CC|CXX)|GIT_CONFIG_VALUE_\d+)$"
 )
 """Variables whose values programs run as commands."""
 

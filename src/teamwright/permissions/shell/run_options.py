@@ -15,7 +15,8 @@ _TABLE = """
 split --filter
 rg --pre
 sort --compress-program
-tar -I -F --use-compress-program --to-command --info-script --new-volume-script --rsh-command --checkpoint-action
+tar -I -F --use-compress-program --to-command --info-script --new-volume-script --rsh-command --rmt-command
+    --checkpoint-action
 zip -TT --unzip-command
 rsync -e --rsh --rsync-path
 wget --use-askpass
@@ -25,17 +26,27 @@ go -exec -toolexec -vettool
 gdb -ex --eval-command
 sqlite3 -cmd
 ssh -o
+scp -o -S
+nc -e -c --exec --sh-exec
+vim -c --cmd
+nano -s --speller
+mosh --ssh
+bazel --run_under
 diff3 --diff-program
-git -O -x -u --open-files-in-pager --extcmd --upload-pack --receive-pack --exec
+git -O -x -u --open-files-in-pager --extcmd --upload-pack --receive-pack --exec --tree-filter --index-filter
+    --msg-filter --env-filter --commit-filter --parent-filter --tag-name-filter --sendmail-cmd --to-cmd --cc-cmd
+    --header-cmd
 """
 _SAME = {
     **dict.fromkeys(("g++", "cc", "c++", "clang", "clang++"), "gcc"),
     **dict.fromkeys(("gtar", "bsdtar"), "tar"),
-    **dict.fromkeys(("scp", "sftp"), "ssh"),
+    "sftp": "scp",
+    "ncat": "nc",
+    **dict.fromkeys(("vi", "ex", "nvim", "view"), "vim"),
     "sdiff": "diff3",
 }
-_KEY = re.compile(r"(exec|(?i:proxycommand|localcommand|knownhostscommand))=")
-"""A key before the command in a value: `--checkpoint-action=exec=COMMAND`, `-o ProxyCommand=COMMAND`."""
+_KEY = re.compile(r"\s*(?:!|(?:exec|shell|(?i:proxycommand|localcommand|knownhostscommand))[=\s]+)")
+"""Text before a command in a value: `--checkpoint-action=exec=COMMAND`, `-o ProxyCommand=COMMAND`, `-c !COMMAND`."""
 
 
 def run_by_options(words: Words) -> Iterator[str | None]:

@@ -30,6 +30,7 @@ class _Wrapper(Struct, frozen=True):
     clear: bool = True
     more: bool = False  # the command gets further words that are not in the line
     shell: bool = False  # without a command it starts a shell with unknown input
+    assigns: bool = False  # variables may come before the command
 
 
 _WRAPPERS = {
@@ -46,7 +47,7 @@ _WRAPPERS = {
     "stdbuf": _Wrapper(short="ioe"),
     "timeout": _Wrapper(short="ks", flags="v", positional=1),
     "xargs": _Wrapper(short="InPLsdE", flags="0rtx", more=True),
-    "sudo": _Wrapper(short="ugpCrtTUhRD", flags="AbEHinPsSkK", clear=False, shell=True),
+    "sudo": _Wrapper(short="ugpCrtTUhRD", flags="AbEHinPsSkK", clear=False, shell=True, assigns=True),
     "doas": _Wrapper(short="uC", flags="Lns", clear=False, shell=True),
     "chroot": _Wrapper(positional=1, clear=False, shell=True),
     "flock": _Wrapper(short="wE", flags="sxneouF", positional=1, clear=False),
@@ -102,7 +103,53 @@ rlwrap
 setuidgid
 chpst
 start-stop-daemon
+daemonize
+daemon
 hyperfine
+toybox
+coreutils
+capsh
+aa-exec
+envdir
+softlimit
+setlock
+chronic
+ifne
+pee
+mispipe
+lckdo
+timelimit
+sem
+gdb
+lldb
+rr
+systemd-inhibit
+systemd-nspawn
+dbus-launch
+fakechroot
+torify
+tsocks
+nodemon
+watchexec
+watchman-make
+dotenv
+dotenvx
+cross-env
+env-cmd
+concurrently
+run0
+gosu
+su-exec
+tini
+dumb-init
+s6-setuidgid
+sandbox-exec
+arch
+expect
+tmux
+screen
+nix-shell
+pnpx
 choom
 ssh-agent
 ld.so
@@ -112,9 +159,38 @@ ld-linux-aarch64.so.1
 cmake env chdir time
 uvx
 bunx
-npm exec x
-pnpm exec dlx
+npm exec x explore
 yarn exec dlx
+op run
+doppler run
+aws-vault exec
+chamber exec
+sops exec-env exec-file
+nix run develop shell
+guix shell
+rbenv exec
+pyenv exec
+nodenv exec
+nvm exec
+fnm exec
+volta run
+rtx exec x
+rustup run
+opam exec
+stack exec
+cabal exec
+meson devenv
+bazel run
+foreman run
+honcho run
+distrobox enter
+toolbox run
+flatpak run
+tox exec e
+pipx run
+pixi run
+micromamba run
+pnpm exec dlx
 bun x
 uv run
 poetry run
@@ -125,7 +201,7 @@ rye run
 conda run
 mamba run
 bundle exec
-mise exec
+mise exec x
 asdf exec
 direnv exec
 perf record stat trace
@@ -177,6 +253,10 @@ def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
             else any_later_word(words)
         )
     start += wrapper.positional
+    variables: list[str] = []
+    while wrapper.assigns and start < len(words) and (found := _ASSIGNMENT.match(words[start] or "")):
+        variables.append(found[1])
+        start += 1
     if is_parallel and (start >= len(words) or any(word and " " in word for word in words[start:])):
         return ANYTHING  # its input has the commands, or a shell gets a text with the input in it
     if start >= len(words):
@@ -185,7 +265,7 @@ def _unwrap_options(words: Words, wrapper: _Wrapper) -> WrappedCommands | None:
         text = words[start + 1] if start + 1 < len(words) else None
         return ANYTHING if text is None else WrappedCommands(script=text)
     tail = (*_with_unknown_arguments(words, start)[start:], None) if wrapper.more else words[start:]
-    return WrappedCommands((tail,), clear=wrapper.clear)
+    return WrappedCommands((tail,), variables=tuple(variables), clear=wrapper.clear)
 
 
 def _with_unknown_arguments(words: Words, start: int) -> Words:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from teamwright.agent.compaction.compaction_state import CompactResult
     from teamwright.agent.context_window import ContextView
     from teamwright.agent.tool import ToolResult
-    from teamwright.api.handles import Member, Tasks
+    from teamwright.api.handles import IntegrationQueue, Member, Tasks
     from teamwright.api.hook import Hook
     from teamwright.api.options import PermissionMode, TeamOptions
     from teamwright.api.run import Run, run
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from teamwright.session.result import MemberResult, Result, TaskResult
     from teamwright.teams.mailbox.outgoing import Sent
     from teamwright.teams.mode_rank import ModeSet
+    from teamwright.worktrees.integration_store import IntegrationEntry
 
 __version__ = "0.1.0"
 
@@ -98,6 +99,8 @@ __all__ = [
     "Hook",
     "InboxFull",
     "IntegrationChanged",
+    "IntegrationEntry",
+    "IntegrationQueue",
     "IntegrationState",
     "InvalidName",
     "LimitExceeded",
@@ -166,6 +169,7 @@ _PUBLIC_NAMES = {
     "teamwright.agent.compaction.compaction_state": ("CompactResult",),
     "teamwright.agent.tool": ("ToolResult",),
     "teamwright.api.handles": (
+        "IntegrationQueue",
         "Member",
         "Tasks",
     ),
@@ -244,6 +248,7 @@ _PUBLIC_NAMES = {
         "TurnEnded",
     ),
     "teamwright.protocol.integration": ("IntegrationState",),
+    "teamwright.worktrees.integration_store": ("IntegrationEntry",),
     "teamwright.protocol.states": ("MemberState",),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.protocol.events import (
+    IntegrationChanged,
     LimitReached,
     MemberChanged,
     MessageSent,
@@ -19,6 +20,7 @@ from teamwright.protocol.events import (
     ToolCalled,
     ToolStarted,
 )
+from teamwright.protocol.integration import IntegrationState
 from teamwright.ui.display_text import cell_width, clean, cut
 from teamwright.ui.terminal.call_lines import MAX_DIFF_LINES
 from teamwright.ui.terminal.event_formatter import EventFormatter
@@ -31,6 +33,24 @@ def called(tool="Bash", summary="git status", outcome="done", member="team-lead"
     return ToolCalled(
         member=member, call="c1", tool=tool, summary=summary, outcome=outcome, seconds=0.1, input={}, **more
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("queued", "#3 is queued for i"),
+        ("checking", "#3 is checked on i"),
+        ("merged", "#3 is merged into i"),
+        ("conflict", "#3 conflicts with i: a.txt, b.txt"),
+        ("failed", "#3 fails the check on i"),
+    ],
+)
+def test_a_commit_on_its_way_to_the_branch_of_the_team_has_a_line_for_each_state(state, text):
+    paths = ("a.txt", "b.txt") if state == "conflict" else ()
+    event = IntegrationChanged(
+        member="ann", entry="e", state=IntegrationState(state), onto="i", tip="b" * 40, task="3", paths=paths
+    )
+    assert EventFormatter().lines(event) == [f"ann        {text}"]
 
 
 def task(change, **more):

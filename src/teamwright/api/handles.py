@@ -5,8 +5,9 @@ Every property reads from the team when it is used. Depends on the packages team
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from msgspec import Struct
 
@@ -26,6 +27,10 @@ from teamwright.teams.shutdown import kill
 from teamwright.teams.task_owners import notify_owners, require_owner
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
+
+if TYPE_CHECKING:
+    from teamwright.session.integration import SessionIntegration
+    from teamwright.worktrees.integration_store import IntegrationEntry
 
 USER = "user"
 """The author of messages and task changes that a program makes: they count as the user's."""
@@ -201,3 +206,39 @@ class Tasks(Struct, frozen=True):
 def _number(task: TaskRef) -> str:
     refuse_coroutine(task)
     return task.id if isinstance(task, Task) else str(task)
+
+
+class IntegrationQueue(Struct, frozen=True):
+    """The integration of a team: finished work of members in worktrees, merged into one branch."""
+
+    _integration: SessionIntegration
+    _team: SessionTeam
+    _require_running: Callable[[], None]
+
+    def __repr__(self) -> str:
+        return f"<IntegrationQueue of {self._team.name!r}>"
+
+    @property
+    def branch(self) -> str:
+        """The branch with the integrated work, which need not exist yet."""
+        return self._integration.open().branch
+
+    async def entries(self) -> list[IntegrationEntry]:
+        """Return the commits of completed tasks with their states, in the order of the tasks. Raises StorageError."""
+        return await self._integration.open().store.entries()
+
+    async def wait(self) -> list[IntegrationEntry]:
+        """Wait until each queued commit is merged or returned, and return all entries."""
+        self._require_running()
+        await wait_until(self._team, lambda: not self._integration.is_working)
+        return await self.entries()
+
+    async def fast_forward(self, branch: str) -> str:
+        """Move a branch of the repository forward to the integrated work, and return its new commit.
+
+        Raises WorktreeRefused for a branch with other commits, and for a checkout with uncommitted changes.
+        """
+        from teamwright.worktrees.integration import fast_forward  # loaded only for a team with worktrees
+
+        queue = self._integration.open()
+        return await asyncio.to_thread(fast_forward, queue.git, branch, queue.branch)

@@ -23,7 +23,7 @@ from teamwright.api.argument_checks import (
     require_text,
 )
 from teamwright.api.event_stream import EventIterator, EventReaders, no_last_event, numbered
-from teamwright.api.handles import USER, Member, Tasks, wait_until
+from teamwright.api.handles import USER, IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
     PermissionMode,
     SpawnOptions,
@@ -33,7 +33,7 @@ from teamwright.api.options import (
     tool_names,
 )
 from teamwright.api.run import Run
-from teamwright.api.team_opening import create_named_team, options_to_open
+from teamwright.api.team_opening import create_named_team, options_to_open, require_loop
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
@@ -137,17 +137,7 @@ class Team:
     def _require_running(self) -> None:
         """Raise UsageError outside the block, and outside the event loop that entered it."""
         _ = self.session
-        try:
-            running_loop = asyncio.get_running_loop()
-        except RuntimeError:
-            running_loop = None
-        if running_loop is not self._loop:
-            raise UsageError(
-                "usage",
-                f'the team "{self.name}" belongs to the event loop that entered it, and this is another thread or loop',
-                do=["asyncio.run_coroutine_threadsafe(…, loop) calls it from another thread"],
-                note="nothing was started",
-            )
+        require_loop(self.name, self._loop)
 
     async def __aenter__(self) -> Self:
         """Start the session and the team. After an error, no files or processes are left."""
@@ -285,6 +275,11 @@ class Team:
     def tasks(self) -> Tasks:
         """The team's task list."""
         return Tasks(self.session.team, self._require_running)
+
+    @property
+    def integration(self) -> IntegrationQueue:
+        """The integration of the finished work of members in worktrees."""
+        return IntegrationQueue(self.session.integration, self.session.team, self._require_running)
 
     @property
     def members(self) -> list[Member]:

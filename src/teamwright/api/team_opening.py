@@ -5,9 +5,11 @@ Depends on the lookup of teams and on sessions.
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace as replace_fields
 
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
@@ -45,3 +47,18 @@ async def create_named_team(session: Session, name: str, *, replace: bool) -> No
             raise
         do = [f"Team({name!r}, replace=True) puts it into the archive first", *refused.do]
         raise TeamRefused(refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note) from None
+
+
+def require_loop(name: str, loop: asyncio.AbstractEventLoop | None) -> None:
+    """Raise UsageError outside the event loop that entered the team."""
+    try:
+        running_loop = asyncio.get_running_loop()
+    except RuntimeError:
+        running_loop = None
+    if running_loop is not loop:
+        raise UsageError(
+            "usage",
+            f'the team "{name}" belongs to the event loop that entered it, and this is another thread or loop',
+            do=["asyncio.run_coroutine_threadsafe(…, loop) calls it from another thread"],
+            note="nothing was started",
+        )

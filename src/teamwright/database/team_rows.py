@@ -102,7 +102,7 @@ class DatabaseTeams:
                 await connection.execute("select 1 from task_lists where list = $1 for update", name)
             await connection.execute(
                 "update tasks t set list = $1, changed_at = clock_timestamp() where list = $2 "
-                "and status <> 'completed' and not exists (select 1 from tasks o where o.list = $1 and o.id = t.id)",
+                "and not is_finished and not exists (select 1 from tasks o where o.list = $1 and o.id = t.id)",
                 *(list, other),
             )
             await connection.execute(

@@ -16,6 +16,7 @@ from teamwright.storage.event_log import EventLog
 if TYPE_CHECKING:
     from teamwright.teams.integration_worker import IntegrationWorker
     from teamwright.teams.team import SessionTeam
+    from teamwright.worktrees.integration import Integration
 
 
 class SessionIntegration:
@@ -38,6 +39,14 @@ class SessionIntegration:
             return
         if event.task.status == "completed" and (team := self._agent_factory.team) is not None:
             self._work(team).note_task(event.task.id)
+
+    def open(self) -> Integration:
+        """Return the integration of the team, to look at. Raises CannotStart outside a repository."""
+        from teamwright.session.factory.worktree_factory import make_integration
+
+        team = self._agent_factory.team
+        assert team is not None, "the session is open"
+        return make_integration(self._context, self._agent_factory, team, lambda _entry: None)
 
     async def resume(self, team: SessionTeam) -> None:
         """Continue with what an earlier process of the session left."""

@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import Task
 from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, list_numbers, task_number
@@ -63,8 +63,8 @@ async def archive_finished(files: TaskFiles, target: Path, days: float) -> int:
 def _long_finished(files: TaskFiles, days: float) -> list[int]:
     known, changed = files.index.known_tasks(), files.index.changed_ms
     limit = max((changed(task.number) for task in known), default=0) - days * _DAY_MS
-    finished = [task for task in known if task.status is TaskStatus.COMPLETED]
-    unfinished = [task for task in known if task.status is not TaskStatus.COMPLETED]
+    finished = [task for task in known if task.is_finished]
+    unfinished = [task for task in known if not task.is_finished]
     tied = {id for task in unfinished for id in (*task.blocks, *task.blocked_by)}
     old = [task.number for task in finished if task.id not in tied and changed(task.number) < limit]
     return sorted(old, key=changed)[: min(MAX_ARCHIVED, -(-len(known) // ARCHIVE_DIVISOR))]
@@ -74,7 +74,7 @@ async def _archive(files: TaskFiles, number: int, target: Path) -> bool:
     """Move one task that is still finished. Its number is never used again, so its guard is removed too."""
     async with files.task_lock(str(number)).hold() as held:
         task = files.index.refresh_task(number, fresh=True)
-        if task is None or task.status is not TaskStatus.COMPLETED:
+        if task is None or not task.is_finished:
             return False
         held.check()
         _move_files(files, [number], target)
@@ -119,7 +119,7 @@ async def adopt_open_tasks(files: TaskFiles, source: TaskFiles) -> list[Task]:
     first, second = sorted((files, source), key=lambda s: str(s.directory))
     async with first.list_lock().hold() as one, second.list_lock().hold() as two:
         source.index.list_all()
-        leaving = [t for t in source.index.known_tasks() if t.status is not TaskStatus.COMPLETED and not t.is_internal]
+        leaving = [t for t in source.index.known_tasks() if not t.is_finished and not t.is_internal]
         ids = {t.id for t in leaving}
         moved: list[Task] = []
         for task in leaving:

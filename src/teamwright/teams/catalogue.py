@@ -20,7 +20,7 @@ from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, T
 from teamwright.protocol.ids import LEAD, agent_id, directory_name, session_list_name, team_dir, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import Task
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.atomic import remove_old_pending_files, write_atomic
 from teamwright.storage.doorbell import TeamDoorbells
@@ -159,7 +159,7 @@ class Teams:
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
         found = TaskSnapshot() if self._stores.is_shared(directory) else await self._stores.tasks(directory).read()
         listed = [t for t in found.tasks if not t.is_internal]
-        open_tasks = tuple(t.id for t in listed if t.status is not TaskStatus.COMPLETED)
+        open_tasks = tuple(t.id for t in listed if not t.is_finished)
         open_tasks += tuple(t.id for t in found.damaged)
         return UnfinishedWork(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
@@ -239,7 +239,7 @@ class Teams:
             if entry.msg_id and not await right.contains(entry.msg_id):
                 await right.put(entry, runtime=True)
         found = await self._stores.tasks(old).read()
-        if all(task.status is TaskStatus.COMPLETED or task.is_internal for task in found.tasks) and not found.damaged:
+        if all(task.is_finished or task.is_internal for task in found.tasks) and not found.damaged:
             await archive_team(self.home, old)
         return True
 

@@ -13,7 +13,6 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, agent_id, session_list_name, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.task import TaskStatus
 from teamwright.teams.catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork, team_directory_name
 from teamwright.teams.team_file import LeadLease, TeamFile
 from teamwright.teams.team_stores import TeamStores
@@ -74,7 +73,7 @@ class StoredTeams:
         found = next((team for team in await self._table.list() if team.directory == directory), None)
         members = tuple(m.name for m in found.config.teammates) if found is not None and found.has_lead else ()
         tasks = (await self._stores.tasks(directory).read()).tasks
-        still_open = tuple(t.id for t in tasks if t.status is not TaskStatus.COMPLETED and not t.is_internal)
+        still_open = tuple(t.id for t in tasks if not t.is_finished and not t.is_internal)
         unread = 0
         for name in await self._stores.mailbox_names(directory):
             entries = await self._stores.mailbox(directory, name).unread()
@@ -124,7 +123,7 @@ class StoredTeams:
             if entry.msg_id and not await right.contains(entry.msg_id):
                 await right.put(entry, runtime=True)
         tasks = (await self._stores.tasks(old).read()).tasks
-        if all(task.status is TaskStatus.COMPLETED or task.is_internal for task in tasks):
+        if all(task.is_finished or task.is_internal for task in tasks):
             await self._table.archive(old)
         return True
 

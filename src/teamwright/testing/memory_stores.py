@@ -14,7 +14,6 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.roster import TeamConfig
-from teamwright.protocol.task import TaskStatus
 from teamwright.storage.lease import process_exists
 from teamwright.teams.roster import OnRestored
 from teamwright.teams.stored_teams import StoredTeam, StoredTeams
@@ -73,7 +72,7 @@ class MemoryTeams:
         await asyncio.sleep(0)
         ours, theirs = (self._tasks.setdefault(name, MemoryTaskTable()) for name in (list, other))
         for id, task in [*theirs.tasks.items()]:
-            if task.status is not TaskStatus.COMPLETED and id not in ours.tasks:
+            if not task.is_finished and id not in ours.tasks:
                 ours.tasks[id] = theirs.tasks.pop(id)
         ours.highest = max(ours.highest, theirs.highest)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -90,6 +91,11 @@ class StatusView(Struct, frozen=True):
     damaged: str = ""
     log: str = ""
     completed: int = 0
+
+    @property
+    def commits(self) -> dict[str, int]:
+        """The number of tasks whose commit is in each state of its integration."""
+        return dict(Counter(task.integration for task in self.tasks if task.integration))
 
     def as_json(self) -> dict[str, Any]:
         """Return the status as JSON output contains it."""

@@ -8,6 +8,8 @@ import pytest
 
 from teamwright import Task
 from teamwright.protocol.events import IntegrationChanged, TaskChanged, TeamEvent
+from teamwright.storage.paths import find_home
+from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
 from tests.teams.crew import Holding, a_team, told, until
 
@@ -94,7 +96,8 @@ async def finished(team, count: int) -> None:
 
 @pytest.mark.finding("I4")
 async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commits_of_its_blocker(shop):
-    before = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD"), git(shop, "branch")
+    git(shop, "branch", "release")
+    before = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD")
     model = script(
         ann=[write("ann.txt", "x\n"), complete("1"), "Done."],
         bob=[bash("git log --format=%s"), complete("2"), "Done."],
@@ -107,6 +110,15 @@ async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commi
         await team.spawn("ann", "Take a task.", isolation="worktree")
         await finished(team, 2)
         assert "#1 Write ann.txt (ann)" in told(model, "bob")
+        assert [(entry.task, entry.state) for entry in await team.integration.wait()] == [("1", "merged")]
+        assert team.integration.branch == BRANCH
+        await team.integration.fast_forward("release")
+        [view] = [one for one in status_views(find_home(), shop) if one.name == "crew"]
+        assert view.commits == {"merged": 1}
+        await team.run("Summarize.")
+        assert "Integrated into teamwright/crew/integration: #1 (ann)." in told(model, model.requests[-1].agent_name)
+    assert (shop / "ann.txt").exists() is False
+    assert git(shop, "show", "release:ann.txt") == "x"
     assert [(event.task, str(event.state)) for event in events] == [
         ("1", "queued"),
         ("1", "checking"),
@@ -119,7 +131,7 @@ async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commi
         "first",
     ]
     after = git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD")
-    assert after == before[:2]
+    assert after == before
 
 
 async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):

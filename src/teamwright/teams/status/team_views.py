@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
 from teamwright.protocol.states import MemberState
@@ -48,11 +49,13 @@ class TaskView(Struct, frozen=True):
     damaged: str = ""
     unverified: bool = False
     check: str = ""
+    integration: str = ""
+    """The state of its commit, for a task whose owner works in a worktree."""
 
     @property
     def open(self) -> bool:
-        """Return True when it is not completed; a damaged file may be."""
-        return self.status != TaskStatus.COMPLETED
+        """Return True when it is not finished; a damaged file may be."""
+        return self.status != TaskStatus.COMPLETED or self.integration == IntegrationState.QUEUED
 
 
 class MailView(Struct, frozen=True):
@@ -270,7 +273,8 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
         elif task is not None and not task.is_internal:
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             said = (task.subject, str(task.status), task.owner, waits, task.description)
-            made.append(TaskView(id, *said, unverified=task.is_unverified, check=task.check))
+            state = task.integration.state if task.integration is not None else ""
+            made.append(TaskView(id, *said, unverified=task.is_unverified, check=task.check, integration=str(state)))
     return tuple(made)
 
 

@@ -62,6 +62,8 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> 
     if task.draft is not None and task.owner is None and task.draft.is_open(now_ms()):
         creator = LEAD_ALIAS if task.draft.by == LEAD else task.draft.by
         lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
+    if (work := task.integration) is not None:
+        lines.append(f"Integration: {work.state} (commit {work.tip[:12]} of {work.branch})")
     lines.append(f"Description: {task.description}")
     if waits:
         lines.append(f"Waits for: {number_list(waits)}")

@@ -46,9 +46,10 @@ class TaskListTool(Tool[NoInput]):
 def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
     """Return `#3 [in_progress] subject (owner) [blocked by #2, #11]`, without parts that do not apply.
 
-    `unverified`: it is completed, but no passed check is noted.
+    `unverified`: it is completed, but no passed check is noted. The state of its commit follows the status.
     """
     owner = f" ({task.owner})" if task.owner else ""
     held = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
-    status = f"{task.status}, unverified" if unverified else str(task.status)
+    state = [str(task.integration.state)] if task.integration is not None else []
+    status = ", ".join([str(task.status), *(["unverified"] if unverified else []), *state])
     return f"#{task.id} [{status}] {task.subject}{owner}{held}"

@@ -144,6 +144,8 @@ def change_text(change: TaskUpdateResult) -> str:
         told = f"Task #{change.task.id} deleted"
     else:
         told = f"Task #{change.task.id} updated: {', '.join(_value(change, name) for name in change.changed)}"
+    if change.task.awaits_integration:
+        told += "\nIts commit is queued for the team's branch. Tasks that wait for it become free when it is merged."
     if change.unblocked:
         told += f"\nNo longer waiting: {number_list([task.id for task in change.unblocked])}"
     return told

@@ -102,6 +102,7 @@ def _head(view: StatusView) -> list[str]:
         ("session", view.session),
         ("used", f"{view.tokens:,} tokens, {_money(view.usd)}"),
         ("unread", f"{view.unread} messages" if view.unread else ""),
+        ("commits", ", ".join(f"{count} {state}" for state, count in view.commits.items())),
         ("resume", view.resume),
         ("damaged", view.damaged),
     ]

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.events import (
     Compacted,
+    IntegrationChanged,
     LimitReached,
     MemberChanged,
     MessageSent,
@@ -23,6 +24,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.states import MemberState
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, refusal_text, request_subject
@@ -37,6 +39,15 @@ MIN_WIDTH = 20
 """The minimum width in columns; in a narrower window lines wrap."""
 
 _TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
+_INTEGRATION_TEXT = {
+    IntegrationState.QUEUED: ("is queued for", ""),
+    IntegrationState.CHECKING: ("is checked on", ""),
+    IntegrationState.MERGED: ("is merged into", "green"),
+    IntegrationState.CONFLICT: ("conflicts with", "yellow"),
+    IntegrationState.FAILED: ("fails the check on", "red"),
+}
+"""The words and the style of a commit's line, by its state."""
+
 _END_TEXT = {
     MemberState.COMPLETED: "has ended",
     MemberState.FAILED: "failed",
@@ -92,8 +103,8 @@ class EventFormatter(Struct):
                 return self._tool_call(event)
             case MessageSent():
                 return self._message(event)
-            case TaskChanged():
-                return self._task(event)
+            case TaskChanged() | IntegrationChanged():
+                return self._task(event) if isinstance(event, TaskChanged) else self._integration(event)
             case MemberChanged():
                 return self._member(event)
             case RequestOpened():
@@ -194,6 +205,13 @@ class EventFormatter(Struct):
         if event.detail:
             text += f" ({one_line(event.detail)})"
         return [self.line(event.member, text, "green" if event.change == "completed" else "")]
+
+    def _integration(self, event: IntegrationChanged) -> list[str]:
+        """Return a line for each state: `#3 is merged into teamwright/shop/integration`."""
+        text, style = _INTEGRATION_TEXT[event.state]
+        what = f"#{event.task}" if event.task else event.tip[:12]
+        paths = f": {one_line(', '.join(event.paths))}" if event.paths else ""
+        return [self.line(event.member, f"{what} {text} {one_line(event.onto)}{paths}", style)]
 
     def _member(self, event: MemberChanged) -> list[str]:
         detail = one_line(event.detail)

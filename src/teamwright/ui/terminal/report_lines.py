@@ -20,6 +20,7 @@ def task_lines(tasks: Sequence[TaskResult]) -> list[str]:
         f"  {_MARKS.get(task.status, '·')} #{task.id:<3} {one_line(task.subject)}"
         + (f"  ({display_name(task.owner)})" if task.owner else "")
         + ("  unverified" if task.unverified else "")
+        + (f"  {task.integration}" if task.integration is not None else "")
         for task in tasks
     ] or ["  no tasks"]
 

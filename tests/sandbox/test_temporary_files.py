@@ -117,7 +117,9 @@ async def test_a_write_to_a_file_that_only_the_system_has_in_tmp_asks(tmp_path, 
     assert in_system_tmp.read_text() == "of a person"
 
 
-@pytest.mark.parametrize("target", ["secret.txt", f"/tmp/other-{NAME}"])
+@pytest.mark.parametrize(
+    "target", ["secret.txt", f"/tmp/other-{NAME}"], ids=["in the project", "in the directory of the system"]
+)
 async def test_a_link_in_tmp_gives_no_access_to_other_files(tmp_path, bubblewrap, in_system_tmp, target):
     (tmp_path / "secret.txt").write_text("of a person")
     real = tmp_path / target

@@ -20,6 +20,7 @@ WORKLOADS = {
     "w5": "fan-out: sub-agents of one turn, one after another and all at once",
     "w6": "the transcript: one more line, and loading a long one",
     "w7": "the command line: --help, one headless turn, and the start of a member's process",
+    "w8": "the start of a command in the sandbox, by each implementation",
 }
 """What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
 

@@ -174,6 +174,14 @@ async def test_commands_of_a_session_reach_each_others_servers(tmp_path):
     assert "reached" in texts[1]
 
 
+@pytest.mark.usefixtures("each_implementation")
+async def test_a_background_command_reaches_hosts_after_its_call(tmp_path, server):
+    fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
+    late = f"(until [ -e go ]; do sleep 0.05; done; {fetch} > page; touch fetched) & echo began"
+    [_, text], [_], _ = await run(tmp_path, late, "touch go; until [ -e fetched ]; do sleep 0.05; done; cat page")
+    assert "page /a" in text
+
+
 # ── the proxy alone ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -207,6 +215,16 @@ async def test_curl_reaches_a_page_by_http_and_socks5(proxy, server, scheme):
     assert "page /c?d=1" in await ask_program("curl", "-sS", "--noproxy", "", "-x", address, url)
     wrong = f"{scheme}://teamwright:x@127.0.0.1:{route.port}"
     assert "page" not in await ask_program("curl", "-sS", "--noproxy", "", "-x", wrong, url)
+
+
+@needs("curl")
+async def test_the_key_of_a_command_that_has_ended_is_not_served(proxy, server):
+    route = proxy.route(yes)
+    address = f"http://teamwright:{route.key}@127.0.0.1:{route.port}"
+    url = f"http://127.0.0.1:{server}/c"
+    assert "page /c" in await ask_program("curl", "-sS", "--noproxy", "", "-x", address, url)
+    del route
+    assert "407" in await ask_program("curl", "-sSI", "--noproxy", "", "-x", address, url)
 
 
 @needs("curl")

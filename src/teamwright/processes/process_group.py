@@ -77,8 +77,11 @@ class Process:
         pipes: Sequence[OutputPipe],
         record: ProcessRecord | None = None,
         feed: StdinWriter | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         self.pid = child.pid
+        self._confinement = confinement
+        """Kept while the process is open: what it has of the sandbox, such as a key of the proxy, ends with it."""
         self.tree = tree
         self.exited = asyncio.Event()
         self.moved_to_background = asyncio.Event()
@@ -127,7 +130,7 @@ class Process:
             record.set_pid(child.pid)
         for end in ends:
             end.listen()
-        return cls(child, ProcessTree(child.pid, mark), pipes, record, feed)
+        return cls(child, ProcessTree(child.pid, mark), pipes, record, feed, command.confinement)
 
     @property
     def exit_code(self) -> int | None:
@@ -195,6 +198,7 @@ class Process:
         for pipe in self._pipes:
             pipe.close()
         self._closed = True
+        self._confinement = None
         self.has_left_running()
 
     def _is_any_alive(self) -> bool:

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
@@ -43,7 +44,7 @@ class HostRefused(Exception):
     """A host that was not allowed, or that has no address. The text says which."""
 
 
-class NetworkRoute(Struct):
+class NetworkRoute(Struct, weakref=True):
     """The way of one command: the port of the proxy on 127.0.0.1, its key, and the namespaces in which the port is.
 
     `namespaces` are descriptors of the user and the network namespace; empty: the port is this machine's. `refused`
@@ -69,7 +70,8 @@ class NetworkProxy:
         self._listener = listener
         self._namespaces = namespaces
         self._port: int = listener.getsockname()[1]
-        self._routes: dict[str, NetworkRoute] = {}
+        self._routes: WeakValueDictionary[str, NetworkRoute] = WeakValueDictionary()
+        """The routes by key, as long as the confinement of a running command has them."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 

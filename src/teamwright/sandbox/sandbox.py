@@ -70,13 +70,15 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
 
 
 def describe_guarantees(implementation: str) -> str:
-    """Return one line about what an implementation enforces."""
+    """Return what an implementation enforces, what it does not, and the limits of both."""
     row = GUARANTEES[implementation]
     held = [subject for subject in SUBJECTS if row[subject].holds]
     if not held:
         return "nothing is enforced"
     missing = [subject for subject in SUBJECTS if not row[subject].holds]
-    return f"enforces {', '.join(held)}" + (f"; not {', '.join(missing)}" if missing else "")
+    limits = [f"{subject}: {row[subject].limit}" for subject in SUBJECTS if row[subject].limit]
+    parts = [f"enforces {', '.join(held)}", *([f"not {', '.join(missing)}"] if missing else []), *limits]
+    return "; ".join(parts)
 
 
 ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]

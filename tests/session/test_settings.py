@@ -131,11 +131,11 @@ def test_a_settings_file_that_was_named_and_is_not_there_stops_the_start(reposit
 
 
 def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
-    repository.user({"modle": "x", "statusLine": {}, "$schema": "x", "limits": {"member": 3}})
+    repository.user({"modle": "x", "cleanupPeriodDays": 3, "$schema": "x", "limits": {"member": 3}})
     warnings = "\n".join(repository.settings().warnings)
     assert "modle is not a setting; did you mean model?" in warnings
     assert "limits.member is not a setting; did you mean limits.members?" in warnings
-    assert "statusLine is not used yet" in warnings
+    assert "cleanupPeriodDays is not used yet" in warnings
     assert "$schema" not in warnings
 
 
@@ -171,14 +171,14 @@ def test_what_the_earlier_names_became_are_settings():
 
 @pytest.mark.promise("K7")
 def test_keys_of_the_other_product_without_effect_here_are_one_line_and_slips_are_told(repository):
-    usual = {"statusLine": {}, "enabledPlugins": {}, "spinnerTipsEnabled": False, "theme": "dark"}
+    usual = {"cleanupPeriodDays": 3, "enabledPlugins": {}, "spinnerTipsEnabled": False, "theme": "dark"}
     env = {"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": "https://x"}
     repository.write(".claude/settings.json", {**usual, "permisions": {}, "hooks": {"preToolUse": []}, "env": env})
     repository.trust()
     told = [line.partition(": ")[2] for line in repository.settings().warnings]
     assert told == [
         "permisions is not used; did you mean permissions?",
-        "statusLine, enabledPlugins and 3 others have no effect here; teamwright check says why",
+        "cleanupPeriodDays, enabledPlugins and 3 others have no effect here; teamwright check says why",
         "hooks of the event preToolUse are not supported; did you mean PreToolUse?",
         "the variable ANTHROPIC_BASE_URL is taken from your own settings only",
     ]

@@ -137,7 +137,7 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
         {
             "permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]},
             "mcpServers": {"own": {}},
-            "statusLine": {},
+            "statusLine": {"command": "./line.sh"},
         },
     )
     repository.write(".mcp.json", {"mcpServers": {"db": {"command": "./evil"}}})
@@ -148,14 +148,14 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     found = {(entry.kind, entry.name, entry.effect) for entry in repository.state().entries}
     assert found == {
         ("permissions.allow", "Bash(make:*)", "used"),
-        ("statusLine", "", "not used yet"),
+        ("statusLine", "", "used"),
         ("mcp server", "own", "used"),
         ("mcp server", "db", "used"),
         ("skill", "deploy", "used"),
         ("command", "fix", "used"),
         ("agent", "tester", "used"),
     }
-    asked = ["Bash(make:*)", "own", "db", "tester", "deploy", "fix"]
+    asked = ["Bash(make:*)", "", "own", "db", "tester", "deploy", "fix"]
     assert [entry.name for entry in repository.state().needs_asking] == asked
     assert {entry.kind for entry in repository.state(compat=False).entries} == set()
 
@@ -428,3 +428,16 @@ def test_surveying_needs_no_git_program(repository, monkeypatch):
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     repository.write(".teamwright/settings.json", {"env": {"A": "1"}})
     assert [entry.kind for entry in repository.state().pending] == ["env"]
+
+
+@pytest.mark.promise("K1", "P7", "row F8")
+def test_a_status_line_of_a_repository_counts_only_as_it_was_trusted(repository):
+    repository.write("line.sh", "echo hello")
+    repository.write(".claude/settings.json", {"statusLine": {"type": "command", "command": "sh ./line.sh"}})
+    assert not repository.settings().status_line
+    [entry] = repository.state().needs_asking
+    assert entry.summary == "status line: sh ./line.sh"
+    repository.trust()
+    assert repository.settings().status_line["command"] == "sh ./line.sh"
+    repository.write("line.sh", "echo evil")
+    assert not repository.settings().status_line, "the trust covers the script that the command names"

@@ -50,6 +50,7 @@ NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonSe
 
 
 HOOKS = "hooks"
+STATUS_LINE = "statusLine"
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -116,18 +117,15 @@ def _rank(entry: TrustEntry) -> int:
 
 def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
     """Return the entries of one settings file: each rule, directory, variable and value separately."""
-    file = _relative(layer.path, root)
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
         if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
             parts = (one for one in _parts(name, value) if not _is_user_only(name, *one))
-            found += [_entry(name, part, file, "used", inner) for part, inner in parts]
+            found += [entry_of(layer, root, name, part, inner) for part, inner in parts]
     hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
     found += [hook_entry(layer, root, hook) for hook in hooks]
     entries = layer.values.get(SERVERS, {})
     found += [server_entry(root, layer.path, name, entry) for name, entry in entries.items()]
-    if "statusLine" in layer.raw:
-        found.append(_entry("statusLine", "", file, "not used yet", layer.raw["statusLine"]))
     return found
 
 
@@ -138,7 +136,17 @@ def _is_user_only(name: str, part: str, value: Any) -> bool:
 
 def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
     """Return the entry of one part of one setting, as `layer_entries` makes it."""
+    if name == STATUS_LINE:
+        return _status_line_entry(_relative(layer.path, root), root, value)
     return _entry(name, part, _relative(layer.path, root), "used", value)
+
+
+def _status_line_entry(file: str, root: Path, value: Any) -> TrustEntry:
+    """Return the entry of a status line. Its digest covers the scripts of the repository that the command names."""
+    command = cast("Mapping[str, Any]", value).get("command") if isinstance(value, dict) else None
+    text = command if isinstance(command, str) else ""
+    parts = [STATUS_LINE, json.dumps(value, sort_keys=True), *map(_tree_digest, _named_files(root, text))]
+    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", f"status line: {' '.join(text.split())}")
 
 
 def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:

@@ -163,7 +163,7 @@ def test_what_is_not_read_is_listed_as_ignored(folder):
     others = {asset.name: asset.state for asset in found(folder) if asset.group == "other files"}
     assert others == {"plugins": "ignored", "keybindings.json": "ignored"}
     keys = {asset.name for asset in found(folder) if asset.group == "settings" and asset.state == "ignored"}
-    assert {"statusLine", "includeCoAuthoredBy", "apiKeyHelper", "env ANTHROPIC_API_KEY"} <= keys
+    assert {"includeCoAuthoredBy", "apiKeyHelper", "env ANTHROPIC_API_KEY"} <= keys
 
 
 @pytest.mark.promise("K7")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 FIELDS: Mapping[str, str] = {
     "outputStyle": "output_style",
+    "statusLine": "status_line",
     "disableAllHooks": "hooks_off",
     "skills.enabled": "skills",
     "permissions.leadAnswers": "lead_answers",

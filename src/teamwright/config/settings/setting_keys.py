@@ -49,6 +49,9 @@ KEYS: dict[str, SettingKey] = {
     "env": SettingKey("env", "Variables for commands that agents run."),
     "hooks": SettingKey("map", "Commands that run at events."),
     "outputStyle": SettingKey("text", "The output style whose text the lead's prompt gets; none by default."),
+    "statusLine": SettingKey(
+        "map", "A command whose output the terminal shows as rows: command, padding, refreshInterval (seconds)."
+    ),
     "disableAllHooks": SettingKey("bool", "Whether no hook runs at all."),
     "skills.enabled": SettingKey("bool", "Whether skills and slash commands of files are used.", user_only=True),
     "skills.disabled": SettingKey("texts", "Names of skills and slash commands that are left out."),
@@ -330,7 +333,7 @@ RENAMED_VALUES: dict[str, dict[bool, Any]] = {"assistant": {True: "always", Fals
 
 NOT_USED_YET = frozenset(
     {
-        *("statusLine", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
+        *("enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
         *("permissions.disableBypassPermissionsMode", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
     }
 )

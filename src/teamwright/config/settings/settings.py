@@ -122,6 +122,7 @@ class Settings(Struct, frozen=True):
     notify: NotifySettings = field(default_factory=NotifySettings)
     web_search: WebSearchSettings = field(default_factory=WebSearchSettings)
     output_style: str = ""
+    status_line: Mapping[str, Any] = field(default_factory=dict[str, Any])
     retention_days: int = 30
     database: str = ""
     database_durable_mail: bool = False

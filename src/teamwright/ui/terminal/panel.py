@@ -7,6 +7,7 @@ runs only while an age is shown, until its text changes. Depends on a StatusSour
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +28,8 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
+from teamwright.session.platform_check import mask_secrets
+from teamwright.session.session import Session
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.ui.display_text import one_line, window_size
@@ -40,7 +43,8 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
-from teamwright.views.live_status import StatusSource, TaskBoard
+from teamwright.ui.terminal.status_script import StatusScript, make_status_script
+from teamwright.views.live_status import SessionStatusSource, StatusSource, TaskBoard
 
 
 class Selection(Struct):
@@ -88,6 +92,8 @@ class Panel(Struct):
     board: TaskBoard = field(default_factory=TaskBoard)
     selection: Selection = field(default_factory=Selection)
     tasks_shown: bool = False
+    script: StatusScript | None = None
+    """The person's own rows above the status line."""
     changed: Callable[[], None] = lambda: None
     """A callback that lets the editor compare and redraw the rows."""
     _timer: asyncio.TimerHandle | None = None
@@ -96,6 +102,8 @@ class Panel(Struct):
     def begin(self) -> None:
         """Read the task list; later changes come as events."""
         self._start_read()
+        if self.script is not None:
+            self.script.begin()
 
     def note_external_task(self, before: Task | None, after: Task | None) -> None:
         """Update the task list with a change by another process, which is no event here."""
@@ -105,11 +113,15 @@ class Panel(Struct):
     def end(self) -> None:
         """Stop the timer and the readers."""
         self._stop_timer()
+        if self.script is not None:
+            self.script.end()
         for task in self._reading:
             task.cancel()
 
     def note(self, event: TeamEvent) -> None:
         """Update the task list and the calls with an event."""
+        if self.script is not None:
+            self.script.note(event)
         match event:
             case TeamChanged():
                 self._start_read()
@@ -131,7 +143,8 @@ class Panel(Struct):
         self._redraw_when_due(now, age_starts(members) if rows else [])
         tasks = task_rows(self.board, width, most, self.paint, self.mask) if self.tasks_shown else []
         status = status_line(self.source.now(self.board), width - 1)
-        return [*rows, *tasks, self.paint("dim", f" {status}")]
+        own = [] if self.script is None else [f" {row}" for row in self.script.lines(width - 1)]
+        return [*rows, *tasks, *own, self.paint("dim", f" {status}")]
 
     def move(self, by: int) -> bool:
         """See StatusArea."""
@@ -269,3 +282,21 @@ class RunningCalls(Struct):
     def clear_member(self, member: str) -> None:
         """Forget the running calls of a member that is not in a turn any more."""
         self.calls.pop(member, None)
+
+
+def make_session_panel(
+    session: Session,
+    running_calls: RunningCalls,
+    paint: Paint,
+    viewed_name: Callable[[], str],
+    open_member: Callable[[str], None],
+    redraw: Callable[[], None],
+) -> Panel:
+    """Return the status area of a session at its lead's terminal, with the person's status line script."""
+    env = os.environ if session.options.env is None else session.options.env
+
+    def mask(text: str) -> str:
+        return mask_secrets(text, env)
+
+    source, script = SessionStatusSource(session), make_status_script(session, mask, redraw)
+    return Panel(source, running_calls, paint, viewed_name, open_member, mask, script=script, changed=redraw)

@@ -52,7 +52,7 @@ from teamwright.ui.terminal.line_parser import (
     parse_line,
 )
 from teamwright.ui.terminal.member_reports import MemberReports
-from teamwright.ui.terminal.panel import Panel, RunningCalls
+from teamwright.ui.terminal.panel import RunningCalls, make_session_panel
 from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.ui.terminal.screen_commands import ScreenCommands
@@ -61,7 +61,6 @@ from teamwright.ui.terminal.session_rewind import choose_rewind
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
-from teamwright.views.live_status import SessionStatusSource
 
 
 class SessionScreen:
@@ -94,10 +93,10 @@ class SessionScreen:
             session, formatter, self.view, self.line_input, self.show, self._show_folded, self._view_member
         )
         viewed, paint, redraw = (lambda: self.view.name), self.formatter.paint, (lambda: self.editor.refresh())
-        source, masked = SessionStatusSource(self.session), self._mask
+        masked, view = self._mask, self._view_member
         commands = partial(running_command, self.session.agent_factory)
         self.running_output = RunningOutput(self.formatter, self.running_calls, viewed, commands, masked, redraw)
-        self.panel = Panel(source, self.running_calls, paint, viewed, self._view_member, masked, changed=redraw)
+        self.panel = make_session_panel(self.session, self.running_calls, paint, viewed, view, redraw)
 
     @property
     def editor(self) -> Editor:

@@ -26,7 +26,8 @@ def test_every_asset_is_listed_in_its_group_with_its_file_and_line(program):
     assert "  needs trust  .mcp.json:3  files" in lines
     assert "  needs trust  .claude/agents/reviewer.md  reviewer: teamwright trust shows it" in lines
     assert any(
-        re.fullmatch(r"  ignored      \.claude/settings\.json:\d+  includeCoAuthoredBy is not used yet", s) for s in lines
+        re.fullmatch(r"  ignored      \.claude/settings\.json:\d+  includeCoAuthoredBy is not used yet", s)
+        for s in lines
     )
     assert max(map(len, lines)) <= 80
     assert re.fullmatch(r"\d+ used, \d+ ignored, \d+ need trust, 0 broken", lines[-2])

@@ -33,8 +33,8 @@ $(VENV)/.npm: $(BIN)/python
 		--loglevel=error --fetch-retries=1 proper-lockfile@4; then touch $@; \
 	else echo "proper-lockfile could not be installed: tests against it will be skipped"; fi
 
-demo: $(VENV)/$(if $(MACHINES),.dev,.runtime)  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model; MACHINES=1 runs a team over two machines, one of which is killed)
-	$(if $(MACHINES),$(BIN)/python -m tests.crash.machines,$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),))
+demo: $(VENV)/$(if $(MACHINES)$(WORKTREES),.dev,.runtime)  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model; MACHINES=1 runs a team over two machines, one of which is killed; WORKTREES=1 integrates the work of three members)
+	$(if $(MACHINES),$(BIN)/python -m tests.crash.machines,$(if $(WORKTREES),$(BIN)/python -m tests.session.worktrees.demo,$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),)))
 
 test: check pytest  ## formatter, linter, types and the tests: run it before each commit
 

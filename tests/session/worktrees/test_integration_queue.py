@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
 from tests.teams.crew import Holding, a_team, told, until
 
+ROOT = Path(__file__).parents[3]
 BRANCH = "teamwright/crew/integration"
 
 
@@ -182,3 +185,12 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
         assert "42 faults" in told(model, "ann")
     assert git(shop, "show", f"{BRANCH}:a.txt") == "good"
     assert ".integration" not in git(shop, "worktree", "list")
+
+
+@pytest.mark.slow
+def test_the_demo_of_the_integration_ends_well():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.session.worktrees.demo"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
+    assert "3 of 3 worktrees are removed" in done.stdout

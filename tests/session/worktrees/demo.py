@@ -1,4 +1,4 @@
-"""`make demo WORKTREES=1`: three members change overlapping files in worktrees, on a scratch clone, with a scripted model.
+"""`make demo WORKTREES=1`: three members change overlapping files in worktrees, on a scratch clone, by a script.
 
 One commit conflicts and is returned and resolved, one fails the check and is fixed. At the end the integration branch
 passes its tests, the worktrees are gone, and the original checkout is the same to the byte. Exit code 1 otherwise.

@@ -189,8 +189,7 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
 
 @pytest.mark.slow
 def test_the_demo_of_the_integration_ends_well():
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.session.worktrees.demo"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "tests.session.worktrees.demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
     assert "3 of 3 worktrees are removed" in done.stdout

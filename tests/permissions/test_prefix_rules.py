@@ -9,6 +9,11 @@ ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 NOT_COVERED = r"""
 git log | git log --output=x
 git log | git log --output x
+git branch | git branch -D main
+git branch | git branch --delete main
+git tag | git tag -d v1
+curl | curl -w '%output{x}a' http://localhost
+curl | curl --variable %TOKEN --expand-data '{{TOKEN}}' http://localhost
 jq | jq -f filter.jq a.py
 jq | jq -L sub 'import "a" as a; a' a.py
 yq | yq '$ENV' a.py
@@ -228,6 +233,9 @@ npm run | npm run test -- ../outside
 COVERED = r"""
 sqlite3 | sqlite3 db 'select 1'
 psql | psql -U ada -c 'select 1'
+git branch | git branch topic
+git tag | git tag -m 'delete -d' v2
+curl | curl -w '%{http_code}' http://localhost
 tar tf | tar tf a.tar sub/x
 date | date -d tomorrow +%F
 uniq | uniq -c -

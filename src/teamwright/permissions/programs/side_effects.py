@@ -27,6 +27,8 @@ git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-d
     --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext
     remote-fd shell
 git grep | -O
+git branch | VALUED=u -d -D --delete
+git tag | VALUED=muFn -d --delete
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
 git rebase | -x
@@ -60,7 +62,7 @@ rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
 curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name
     --output-dir -D --dump-header -c --cookie-jar -K --config -T --upload-file --trace --trace-ascii --stderr
-    --libcurl --etag-save --hsts --alt-svc --unix-socket --abstract-unix-socket
+    --libcurl --variable --etag-save --hsts --alt-svc --unix-socket --abstract-unix-socket
 wget | VALUED=tTwQBDIARlU -O --output-document -o --output-file -a --append-output -P --directory-prefix -i
     --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies
     --warc-file --rejected-log
@@ -189,6 +191,7 @@ _HARMLESS_VALUES = {
 
 _BAD_TEXTS = {
     "git": re.compile(r"--(format|pretty)=.*%G"),  # signatures are verified by a program that the configuration names
+    "curl": re.compile(r"%output\{"),
     "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
     "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system|import|include)\b|\$ENV|\$__prog"),
     "psql": re.compile(r"\\|\bprogram\b|\bpg_read_file\b|\bcopy\b", re.IGNORECASE),

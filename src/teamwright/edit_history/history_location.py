@@ -17,7 +17,7 @@ from teamwright.edit_history.edit_journal import EditJournal, display_name
 from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.unknown_names import unknown_member
+from teamwright.session.lookup.saved_members import match_member_name
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
 from teamwright.storage.lease import lease_held, lease_path
@@ -123,9 +123,7 @@ def agents_of_member(
     if own:
         return tuple(own)
     known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
-    if wanted in {name.lower() for name in known}:
-        return (wanted,)
-    if wanted in {name.lower() for name in place.beyond}:
+    if wanted in {name.lower() for name in place.beyond} - {name.lower() for name in known}:
         raise UsageError(
             "usage",
             f"what {member[:80]} edited is not known here: another program runs it",
@@ -133,8 +131,8 @@ def agents_of_member(
             note="nothing was changed",
         )
     names = [display_name(name) for name in dict.fromkeys([*changed, *sorted(known)])]
-    more = [("session", place.session)]
-    raise unknown_member(member, names, "this session", note="nothing was changed", more=more)
+    match_member_name(member, names, f"this session ({place.session})")
+    return (wanted,)
 
 
 def make_undo_request(

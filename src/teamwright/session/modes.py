@@ -20,7 +20,6 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
-from teamwright.protocol.unknown_names import unknown_member
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
@@ -105,11 +104,11 @@ async def set_of_member(
     agent_factory: AgentFactory, team: SessionTeam, text: str, member: str, by: str = USER, source: str = "mode"
 ) -> ModeSet:
     """Set the mode of a member, like `SessionModes.set`."""
+    from teamwright.session.lookup.live_agents import require_members
     from teamwright.teams.permission_mode_change import set_mode
 
     mode = parse_mode(_parse_mode(text), source)
-    if not team.exists:
-        raise unknown_member(member, [LEAD], note="nothing was changed")
+    require_members(team, member, "nothing was changed")
     require_allowed_mode(agent_factory, mode)
     return await set_mode(team, member, mode, by)
 

@@ -38,7 +38,7 @@ async def context_view(session: Session, name: str = "") -> ContextView:
     """Return the present context of the lead, or of that member. Raises UnknownMember naming the nearest,
     InvalidName.
     """
-    agent = find_live_agent(session, name, "nothing was looked at")
+    agent = find_live_agent(session.lead, session.team, name, "nothing was looked at")
     return await CONTEXT.perform_at(agent) if isinstance(agent, ProcessTeammateBase) else agent_context(agent)
 
 
@@ -58,12 +58,12 @@ async def compact_agent(session: Session, name: str = "", keep: str = "") -> Com
 
     `keep` says what the summary must contain. Raises UnknownMember; all other failures are in the result.
     """
-    return await _start_compaction(find_live_agent(session, name, "nothing was compacted"), keep)
+    return await _start_compaction(find_live_agent(session.lead, session.team, name, "nothing was compacted"), keep)
 
 
 def request_compaction(session: Session, name: str = "", keep: str = "") -> PendingCompaction:
     """Request a compaction without waiting for it; it is cancelled with the session. Raises UnknownMember."""
-    agent = find_live_agent(session, name, "nothing was compacted")
+    agent = find_live_agent(session.lead, session.team, name, "nothing was compacted")
     waits = (
         agent.state in BUSY_STATES if isinstance(agent, ProcessTeammateBase) else agent.compaction.turn_lock.locked()
     )
@@ -99,7 +99,7 @@ async def clear_lead(session: Session) -> CompactResult:
 
 async def set_model(session: Session, model: str | Model, member: str = "", by: str = "user") -> ModelChange:
     """Change the model of the lead or of that member, like `change_model`. Also raises UnknownMember."""
-    agent = find_live_agent(session, member, NOTHING)
+    agent = find_live_agent(session.lead, session.team, member, NOTHING)
     if isinstance(agent, ProcessTeammateBase):
         return await _set_remote_model(session, agent, model, by)
     return await change_model(session.team, session.agent_factory, session.models, agent, model, by)
@@ -145,7 +145,7 @@ async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
     """Return the lead and all live members: name, model, and the tokens of its window, 0 where unknown here."""
     agents = [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
     rows = [(agent.name, agent.model.card.name, agent.model.card.context_tokens) for agent in agents]
-    for teammate in remote_members(session):
+    for teammate in remote_members(session.team):
         rows.append((teammate.name, teammate.model, await _window(session, teammate.model)))
     return rows
 
@@ -169,7 +169,7 @@ async def reload_session(session: Session) -> ReloadResult:
     made, fresh = await reloading.apply(
         [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
     )
-    theirs = await asyncio.gather(*(_reload_member(session, teammate) for teammate in remote_members(session)))
+    theirs = await asyncio.gather(*(_reload_member(session, teammate) for teammate in remote_members(session.team)))
     made = replace(made, members=(*made.members, *(name for names in theirs for name in names)))
     reloading.notify(made, fresh)
     return made

@@ -161,7 +161,7 @@ async def stop_task(session: Session, name: str) -> str | None:
         return None
     found = find_job(session.agent_factory, name)
     if found is None or found.state != "running":
-        for teammate in remote_members(session):
+        for teammate in remote_members(session.team):
             if (stopped := await _of(STOP.perform_at(teammate, name=name), None)) is not None:
                 return stopped
     return None if found is None else await stop_running(session.agent_factory, found)
@@ -198,7 +198,7 @@ async def move_to_background(session: Session, name: str = "") -> list[str]:
     `name` is a sub-agent's id or name, or a member's. Returns the moved jobs, as shown to people. Raises UsageError for
     an unknown name.
     """
-    agent_factory, theirs = session.agent_factory, remote_members(session)
+    agent_factory, theirs = session.agent_factory, remote_members(session.team)
     if not name:
         here = here_to_background(agent_factory) or ()
         moved = await asyncio.gather(*(_of(BACKGROUND.perform_at(teammate, name=""), None) for teammate in theirs))

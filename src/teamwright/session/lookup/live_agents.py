@@ -1,6 +1,6 @@
 """Lookup of live agents by name: the lead, a member of this process, or one in its own process.
 
-Depends on a session's lead and team.
+Depends on the lead and the team of a session.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from teamwright.agent.agent import Agent
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD, parse_recipient
 from teamwright.protocol.unknown_names import did_you_mean, unknown_member
-from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.lead import Lead
 from teamwright.teams.shutdown import lead_stop_error
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
@@ -43,14 +43,16 @@ def find_teammate(team: SessionTeam, name: str, note: str = "nothing was done", 
     return found
 
 
-def find_live_agent(session: Session, name: str = "", note: str = "nothing was done") -> Agent | ProcessTeammateBase:
+def find_live_agent(
+    lead: Lead, team: SessionTeam, name: str = "", note: str = "nothing was done"
+) -> Agent | ProcessTeammateBase:
     """Return the lead, or the live member of that name: its agent here, or the member in another process.
 
     Raises as `find_member`, and TeamRefused for an external member.
     """
-    found = find_member(session.team, name, note) if name else None
+    found = find_member(team, name, note) if name else None
     if found is None:
-        return session.lead.agent
+        return lead.agent
     if isinstance(found, InProcessTeammate):
         return found.agent
     if isinstance(found, ProcessTeammateBase):
@@ -79,6 +81,6 @@ def unknown_live_member(team: SessionTeam, name: str, note: str, jobs: Iterable[
     )
 
 
-def remote_members(session: Session) -> list[ProcessTeammateBase]:
+def remote_members(team: SessionTeam) -> list[ProcessTeammateBase]:
     """Return the live members that have a process of their own."""
-    return [teammate for teammate in session.team.running_members if isinstance(teammate, ProcessTeammateBase)]
+    return [teammate for teammate in team.running_members if isinstance(teammate, ProcessTeammateBase)]

@@ -9,9 +9,6 @@ ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 NOT_COVERED = r"""
 git log | git log --output=x
 git log | git log --output x
-git branch | git branch -D main
-git branch | git branch --delete main
-git tag | git tag -d v1
 curl | curl -w '%output{x}a' http://localhost
 curl | curl --variable %TOKEN --expand-data '{{TOKEN}}' http://localhost
 jq | jq -f filter.jq a.py
@@ -233,8 +230,7 @@ npm run | npm run test -- ../outside
 COVERED = r"""
 sqlite3 | sqlite3 db 'select 1'
 psql | psql -U ada -c 'select 1'
-git branch | git branch topic
-git tag | git tag -m 'delete -d' v2
+git branch | git branch -D topic
 curl | curl -w '%{http_code}' http://localhost
 tar tf | tar tf a.tar sub/x
 date | date -d tomorrow +%F

@@ -27,8 +27,6 @@ git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-d
     --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext
     remote-fd shell
 git grep | -O
-git branch | VALUED=u -d -D --delete
-git tag | VALUED=muFn -d --delete
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
 git rebase | -x

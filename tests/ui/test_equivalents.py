@@ -66,7 +66,7 @@ def test_a_command_is_what_its_line_says(row: EquivalentRow):
 @pytest.mark.parametrize("row", KEYS, ids=name_of)
 def test_a_key_is_what_its_line_says(row: EquivalentRow):
     words = {word.strip(",") for key in KEY_TABLE for word in key.name.split()} | {"Enter"}
-    assert (row.name in words) is (row.relation != "absent")
+    assert words.issuperset(row.name.split()) is (row.relation != "absent")
     assert bool(row.about) is (row.relation != "same")
 
 

@@ -144,7 +144,7 @@ def test_a_person_looks_at_modes_changes_them_by_name_and_has_all_back_at_once(r
         person.says("read it")
         person.sees("Read README.md — refused")
         person.says("/mode default")
-        person.sees("lead is in mode default from its next call on")
+        person.sees("lead       is in mode default now")
         person.says("read it now")
         person.sees("lead       Read README.md")
         person.says("/mode plan @ada and more")

@@ -162,10 +162,16 @@ def test_nothing_but_a_clear_yes_allows(line):
 
 @pytest.mark.parametrize(
     ("line", "answer"),
-    [("1", "PostgreSQL"), ("2, 1", "SQLite, PostgreSQL"), ("3", "3"), ("neither", "neither"), ("1 or 2", "1 or 2")],
+    [("1", "PostgreSQL"), ("2, 1", "SQLite, PostgreSQL"), ('"3"', "3"), ("neither", "neither"), ("1 or 2", "1 or 2")],
 )
 def test_an_answer_is_a_number_or_words(line, answer):
     assert parse_reply(a_question(), line) == RequestReply(ReplyMeaning.ANSWER, answer)
+
+
+@pytest.mark.parametrize("line", ["0", "3", "17"])
+def test_a_number_without_an_option_is_no_answer_unless_it_is_in_quotes(line):
+    reply = parse_reply(a_question(), line)
+    assert reply.meaning is ReplyMeaning.AGAIN and f"there is no option {line}" in reply.text
 
 
 def test_an_empty_line_answers_no_question():

@@ -152,6 +152,11 @@ class PlanMode:
         return PlanExit(self._record.leaving)
 
     @property
+    def mode_after(self) -> Mode:
+        """The mode after an approval that names none; `bubble` is the mode of the agent that started this one."""
+        return Mode(self._record.before or self._mode_after)
+
+    @property
     def pending_request(self) -> str:
         """The id of the pending request; empty when there is none."""
         return self._record.waits
@@ -203,7 +208,7 @@ class PlanMode:
         that was changed during planning stays.
         """
         record, was_on = self._record, self.is_on
-        after = mode or Mode(record.before or self._mode_after)
+        after = mode or self.mode_after
         rules = tuple(dict.fromkeys((*record.granted, *granted)))
         self._save(replace(record, on=False, waits="", left_by=call, before=str(after), granted=rules))
         self._apply_granted_rules()

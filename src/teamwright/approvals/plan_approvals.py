@@ -141,7 +141,9 @@ class PlanApprovals(Struct):
         return PlanOutcome(None, request=request, approver=target)
 
     async def _ask_person(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
-        answer = await self.asker.ask(_question(member, given.plan, str(given.file), given.rules, given.tool_use_id))
+        answer = await self.asker.ask(
+            _question(member, given.plan, str(given.file), given.rules, given.tool_use_id, mode.mode_after)
+        )
         if not answer.allowed:
             return PlanOutcome(False, answer.by, answer.text)
         mode.leave(_granted_mode(answer), by=answer.by, call=given.call, granted=given.rules)
@@ -275,14 +277,17 @@ async def _late(deadline: int | None) -> PermissionAnswer:
     return PermissionAnswer(False, "deadline", "no answer came in time; submit it again, or do work that needs no plan")
 
 
-def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str) -> Question:
+def _question(
+    member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str, mode_after: Mode = Mode.BUBBLE
+) -> Question:
+    then = "" if mode_after is Mode.BUBBLE else f", then mode {mode_after} applies"
     what = plan if not rules else f"{plan.rstrip()}\n\nTo be allowed with it: {', '.join(rules)}"
     return Question(
         member=member,
         tool="ExitPlanMode",
         kind="plan",
         what=what,
-        rule=f"mode {Mode.PLAN}: nothing is changed until the plan was approved",
+        rule=f"mode {Mode.PLAN}: nothing is changed until the plan was approved{then}",
         input={"plan": plan, "planFilePath": file},
         owner=member,
         tool_use_id=tool_use_id,

@@ -88,7 +88,9 @@ COMMANDS: tuple[EquivalentRow, ...] = (
 KEYS: tuple[EquivalentRow, ...] = (
     *_same("Ctrl-C Ctrl-D Ctrl-R Ctrl-O Ctrl-T Ctrl-B Shift-Tab ? @PATH !COMMAND #NOTE"),
     EquivalentRow("Esc", "different", "Esc", "It leaves the viewed member first; at the lead it ends the lead's turn."),
+    EquivalentRow("\\ Enter", "same"),
     EquivalentRow("Enter", "different", "Enter", "It sends; Alt-Enter begins a new line."),
+    EquivalentRow("Ctrl-J", "absent", "Alt-Enter", "It sends, as Enter does."),
     EquivalentRow("Ctrl-G", "absent", "", "A long prompt can be a file: a prompt that is only @FILE is read from it."),
     EquivalentRow("Ctrl-V", "absent", "", "An image is attached by its path."),
     EquivalentRow("Alt-P", "absent", "/model", "It sets the model."),

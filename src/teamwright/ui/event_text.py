@@ -27,7 +27,7 @@ from teamwright.ui.display_text import one_line
 def compaction_text(event: Compacted) -> str:
     """Return the line for a compaction that starts or has ended."""
     if event.trigger == "clear":
-        return f"begins with an empty conversation: {event.before:,} tokens became about {event.after:,}"
+        return f"begins with an empty conversation; prompt and tools are about {event.after:,} tokens"
     match event.state:
         case "begun":
             return f"compacts its conversation ({event.before:,} tokens)"

@@ -82,7 +82,7 @@ def test_ctrl_c_at_the_lead_ends_no_turn_of_a_member_that_was_viewed_before(gate
         person.says("wait here")
         person.until(lambda rows: "cat gate-lead" in row_of(rows, "lead"))
         person.types(CTRL_C)
-        person.sees("the lead's turn was ended; ada, ben go on")
+        person.sees("the lead's turn was ended; ada, ben continue")
         opens(gates, "ada")
         person.sees("ada → lead: ada is through.")
 

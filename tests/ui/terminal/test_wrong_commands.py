@@ -94,3 +94,10 @@ def test_a_command_of_your_own_replaces_one_that_only_similar_programs_have():
     assert parse_line("/plan", (), custom_commands=own) == CustomCommand("plan")
     assert parse_line("/status", (), custom_commands=own) == CustomCommand("status")
     assert parse_line("/quit", (), custom_commands=own) == TerminalCommand("/quit")
+
+
+@pytest.mark.finding("U8")
+def test_plan_with_words_is_a_prompt_in_plan_mode():
+    assert parse_line("/plan change the parser", ()) == LeadPrompt("change the parser", mode="plan")
+    assert parse_line("/plan", ()) == TerminalCommand("/mode", "plan")
+    assert parse_line("/plan @ada", ()) == TerminalCommand("/mode", "plan @ada")

@@ -62,7 +62,7 @@ KEY_TABLE: tuple[KeyRow, ...] = (
         ((KeyAction.BACKSPACE, ("c-h",)),),
     ),
     KeyRow(
-        "Alt-Enter",
+        "Alt-Enter, \\ Enter",
         "a new line · Tab completes @member, @path, /command",
         ((KeyAction.SEND, ("enter",)), (KeyAction.NEW_LINE, ("escape", "enter"))),
     ),

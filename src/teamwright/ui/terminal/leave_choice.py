@@ -69,4 +69,4 @@ def leave_hint(working: Sequence[str]) -> str:
 
 def continuing_members(working: Sequence[str]) -> str:
     """Return the names of working members as a text; empty when none is working."""
-    return f"{', '.join(working)} {'goes' if len(working) == 1 else 'go'} on" if working else ""
+    return f"{', '.join(working)} {'continues' if len(working) == 1 else 'continue'}" if working else ""

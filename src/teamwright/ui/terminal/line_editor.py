@@ -127,10 +127,9 @@ class LineEditor:
 
     def cancel_read(self) -> None:
         """See Editor."""
-        if self._reading is None:
-            return
-        self._is_cancelled = True
-        self._leave_if_cancelled()
+        if self._reading is not None:
+            self._is_cancelled = True
+            self._leave_if_cancelled()
 
     def interrupt(self) -> None:
         """See Editor."""
@@ -210,8 +209,7 @@ class LineEditor:
         act = self._callbacks.on_interrupt(bool(typed.text))
         session = self._reading
         if act is InterruptAction.CLEAR:
-            # The history keeps the cleared line.
-            typed.append_to_history()
+            typed.append_to_history()  # so that the cleared line is not lost
             typed.reset()
         elif act is InterruptAction.LEAVE and session is not None and session.app.is_running:
             session.app.exit(exception=EOFError)
@@ -260,7 +258,10 @@ class LineEditor:
 
     def _send(self, typed: Buffer) -> None:
         below = self._callbacks.status_area
-        if below is None or self._reading is not self._lines or not below.open_marked():
+        if self._reading is self._lines and typed.document.text_before_cursor.endswith("\\"):
+            typed.delete_before_cursor()
+            typed.insert_text("\n")
+        elif below is None or self._reading is not self._lines or not below.open_marked():
             typed.validate_and_handle()
 
     def _paste(self, event: KeyPressEvent) -> None:

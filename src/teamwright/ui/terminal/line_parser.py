@@ -91,9 +91,10 @@ _MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DO
 
 
 class LeadPrompt(Struct, frozen=True):
-    """A prompt for the lead."""
+    """A prompt for the lead; `mode` is set before it is sent, if it is not empty."""
 
     text: str
+    mode: str = ""
 
 
 class MemberMail(Struct, frozen=True):
@@ -149,8 +150,8 @@ def parse_line(
         name, rest = f"/{called[0].lower()}", called[1]
         if name in _YIELDING and is_custom_command(called[0], custom_commands):
             return CustomCommand(called[0], rest)
-        if name in BUILT_IN_PROMPTS:
-            return LeadPrompt(f"{BUILT_IN_PROMPTS[name]}\n\n{rest}".rstrip())
+        if (prompt := _prompt_of_command(name, rest)) is not None:
+            return prompt
         name, _, first = ALIASES.get(name, name).partition(" ")
         rest = f"{first} {rest}".strip()
         if name in COMMAND_NAMES:
@@ -165,6 +166,13 @@ def parse_line(
         if name in {member.lower() for member in members} or not is_path:
             return MemberMail(found[1], found[2])
     return LeadPrompt(line)
+
+
+def _prompt_of_command(name: str, rest: str) -> LeadPrompt | None:
+    """Return the prompt that a command means: a built-in one, or the words after /plan, which set plan mode."""
+    if name in BUILT_IN_PROMPTS:
+        return LeadPrompt(f"{BUILT_IN_PROMPTS[name]}\n\n{rest}".rstrip())
+    return LeadPrompt(rest, mode="plan") if name == "/plan" and rest and not rest.startswith("@") else None
 
 
 def _harmless_match(name: str, known: Collection[str]) -> str:

@@ -303,6 +303,10 @@ def parse_reply(request: RequestOpened, line: str) -> RequestReply:
 def _parse_answer(request: RequestOpened, text: str) -> RequestReply:
     if not text:
         return RequestReply(ReplyMeaning.AGAIN, "an answer, please")
+    if request.options and text.isdecimal() and not 0 < int(text) <= len(request.options):
+        return RequestReply(ReplyMeaning.AGAIN, f'there is no option {text}; "{text}" in quotes is your own words')
+    if request.options and (text[0] == text[-1] == '"') and text[1:-1].isdecimal():
+        return RequestReply(ReplyMeaning.ANSWER, text[1:-1])
     answer = choose_options(request.options, text)
     if answer != text and "," in text and not _allows_several(request):
         return RequestReply(ReplyMeaning.AGAIN, "one number, please, or your own words")

@@ -113,9 +113,10 @@ class SessionScreen:
         """
         unsubscribe = self.session.log.subscribe(lambda _number, event: self._on_event(event))
         self.panel.begin()
-        if prompt:
-            self._handle_first_prompt(prompt)
-        reading = asyncio.create_task(self._read_lines(), name="reading lines")
+        command = prompt if prompt and parse_slash_command(prompt) is not None else ""
+        if prompt and not command:
+            self._send_prompt(prompt)
+        reading = asyncio.create_task(self._read_lines(command), name="reading lines")
         working = asyncio.create_task(self._run_turns(), name="turns of the lead")
         try:
             await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -287,10 +288,12 @@ class SessionScreen:
 
     # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_lines(self) -> LeaveChoice:
+    async def _read_lines(self, command: str) -> LeaveChoice:
+        """Execute the slash command of the command line, then each typed line, until the person leaves."""
         while True:
             try:
-                if (line := await self.line_input.read_line()) is not None:
+                line, command = command or await self.line_input.read_line(), ""
+                if line is not None:
                     self.interrupts.reset()
                     await self._handle_line(line)
             except EOFError:
@@ -319,9 +322,11 @@ class SessionScreen:
                     await self.commands.remember(line.text)
                 case MemberMail():
                     await send_to_member(self.session, line.to, line.text)
-                case LeadPrompt() if self.view.viewed_member and line.text.strip():
+                case LeadPrompt() if self.view.viewed_member and line.text.strip() and not line.mode:
                     await send_to_member(self.session, self.view.viewed_member, line.text)
                 case LeadPrompt():
+                    if line.mode:
+                        await self.commands.run(TerminalCommand("/mode", line.mode))
                     self._send_prompt(line.text)
                     self._show_folded(await self.completion.missing_file_lines(line.text))
         except TeamwrightError as problem:
@@ -355,16 +360,6 @@ class SessionScreen:
 
     def _custom_command_names(self) -> list[str]:
         return callable_names(self.session)
-
-    def _handle_first_prompt(self, text: str) -> None:
-        """Handle the prompt of the command line: a custom command, else a prompt for the lead."""
-        line = parse_line(text, (), is_path=True, custom_commands=self._custom_command_names())
-        if isinstance(line, CustomCommand):
-            self.command_calls.start(line)
-        elif isinstance(line, UnknownCommand):
-            self._show_folded(unknown_command_lines(line, self._custom_command_names()))
-        else:
-            self._send_prompt(text)
 
     def _send_prompt(self, text: str) -> None:
         if not text.strip():

@@ -43,7 +43,13 @@ class Shortcuts(Struct):
         """Set the lead's next mode of the cycle."""
         now = str(self.session.modes.mode)
         at = MODE_CYCLE.index(now) + 1 if now in MODE_CYCLE else 0
-        self._start(HANDLERS["/mode"](self.session, MODE_CYCLE[at % len(MODE_CYCLE)]))
+        self._start(self._set_mode(MODE_CYCLE[at % len(MODE_CYCLE)]))
+
+    async def _set_mode(self, mode: str) -> list[str]:
+        """Set the mode. `plan` follows `default`: an approved plan does not accept edits because the keys passed by."""
+        if mode == MODE_CYCLE[-1]:
+            await HANDLERS["/mode"](self.session, MODE_CYCLE[0])
+        return await HANDLERS["/mode"](self.session, mode)
 
     def show_output(self) -> None:
         """Show all output of the last call that was shown in part."""

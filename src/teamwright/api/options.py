@@ -211,16 +211,39 @@ def tool_names(tools: Sequence[str | Callable[..., Any]] | None) -> tuple[str, .
     return names
 
 
+SDK_OPTIONS = {
+    "can_use_tool": "on_request=FUNCTION",
+    "continue_conversation": 'Team.resume("NAME")',
+    "fallback_model": 'fallback_models=["NAME"]',
+    "max_budget_usd": "budget=Budget(usd=2.0)",
+    "max_thinking_tokens": "effort=NUMBER_OF_TOKENS",
+    "max_turns": "budget=Budget(turns=3)",
+    "output_format": "output_type=TYPE",
+    "plugins": "plugin_dirs=[DIRECTORY]",
+    "resume": 'Team.resume("NAME")',
+    "session_id": 'Team.resume("NAME")',
+    "settings": "settings_file=FILE",
+    "system_prompt": "append_system_prompt=TEXT",
+    "thinking": 'effort="high"',
+}
+"""Keywords of the Python SDK for Claude Code and of the flags, and what to write here.
+
+Source: the SDK's public reference, read in November 2026.
+"""
+
+
 def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
-    """Raise UsageError for a keyword that is not in `known`."""
+    """Raise UsageError for a keyword that is not in `known`, with what to write in its place."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
-    close = nearest(unknown[0], known)
+    close, instead = nearest(unknown[0], known), SDK_OPTIONS.get(unknown[0], "")
+    if instead.partition("=")[0] not in known and "Team." not in instead:
+        instead = ""
     raise UsageError(
         "usage",
         f"{unknown[0]}= is not an option here",
         looked_at=[("options", " ".join(f"{name}=" for name in known))],
-        do=[f"did you mean {close}=?"] if close else [],
+        do=[instead] if instead else [f"did you mean {close}=?"] if close else [],
         note="nothing was started",
     )

@@ -41,6 +41,10 @@ FLAGS: tuple[EquivalentRow, ...] = (
     EquivalentRow(
         "--allow-dangerously-skip-permissions", "absent", "/mode", "The mode is chosen at the start or with /mode."
     ),
+    *(
+        EquivalentRow(name, "absent", "--effort LEVEL", "Thinking is set by a level, or by a number of tokens.")
+        for name in ("--thinking", "--max-thinking-tokens")
+    ),
     EquivalentRow("--betas", "absent", "", "The program chooses the beta headers that a model needs."),
     EquivalentRow("--chrome", "absent", "--mcp-config JSON", "A browser is controlled by an MCP server."),
     EquivalentRow("--no-chrome", "absent", "", "The program controls no browser."),

@@ -6,6 +6,7 @@ import pytest
 
 import teamwright
 from teamwright import Budget, InvalidName, TaskRefused, Team, TeamwrightError, UnknownMember, UsageError
+from teamwright.api.options import SDK_OPTIONS, TeamOptions
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -41,6 +42,17 @@ def test_an_option_of_another_kind_is_a_sentence_at_once(options, said, own_home
         with pytest.raises(UsageError) as caught:
             begin()
         assert said in caught.value.render()
+    assert not (own_home / ".teamwright").exists()
+
+
+@pytest.mark.finding("U10")
+@pytest.mark.parametrize("name", sorted(SDK_OPTIONS))
+def test_an_option_of_the_vendors_sdk_is_refused_with_what_to_write_here(name, own_home):
+    with pytest.raises(UsageError) as caught:
+        teamwright.run("Go.", model=MODEL, **{name: 3})
+    assert f"{name}= is not an option here" in caught.value.render() and SDK_OPTIONS[name] in caught.value.render()
+    option, _, method = SDK_OPTIONS[name].partition("=")[0].partition(".")
+    assert hasattr(Team, method.partition("(")[0]) if method else option in TeamOptions.__annotations__
     assert not (own_home / ".teamwright").exists()
 
 

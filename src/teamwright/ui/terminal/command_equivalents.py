@@ -13,6 +13,7 @@ MAX_CUSTOM_COMMANDS = 40
 _COLORS = "the colours are those of your terminal; NO_COLOR leaves them out"
 _KEY = "a key is an environment variable; `teamwright doctor` names it"
 _PLUGIN = "`teamwright plugin` adds and removes plugins, which new sessions use; /skills lists their skills"
+_TEAM = "/members lists the members of the team; `teamwright teams` lists teams on disk"
 _NOT_HERE = "there is no cloud service behind this program; all of it runs on your machine"
 
 EQUIVALENTS = {
@@ -81,6 +82,8 @@ EQUIVALENTS = {
     "/summary": "/status is the session on one page",
     "/tag": "--name TITLE, at the start, sets the title of the session",
     "/team-onboarding": "/init writes AGENTS.md, which each session reads",
+    "/team": _TEAM,
+    "/teams": _TEAM,
     "/teleport": "`teamwright sessions --all` lists the sessions of this machine",
     "/terminal-setup": "Alt-Enter begins a new line, without a setup",
     "/theme": _COLORS,

@@ -1,17 +1,9 @@
 """A login with OAuth at a server of this machine: by a browser, stored privately, refreshed, shared, never shown."""
 
 import asyncio
-import json
 import logging
 import os
 import socket
-import subprocess
-import sys
-import threading
-import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -23,36 +15,8 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.mcp_login import LoginRequest, log_in
 from teamwright.storage.paths import find_home
 from tests.mcp.conftest import words
+from tests.mcp.sdk_processes import ask, open_page, vault
 from tests.support.waits import WAIT_S
-
-SERVER = str(Path(__file__).with_name("oauth_server.py"))
-
-
-@contextmanager
-def vault(lasts_s: int = 3600) -> Generator[str, None, None]:
-    """The server on a free port of this machine, once it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, SERVER, str(port), str(lasts_s)], stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        assert any("running on" in line for line in process.stderr), "it ended before it listened"
-        reader = threading.Thread(target=process.stderr.read, daemon=True)
-        reader.start()
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.wait(WAIT_S)
-
-
-def open_page(address: str) -> str:
-    """What a browser does: it follows the redirect to this machine."""
-    with urllib.request.urlopen(address, timeout=WAIT_S) as answer:
-        return answer.read().decode()
-
-
-def ask(url: str, query: str = "") -> list[str]:
-    return json.loads(open_page(url.replace("/mcp", "/issued") + query))
 
 
 @pytest.fixture

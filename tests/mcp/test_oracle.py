@@ -1,36 +1,14 @@
 """Our client and servers of the official SDK understand each other, over every way that we speak."""
 
 import asyncio
-import socket
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from teamwright.mcp.json_rpc import CallDeadline
 from teamwright.mcp.server import McpServer
 from tests.mcp.conftest import words
+from tests.mcp.sdk_processes import SDK, behind_an_address
 from tests.support.waits import WAIT_S
-
-SDK = str(Path(__file__).with_name("sdk_server.py"))
-
-
-@contextmanager
-def behind_an_address(habit: str) -> Generator[str, None, None]:
-    """The SDK's server on a free port of this machine, once it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, SDK, habit, str(port)], stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        assert any("running on" in line for line in process.stderr), "it ended before it listened"
-        yield f"http://127.0.0.1:{port}/{'sse' if habit == 'sse' else 'mcp'}"
-    finally:
-        process.terminate()
-        process.communicate(timeout=WAIT_S)
 
 
 @pytest.mark.slow_after(1)

@@ -175,6 +175,12 @@ async def test_commands_of_a_session_reach_each_others_servers(tmp_path):
 
 
 @pytest.mark.usefixtures("each_implementation")
+async def test_a_command_inherits_no_descriptor_of_its_network(tmp_path):
+    [text], _, _ = await run(tmp_path, "echo ${http_proxy:+proxy}; ls -l /proc/self/fd | grep -c 'net:\\|user:'")
+    assert text.startswith("proxy\n0")
+
+
+@pytest.mark.usefixtures("each_implementation")
 async def test_a_background_command_reaches_hosts_after_its_call(tmp_path, server):
     fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
     late = f"(until [ -e go ]; do sleep 0.05; done; {fetch} > page; touch fetched) & echo began"

@@ -69,7 +69,6 @@ class Bubblewrap(Struct, frozen=True):
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 seccomp = ["--seccomp", str(descriptors[1])]
-            route = self._joinable_route
             argv = with_limits(start.argv, self.policy, limits_processes=self._has_own_users)
             return subprocess.Popen(
                 [*self._joined_network(), self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
@@ -79,7 +78,7 @@ class Bubblewrap(Struct, frozen=True):
                 stdout=start.stdout,
                 stderr=start.stderr,
                 start_new_session=True,
-                pass_fds=[*descriptors, *(route.namespaces if route is not None else ())],
+                pass_fds=descriptors,
             )
         finally:
             for descriptor in descriptors:
@@ -107,8 +106,9 @@ class Bubblewrap(Struct, frozen=True):
         route = self._joinable_route
         if route is None:
             return []
-        users, network = route.namespaces
-        spaces = [f"--user=/proc/self/fd/{users}", f"--net=/proc/self/fd/{network}"]
+        # By the descriptors of this process: inherited ones would reach the command.
+        users, network = (f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in route.namespaces)
+        spaces = [f"--user={users}", f"--net={network}"]
         return [NSENTER, "--preserve-credentials", *spaces, "--"]
 
     @property

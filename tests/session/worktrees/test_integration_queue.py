@@ -193,3 +193,42 @@ def test_the_demo_of_the_integration_ends_well():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
     assert "3 of 3 worktrees are removed" in done.stdout
+
+
+PROCESS_SCRIPT = """
+[script]
+name = "crew"
+
+[[agent.ann.turn]]
+when.task = "Write ann.txt"
+[[agent.ann.turn.call]]
+tool = "Write"
+input = { file_path = "ann.txt", content = "x" }
+[[agent.ann.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "1", status = "completed" }
+
+[[agent.bob.turn]]
+when.task = "Read ann.txt"
+[[agent.bob.turn.call]]
+tool = "Read"
+input = { file_path = "ann.txt" }
+[[agent.bob.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "2", status = "completed" }
+
+[[agent."*".otherwise]]
+say = "Nothing."
+"""
+
+
+async def test_the_work_of_members_in_processes_is_integrated_and_a_dependent_begins_with_it(shop, tmp_path):
+    (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
+    async with a_team(shop, f"scripted:{tmp_path / 'script.toml'}", backend="detached") as team:
+        first = await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await team.tasks.add("Read ann.txt", after=first, metadata={"for": ["bob"]})
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait for a task.", isolation="worktree")
+        await finished(team, 2)
+    assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", BRANCH)
+    assert git(shop, "show", "teamwright/crew/bob:ann.txt") == "x"

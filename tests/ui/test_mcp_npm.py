@@ -132,7 +132,9 @@ class ScratchRepository:
     def configure(self, files: str = "", **settings: Any) -> None:
         everything = self.entry(EVERYTHING[0], "stdio", str(self.place))
         servers = {"everything": everything, "files": self.entry(FILES[0], files or str(self.place))}
-        self.program.settings(mcpServers=servers, shutdown_timeout_s=30, **settings)
+        # The server of files serves the directories of the session instead of those in its arguments.
+        allowed = {"additionalDirectories": [str(self.place)]}
+        self.program.settings(mcpServers=servers, shutdown_timeout_s=30, permissions=allowed, **settings)
 
     def running(self, name: str = "") -> list[int]:
         """The numbers of the servers' processes, as the system lists them."""

@@ -82,7 +82,7 @@ scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and ar
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)
 
-fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay)
+fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
 
 sandbox-attacks: $(VENV)/.dev  ## hostile commands run in the sandbox: a table of attacks and implementations

@@ -6,11 +6,14 @@ from teamwright.permissions import command_facts
 from teamwright.permissions.programs import file_reads
 from teamwright.permissions.programs.option_grammar import parse_grammar
 from teamwright.permissions.read_only_commands import CommandReads
+from tests.permissions.fuzz import judging
 from tests.permissions.fuzz.generator import option_rows
-from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, SHOWS, Judge
+from tests.permissions.fuzz.judging import CONFIGURATIONS, CONFINED, OWN_SHELL, READING, SHOWS, Judge
+from tests.permissions.fuzz.product_runs import ReadPolicy
 from tests.permissions.fuzz.rounds import Round
 from tests.permissions.fuzz.sandbox import Sandbox, missing_here
 from tests.permissions.fuzz.sweep import Sweep
+from tests.support.programs import needs
 
 pytestmark = pytest.mark.skipif(missing_here() != "", reason=missing_here() or "everything is there")
 
@@ -96,6 +99,33 @@ def test_the_judge_sees_what_a_line_does(judge, monkeypatch, line, effect):
     assert wrong is not None
     assert wrong.effect == effect
     assert judge.judge("git status; ls -la; date", READING) is None
+
+
+@pytest.mark.slow_after(1)
+@needs("zsh")
+def test_the_judge_runs_a_line_in_the_user_s_shell_as_a_session_does(sandbox, monkeypatch):
+    """Without the mark of lines that zsh reads otherwise, the line is allowed and zsh runs the program in it."""
+    line = "build; printf %d 'path[$(touch_marker)]'"
+    monkeypatch.setenv("HOME", str(sandbox.world.home))
+    judge = Judge(sandbox, "zsh")
+    assert judge.allowed("build | cat", OWN_SHELL) is not None
+    assert judge.allowed(line, OWN_SHELL) is None
+    monkeypatch.setattr(judging, "is_read_otherwise", lambda *_: False)
+    wrong = judge.judge(line, OWN_SHELL)
+    assert wrong is not None and wrong.effect == "runs a program"
+
+
+@pytest.mark.slow_after(1)
+@needs("bwrap")
+def test_the_judge_runs_every_line_in_the_policy_read(monkeypatch):
+    """In the policy nothing can be changed and no secret read. With a policy that shows too much, the judge sees it."""
+    with Sandbox(is_nested=True) as nested:
+        monkeypatch.setenv("HOME", str(nested.world.home))
+        lines = ("touch new; rm a.py", "cat .env ../outside/secret ~/.ssh/id_rsa", "ls .. ~")
+        judge = Judge(nested)
+        assert [judge.judge(line, CONFINED) for line in lines] == [None] * len(lines)
+        monkeypatch.setattr(ReadPolicy, "argv", lambda self, argv, env: (argv, env))
+        assert all(judge.judge(line, CONFINED) is not None for line in lines)
 
 
 def test_in_acceptEdits_only_changes_outside_and_of_guarded_files_are_wrong(judge, monkeypatch):

@@ -26,6 +26,28 @@ def test_a_link_above_a_protected_path_leads_the_restoring_nowhere_else(tmp_path
     assert config.read_text() == "[core]\n" and not config.parent.is_symlink()
 
 
+def test_a_file_above_a_protected_path_is_moved_away(tmp_path):
+    """A file `.git` names another git directory, whose configuration runs programs."""
+    config = tmp_path / "work/.git/config"
+    config.parent.mkdir(parents=True)
+    config.write_text("[core]\n")
+    before = ProtectedFiles.take([str(config.with_name("commondir"))], [str(config)])
+    config.parent.rename(tmp_path / "work/.moved")
+    (tmp_path / "work/.git").write_text("gitdir: .evil\n")
+    assert str(config.parent) in before.restore(tmp_path / "quarantine")
+    assert config.read_text() == "[core]\n"
+
+
+def test_what_is_left_in_the_background_is_undone_only_as_far_as_it_was_created(tmp_path):
+    created, kept = tmp_path / "commondir", tmp_path / "config"
+    kept.write_text("[core]\n")
+    before = ProtectedFiles.take([str(created)], [str(kept)]).created_only()
+    kept.write_text("[core]\n[remote]\n")
+    created.write_text("../evil\n")
+    assert before.restore(tmp_path / "quarantine") == [str(created)]
+    assert kept.read_text() == "[core]\n[remote]\n" and not created.exists()
+
+
 def test_a_large_file_in_a_protected_directory_stays(tmp_path):
     directory = tmp_path / ".claude"
     directory.mkdir()

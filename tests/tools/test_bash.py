@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ async def test_the_directory_stays_inside_the_allowed_directories_and_is_told(ba
 async def test_no_output_can_pass_for_a_directory(bash, ctx, work):
     await bash.run(call("pwd() { echo /tmp; }; echo 'pwd -P >| /tmp'; printf '/tmp\\n'"), ctx)
     assert ctx.workplace.cwd == work
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the line finds the file in /proc")
+@pytest.mark.parametrize(
+    "replaced",
+    ["mkfifo $f", "ln -s /dev/zero $f", "printf '/\\0x' > $f", "truncate -s 20G $f", "mkdir $f", "printf '\\377' > $f"],
+)
+async def test_a_command_that_replaces_the_report_of_its_directory_stops_nothing(bash, ctx, work, replaced):
+    """The report is a file that the command can write: a pipe in its place would block the session for ever."""
+    find = "f=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -o '/[^ ]*[.]cwd' | head -1)"
+    line = f"trap - EXIT; {find}; {replaced}; test -e $f -o -p $f && echo done"
+    result = await asyncio.wait_for(bash.run(call(line), ctx), WAIT_S)
+    assert "done" in result.content and ctx.workplace.cwd == work
 
 
 @pytest.mark.promise("F64")

@@ -45,13 +45,18 @@ class ProtectedFiles(Struct, frozen=True):
         directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
         return cls(tuple(sorted(missing)), directories, saved, frozenset(files) - frozenset(saved))
 
+    def created_only(self) -> ProtectedFiles:
+        """Return the part that moves away what was created, and restores no file."""
+        return ProtectedFiles(self.missing, (), {})
+
     def restore(self, quarantine: Path) -> list[str]:
         """Undo the changes since then; return the paths that were changed. Created files go to `quarantine`."""
-        # The paths were real ones: a link above one of them is new, and must not lead this process elsewhere.
+        # The paths were real ones: a link above one of them is new, and must not lead this process elsewhere. A file
+        # there is new too: `.git` as a file names another git directory.
         changed = [
-            link
+            found
             for path in (*self.missing, *self.directories, *self.saved)
-            if (link := _link_above(path)) and _move_away(link, quarantine)
+            if (found := _replaced_above(path)) and _move_away(found, quarantine)
         ]
         for path in self.missing:
             if os.path.lexists(path) and _move_away(path, quarantine):
@@ -84,10 +89,12 @@ def _files_below(path: str) -> list[str]:
     return found[:_MAX_FILES]
 
 
-def _link_above(path: str) -> str:
-    """Return the topmost directory above the path that is a link; empty when none is one."""
-    parents = reversed(Path(path).parents)
-    return next((str(parent) for parent in parents if parent.is_symlink()), "")
+def _replaced_above(path: str) -> str:
+    """Return the topmost path above this one that is a link or a file; empty when all are directories or missing."""
+    parents = map(str, reversed(Path(path).parents))
+    return next(
+        (one for one in parents if os.path.lexists(one) and (os.path.islink(one) or not os.path.isdir(one))), ""
+    )
 
 
 def _read(path: str) -> _SavedFile | None:

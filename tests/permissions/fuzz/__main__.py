@@ -8,9 +8,18 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Iterable
 
 from tests.permissions.fuzz.judging import CONFIGURATIONS, Judge, Wrong
-from tests.permissions.fuzz.rounds import LEAST_ALLOWED, SHARES, Report, Round, allowed_programs
+from tests.permissions.fuzz.rounds import (
+    LEAST_ALLOWED,
+    SHARES,
+    SHARES_IN_A_SHELL,
+    SHARES_IN_THE_READ_POLICY,
+    Report,
+    Round,
+    allowed_programs,
+)
 from tests.permissions.fuzz.sandbox import Sandbox
 from tests.permissions.fuzz.sweep import Sweep
 from tests.permissions.fuzz.systematic import git_programs
@@ -22,13 +31,15 @@ def main() -> int:
     """0 when no allow was wrong and enough lines were allowed."""
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with Sandbox() as sandbox:
-        judge = Judge(sandbox)
+    with Sandbox(is_nested=options.sandbox_read) as sandbox:
+        judge = Judge(sandbox, options.shell)
         os.environ["HOME"] = str(sandbox.world.home)  # as a session of the user whose home it is
         print(f"seed {options.seed}  sandbox: {'bubblewrap' if sandbox.confined else 'none'}", flush=True)
+        usual = SHARES_IN_A_SHELL if options.shell else SHARES
+        usual = SHARES_IN_THE_READ_POLICY if options.sandbox_read else usual
         if options.line:
-            return one_line(judge, options.line)
-        shares = {name: SHARES[name] for name in options.configuration or SHARES}
+            return one_line(judge, options.line, usual)
+        shares = {name: usual.get(name, 1) for name in options.configuration or usual}
         made = Round(judge, options.seed, allowed_programs(judge), shares, show)
         if options.systematic:
             return each_option(judge, made, options.program)
@@ -65,10 +76,10 @@ def show(wrong: Wrong) -> None:
     print(f"WRONG ({wrong.configuration}) {wrong}", flush=True)
 
 
-def one_line(judge: Judge, line: str) -> int:
-    """Judge one line in each configuration and say what came of it."""
+def one_line(judge: Judge, line: str, names: Iterable[str]) -> int:
+    """Judge one line in each of these configurations and say what came of it."""
     wrong = 0
-    for configuration in CONFIGURATIONS.values():
+    for configuration in map(CONFIGURATIONS.__getitem__, names):
         found = judge.judge(line, configuration)
         allowed = judge.allowed(line, configuration)
         print(f"{configuration.name}: {found or ('allowed, nothing wrong' if allowed else 'not allowed')}")
@@ -84,7 +95,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=1 << 60)
     parser.add_argument("--seed", default=env("FUZZ_SEED") or secrets.token_hex(4))
     parser.add_argument("--stop-at", type=int, default=1 << 30, help="end after so many distinct wrong allows")
-    parser.add_argument("--configuration", action="append", choices=list(CONFIGURATIONS))
+    parser.add_argument("--configuration", action="append", choices=list(SHARES))
+    parser.add_argument(
+        "--shell", choices=["bash", "zsh"], default="", help="run lines in this user's shell, with options"
+    )
+    parser.add_argument("--sandbox-read", action="store_true", help="allow every line, in the sandbox's policy read")
     parser.add_argument("--line", help="judge this line alone")
     parser.add_argument("--systematic", action="store_true", help="each option of each program, not at random")
     parser.add_argument("--program", action="append", help="with --systematic: this program alone, as `git log`")

@@ -140,10 +140,12 @@ def _others() -> frozenset[str]:
 
 
 def _session(pid: str) -> int:
+    """The session of a process; 0 when it has ended, perhaps without a parent that knows of it."""
     try:
-        return os.getsid(int(pid))
+        state, _, _, session, *_ = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
+    return 0 if state == "Z" else int(session)
 
 
 def _become(user: int) -> None:

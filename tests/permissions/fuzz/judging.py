@@ -18,9 +18,10 @@ from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, HIDDEN_VARIABLES, remove_variables
-from teamwright.tools.shell.command_line import shell_line, track_directory
+from teamwright.tools.shell.command_line import expand_command, is_read_otherwise, shell_line, track_directory
+from tests.permissions.fuzz.product_runs import FUNCTION, ReadPolicy, start_shell
 from tests.permissions.fuzz.sandbox import Outcome, Sandbox
-from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY
+from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY, OUTSIDE
 
 SHOWS = "shows what is secret"
 RUNS = "runs a program"
@@ -71,7 +72,14 @@ What a script does is not seen, so `bypassPermissions` allows it."""
 _WHOLE_DIRECTORIES = re.compile(r"\b[ef]?grep\b.* (-[a-zA-Z]*[rR]|--\S*recurs|\S*recurse)")
 """A search of whole directories, which shows denied files too; see the classes in docs/reference/permissions.md."""
 
-CONFIGURATIONS = {one.name: one for one in (READING, PLAIN, EDITING, RULES, BYPASS)}
+OWN_SHELL = Configuration(
+    "own_shell", (Mode.DEFAULT, Mode.ACCEPT_EDITS), allow=(f"Bash({FUNCTION}:*)",), changes="inside"
+)
+"""Lines that call a function of the user, for `--shell`."""
+CONFINED = Configuration("confined", (Mode.BYPASS,), deny=(), secret=frozenset({OUTSIDE, DENIED}), history=False)
+"""Every line is allowed and runs in the policy *read*, for `--sandbox-read`."""
+
+CONFIGURATIONS = {one.name: one for one in (READING, PLAIN, EDITING, RULES, BYPASS, OWN_SHELL, CONFINED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,14 @@ class Wrong:
 
 
 class Judge:
-    """Asks for verdicts, runs what is allowed, and finds what was wrong about it."""
+    """Asks for verdicts, runs what is allowed, and finds what was wrong about it.
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    `shell`: the kind of the user's shell, `bash` or `zsh`, in which lines run as in a session; empty: plain bash.
+    """
+
+    def __init__(self, sandbox: Sandbox, shell: str = "") -> None:
         self.sandbox = sandbox
+        self._startup = start_shell(shell, sandbox.base) if shell else None
         self.runs = 0
         self.timed_out = 0
         self._variant = 0
@@ -111,10 +123,19 @@ class Judge:
         seen = remove_variables(HIDDEN_VARIABLES, {**own, "LANG": "C.UTF-8", "SHELL": "/bin/bash"})
         seen["LOCPATH"] = str(self.sandbox.base / "locales")
         self._env = {**seen, **COMMAND_ENVIRONMENT, "PWD": str(world.project)}
+        self._read_policy = ReadPolicy(world, self._env) if sandbox.is_nested else None
 
     def allowed(self, line: str, configuration: Configuration) -> tuple[Mode, Decision] | None:
         """The first mode of the configuration that allows the line, with its decision."""
-        access = Access(command=line, cwd=self.sandbox.world.project)
+        if configuration is CONFINED:
+            return Mode.BYPASS, Decision(Verdict.ALLOW, "confined", "The sandbox decides.")
+        project = self.sandbox.world.project
+        access = Access(
+            command=line,
+            cwd=project,
+            expanded_command=expand_command(line, self._startup, project),
+            is_read_otherwise=is_read_otherwise(line, self._startup, project),
+        )
         with contextlib.chdir(self.sandbox.world.project):  # as a session: `/proc/self/cwd` of both is the same here
             for mode in configuration.modes:
                 decision = self._policies[configuration.name, mode].decide("Bash", access)
@@ -191,10 +212,13 @@ class Judge:
         return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
 
     def _run(self, line: str, groups: frozenset[str], variant: int, commands: int = 1) -> Outcome:
-        put = track_directory(
-            shell_line(line, None, self.sandbox.world.project, self._env), self.sandbox.base / "aside" / "ended_in"
-        )
-        outcome = self.sandbox.run(put.argv, put.env, groups, variant, commands)
+        put = shell_line(line, self._startup, self.sandbox.world.project, self._env)
+        if self._read_policy is not None:
+            argv, env = self._read_policy.argv(put.argv, put.env)
+        else:
+            put = track_directory(put, self.sandbox.base / "aside" / "ended_in")
+            argv, env = put.argv, put.env
+        outcome = self.sandbox.run(argv, env, groups, variant, commands)
         self.runs += commands
         self.timed_out += outcome.timed_out
         return outcome

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.permissions.fuzz.generator import Generator, option_rows
-from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, Configuration, Judge, Wrong
+from tests.permissions.fuzz.judging import CONFIGURATIONS, OWN_SHELL, READING, Configuration, Judge, Wrong
 from tests.permissions.fuzz.minimise import minimise
+from tests.permissions.fuzz.product_runs import framed
 
 LEAST_ALLOWED = 0.2
 """The share of lines that must be allowed, or a run proves nothing."""
@@ -37,6 +38,8 @@ _PLAIN = (
     " .",
 )
 SHARES = {"reading": 10, "plain": 3, "editing": 3, "rules": 2, "bypass": 2}
+SHARES_IN_A_SHELL = {"own_shell": 4, "reading": 1, "editing": 1}
+SHARES_IN_THE_READ_POLICY = {"confined": 1}
 
 
 @dataclass(slots=True)
@@ -95,6 +98,8 @@ class Round:
                 break
             configuration = self._random.choices(self._configurations, self._weights)[0]
             line = self._generator.line(configuration.name, self.report.share < _AIM)
+            if configuration is OWN_SHELL:
+                line = framed(line, self._random)
             if _INTERESTING.search(line) or self._random.random() < _DULL:
                 self.try_line(line, configuration)
         self.report.seconds += time.monotonic() - began

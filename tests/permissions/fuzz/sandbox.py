@@ -40,15 +40,21 @@ class Outcome:
 
 
 class Sandbox:
-    """A world and the process that runs lines in it. A context manager: the directory is removed at the end."""
+    """A world and the process that runs lines in it. A context manager: the directory is removed at the end.
 
-    def __init__(self, place: Path | None = None) -> None:
+    `is_nested`: the product's sandbox confines each line once more, so the system is the real one, read-only.
+    """
+
+    def __init__(self, place: Path | None = None, *, is_nested: bool = False) -> None:
+        self.is_nested = is_nested
         if missing := missing_here():
             raise RuntimeError(missing)
         self.base = Path(os.path.realpath(tempfile.mkdtemp(prefix="permission-fuzz-", dir=place)))
         self.base.chmod(0o755)
         self.world: World = build(self.base)
         self.confined = _bubblewrap_works()
+        if is_nested and not self.confined:
+            raise RuntimeError(reason("bwrap"))
         drops = not self.confined and os.geteuid() == 0
         if drops:
             _give(self.base, NOBODY)
@@ -95,6 +101,8 @@ class Sandbox:
         return Outcome(found["output"].encode("latin-1"), found["code"], found["timed_out"], found["changes"])
 
     def _order(self, drops: bool) -> dict[str, Any]:
+        if self.is_nested:
+            return {"base": str(self.base), "also": ["/tmp", "/var/tmp", "/dev/shm"], "own_processes": False}
         shared = ["/tmp", "/var/tmp", "/dev/shm"] if self.confined else []
         order: dict[str, Any] = {"base": str(self.base), "also": shared, "own_processes": self.confined}
         if self.confined:
@@ -112,6 +120,11 @@ class Sandbox:
         return json.loads(answer)
 
     def _bubblewrap(self) -> list[str]:
+        if self.is_nested:  # a nested sandbox needs a /proc of the same processes, without mounts in it
+            words = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-net", "--uid", "1000", "--gid", "1000"]
+            words += ["--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev-bind", "/proc", "/proc"]
+            words += ["--dev", "/dev"]
+            return [*words, "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--bind", str(self.base), str(self.base), "--"]
         python = os.path.realpath(sys.base_prefix)
         words = ["bwrap", "--unshare-all", "--uid", "1000", "--gid", "1000", "--die-with-parent", "--new-session"]
         words += ["--tmpfs", "/"]

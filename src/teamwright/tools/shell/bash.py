@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
 from teamwright.agent.background_jobs import BackgroundJobs
+from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
@@ -37,6 +38,7 @@ from teamwright.tools.shell.bash_settings import (
 from teamwright.tools.shell.call_changes import CallChanges
 from teamwright.tools.shell.command_changes import CommandChanges
 from teamwright.tools.shell.command_directory import allowed_directory, ensure_directory, follow_directory
+from teamwright.tools.shell.command_guards import CommandGuards
 from teamwright.tools.shell.command_line import (
     ShellLine,
     expand_command,
@@ -124,6 +126,7 @@ class Bash(Tool[BashInput]):
         sandbox: Sandbox | None = None,
     ) -> None:
         self._changes = CallChanges()
+        self._guards = CommandGuards(jobs)
         self._jobs = jobs
         self._settings = settings or BashSettings()
         self._proves_read_only = proves_read_only
@@ -224,6 +227,7 @@ class Bash(Tool[BashInput]):
             what = f"{problem.strerror}: {problem.filename}" if problem.filename else problem.strerror
             return ToolResult.error(f"The shell could not be started: {what}.", note)
         finally:
+            self._guards.end(call)
             await self._changes.end(call)
 
     def environment(self, workplace: Workplace, *, by_person: bool = False) -> dict[str, str]:
@@ -259,17 +263,23 @@ class Bash(Tool[BashInput]):
         purpose = ProcessPurpose(ctx.member, ctx.call)
         line = self._line(call, place)
         confinement = self._confinement(call, ctx)
+        self._guards.begin(call, confinement, place.scratch.parent)
         command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose, confinement=confinement)
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
-        self._changes.move_to_job(job, call)
+        self._move_to_job(job, call)
         return ToolResult(
             f"Started in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
             f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
             brief=f"background {job.id}",
             facts={"job": job.id, "output_file": str(job.file)},
         )
+
+    def _move_to_job(self, job: Job, call: BashInput) -> None:
+        """Record what the command changes, and compare protected paths, until the end of the job."""
+        self._changes.move_to_job(job, call)
+        self._guards.move_to_job(job, call)
 
     async def _run(self, call: BashInput, ctx: ToolContext, note: str) -> ToolResult:
         place = ctx.workplace
@@ -285,7 +295,7 @@ class Bash(Tool[BashInput]):
         command = ProcessCommand(
             line.argv, before, line.env, records, purpose, is_for_agent=by_agent, confinement=confinement
         )
-        guard = confinement.guard() if confinement is not None else None
+        guard = self._guards.begin(call, confinement, place.scratch.parent)
         process = Process.start(command, output)
         goes_on = False
         try:
@@ -338,8 +348,9 @@ class Bash(Tool[BashInput]):
         """Make a job of a running command, because a person did not want the agent to wait."""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         if job is None:
+            self._guards.move_to_job(None, call)
             return ToolResult("The command continues in the background; it has closed its output.", brief="background")
-        self._changes.move_to_job(job, call)
+        self._move_to_job(job, call)
         return ToolResult(
             f"It continues in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
             f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
@@ -353,8 +364,9 @@ class Bash(Tool[BashInput]):
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
+            self._guards.move_to_job(None, call)
             return f"[The background processes of the command continue until the session ends. {stop}]"
-        self._changes.move_to_job(job, call)
+        self._move_to_job(job, call)
         return f"[The processes of the command continue as {job.id}. Its output: {job.file}. {stop}]"
 
 

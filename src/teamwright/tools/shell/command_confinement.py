@@ -19,9 +19,7 @@ from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.sandbox.violations import Refusal, find_refusal
-
-QUARANTINE = "quarantine"
-"""The directory of the session with files that commands created at protected paths."""
+from teamwright.tools.shell.command_guards import QUARANTINE
 
 _MAX_ENTRIES = 50_000
 """Directory entries that are searched for files which deny rules name by a pattern."""

@@ -9,14 +9,22 @@ import os
 from pathlib import Path
 
 from teamwright.agent.tool import Workplace
+from teamwright.storage.read_bounded import read_plain
+
+_MAX_PATH = 65_536
+"""The longest name of a directory that is read, in bytes."""
 
 
 def follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str:
     """Set the working directory to the shell's last one if it is allowed. Return the sentence about it."""
     try:
-        after = Path(ended_in.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+        # The command can write this file too: a pipe, a device or endless text must not stop this process.
+        content = read_plain(ended_in, _MAX_PATH)
     except OSError:  # the shell was ended, replaced by `exec`, or its directory is gone
         return ""
+    if b"\0" in content:
+        return ""
+    after = Path(os.fsdecode(content).rstrip("\n"))
     if not after.is_absolute() or after == Path(os.path.realpath(before)):
         return ""
     if not workplace.is_allowed(after):

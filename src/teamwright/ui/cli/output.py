@@ -18,9 +18,9 @@ from msgspec.structs import asdict
 
 from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
-from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import make_paint
+from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.cost_line import duration
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -68,7 +68,7 @@ def note(line: str) -> None:
 
 def say_styled(lines: Iterable[StyledLine], home: Home) -> None:
     """Print lines with styles to stdout, in colours on a terminal that supports them."""
-    paint = make_paint(own_terminal(home), is_tty=sys.stdout.isatty())
+    paint = make_paint(configured_terminal(home), is_tty=sys.stdout.isatty())
     for line in paint_lines(((style, clean(text)) for style, text in lines), paint):
         sys.stdout.write(line + "\n")
 

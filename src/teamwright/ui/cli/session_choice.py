@@ -23,8 +23,8 @@ from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.run_location import RunLocation, open_files_home
 from teamwright.ui.display_text import one_line
-from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.terminal.session_picker import pick, session_rows
+from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.cost_line import duration
 
 
@@ -100,7 +100,7 @@ def choose_session(where: RunLocation, *, ask: bool, plain: bool = False) -> Cho
             note="nothing was started",
         )
     picked = pick(
-        lambda width: session_rows(rows, width), len(rows), own_terminal(resolve_home(where.home), plain=plain)
+        lambda width: session_rows(rows, width), len(rows), configured_terminal(resolve_home(where.home), plain=plain)
     )
     if picked is None:
         raise click.Abort

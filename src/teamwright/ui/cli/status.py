@@ -23,8 +23,8 @@ from teamwright.ui.cli.run_location import RunLocation, open_home, require_files
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
-from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.terminal.paint import is_plain_terminal
+from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.cost_line import duration
 from teamwright.views.status import StatusView, status_views
 
@@ -164,7 +164,7 @@ def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) ->
             looked_at=[("teams", ", ".join(names)[:200])],
             do=[f"teamwright status {json.dumps(names[0])} --watch"],
         )
-    is_plain = is_plain_terminal(own_terminal(resolve_home(where.home)))
+    is_plain = is_plain_terminal(configured_terminal(resolve_home(where.home)))
     screen = WatchScreen(as_json=as_json, draws=sys.stdout.isatty() and not as_json and not is_plain)
     return asyncio.run(_follow(where, views[0], screen))
 

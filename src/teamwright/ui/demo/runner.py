@@ -46,8 +46,8 @@ from teamwright.ui.demo.demo_text import (
 from teamwright.ui.demo.kill_demo import audit_lines, run_kill_demo
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import result_object
-from teamwright.ui.own_terminal import own_terminal
 from teamwright.ui.python_gc import freeze_loaded
+from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.run_report import CallCollector, report
 
 PACE_MS = 150
@@ -70,7 +70,9 @@ def run_demo(options: DemoOptions) -> int:
         place, sample = _open_repository(options, stack)
         quiet = options.output_format == "json"
         # The panes show the members, and leave no rows for a panel.
-        panel = not quiet and not options.panes and can_redraw(sys.stdout, own_terminal(resolve_home(options.home)))
+        panel = (
+            not quiet and not options.panes and can_redraw(sys.stdout, configured_terminal(resolve_home(options.home)))
+        )
         screen = DemoScreen(sys.stderr if quiet else sys.stdout, panel=panel)
         work = _show_kill_demo if options.kill else _show_ask_demo if options.ask else _show_plain_demo
         return asyncio.run(_run_with_signals(work(options, place, screen, sample=sample), screen))

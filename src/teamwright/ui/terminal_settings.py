@@ -1,4 +1,4 @@
-"""The terminal of a command that opens no session, as an environment: plain when the person's settings say so.
+"""The settings of a terminal for commands that open no session: plain when the flag or the person's settings say so.
 
 Depends on the home.
 """
@@ -13,7 +13,7 @@ from teamwright.storage.paths import Home
 from teamwright.ui.terminal.paint import terminal_environment
 
 
-def own_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:
+def configured_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:
     """Return the environment that describes the terminal; `plain` is the value of the flag."""
     is_plain = plain or user_setting(home, "terminal.plain") is True
     return terminal_environment(os.environ, plain=is_plain)

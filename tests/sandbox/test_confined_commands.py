@@ -167,3 +167,15 @@ def test_each_file_of_a_variable_with_a_list_of_credentials_is_hidden(confined):
     (confined.home / "cluster").write_text("TOKEN")
     confined.env["KUBECONFIG"] = f"/nowhere:{confined.home}/cluster"
     assert "TOKEN" not in confined.work_in("cat ~/cluster").stdout
+
+
+def test_a_worktree_in_the_hidden_state_is_used_and_its_protected_files_stay(confined):
+    confined.work = confined.state / "worktrees/ann"
+    (confined.work / ".claude").mkdir(parents=True)
+    (confined.work / ".claude/settings.json").write_text("{}")
+    (confined.work / "a.txt").write_text("A\n")
+    done = confined.work_in("cat a.txt; echo b > b.txt; echo x > .claude/settings.json; cat ../../inbox.json")
+    assert done.stdout.startswith("A\n") and "MAIL" not in done.stdout
+    assert (confined.work / "b.txt").exists() and (confined.work / ".claude/settings.json").read_text() == "{}"
+    assert confined.read("cat a.txt; echo c > c.txt").stdout.startswith("A\n")
+    assert not (confined.work / "c.txt").exists()

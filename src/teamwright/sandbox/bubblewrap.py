@@ -17,7 +17,7 @@ from msgspec import Struct
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.network_proxy import NetworkRoute
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
@@ -231,8 +231,18 @@ def _run_directory() -> list[str]:
 def _restrictions(policy: SandboxPolicy) -> list[str]:
     """Return the options that hide paths, and show the runtime's own files inside of them."""
     directories = [path for path in sorted(policy.hidden, key=len) if os.path.isdir(path)]
-    options = [part for path in directories for part in ("--tmpfs", path)]
-    options += [part for path in sorted(policy.hidden - set(directories)) for part in ("--ro-bind", "/dev/null", path)]
+    steps = [(path, ["--tmpfs", path]) for path in directories]
+    steps += [(path, ["--ro-bind", "/dev/null", path]) for path in policy.hidden - set(directories)]
+    # The agent's own directories may be inside a hidden one: a worktree is in Teamwright's state.
+    given = policy.readable | policy.writable
+    for path in (one for one in given if any(one != top and is_inside(one, top) for top in directories)):
+        kind = "--bind" if path in policy.writable else "--ro-bind"
+        steps.append((path, [kind, path, path]))
+        kept = [one for one in policy.protected if is_inside(one, path) and not os.path.islink(one)]
+        above = {parent for one in kept for parent in _parents_below(one, [path])}
+        steps += [(one, ["--bind", one, one]) for one in above]
+        steps += [(one, ["--ro-bind", one, one]) for one in kept]
+    options = [part for _, step in sorted(steps, key=lambda step: len(step[0])) for part in step]
     options += _binds("--ro-bind", sorted(policy.visible, key=len))
     own = [policy.temporary] if policy.temporary else []
     options += _binds("--ro-bind" if policy.name is PolicyName.READ else "--bind", own)

@@ -67,3 +67,10 @@ def test_a_wrapper_runs_what_the_table_says_with_each_option_that_does_not_ask(n
                 assert ran in ("", meant), (name, words)
                 started += ran == meant
     assert started
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "csh", "tcsh", "fish", "rbash"])
+def test_a_deny_rule_reads_the_text_that_a_shell_is_given(shell):
+    found = unwrap((shell, "-c", "git push"))
+    assert found is not None and found.script == "git push"
+    assert found.clear == (shell in {"bash", "sh", "dash"}), "other shells read a text differently"

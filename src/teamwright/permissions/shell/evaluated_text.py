@@ -12,7 +12,7 @@ from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands
 
-SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish", "rbash"})
+SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "csh", "tcsh", "fish", "rbash"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PLAIN_OPTIONS = word_set("pipefail errexit nounset xtrace verbose posix allexport noclobber monitor")
 """Options of shells by name after which a text is read as usual."""

@@ -138,7 +138,7 @@ def test_no_network_is_used_and_only_git_and_a_shell_in_a_sandbox_are_started(ru
     started = {line.removeprefix("process ") for line in run.stage.watched if line.startswith("process")}
     started.discard(sys.executable)  # Where bwrap is missing, our own Python process confines the commands.
     names = {Path(program).name for program in started}
-    assert {"bash"} <= names <= {"git", "bash", "sh", "bwrap"}, names
+    assert {"bash"} <= names <= {"git", "bash", "sh", "bwrap", "nsenter"}, names
 
 
 def can_trace() -> bool:

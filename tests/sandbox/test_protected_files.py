@@ -82,3 +82,15 @@ def test_hooks_that_are_a_link_cannot_be_replaced_by_a_directory(confined):
         (hooks / "pre-commit").write_text("evil")
         assert str(hooks) in before.restore(confined.state / "quarantine")
         assert hooks.is_symlink() and not list(hooks.iterdir())
+
+
+def test_the_git_files_of_other_worktrees_are_protected(confined, each_implementation):
+    """A changed `commondir` gives git in that worktree a configuration that runs programs."""
+    pointer = confined.work / ".git/worktrees/bob/commondir"
+    pointer.parent.mkdir(parents=True)
+    pointer.write_text("../..\n")
+    paths = protected_paths([str(confined.work)], confined.place, NO_NEEDS)
+    assert {str(pointer), str(pointer.with_name("config.worktree"))} <= set(paths)
+    if each_implementation == "bubblewrap":
+        confined.work_in(f"echo {confined.work}/evil > {pointer}")
+        assert pointer.read_text() == "../..\n"

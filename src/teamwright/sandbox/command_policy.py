@@ -125,7 +125,10 @@ def protected_paths(directories: Iterable[str], place: SandboxPaths, needs: Comm
     allowed = {"config"} if needs.git_config else set[str]()
     for git_dir in _git_directories(directories):
         found += [os.path.join(git_dir, name) for name in GIT_FILES if name not in allowed]
-        found += _submodule_files(git_dir)
+        found += [
+            *_files_of_each(git_dir, "modules", ("config", "hooks")),
+            *_files_of_each(git_dir, "worktrees", GIT_FILES[2:]),
+        ]
     # A link is protected besides what it leads to: another directory could be put in its place.
     links = [_real_place(path) for path in found if os.path.islink(path)]
     return [*(os.path.realpath(path) for path in found), *links]
@@ -141,14 +144,13 @@ def _is_below(path: str, directory: str) -> bool:
     return any(one != directory and is_inside(one, directory) for one in (path, os.path.realpath(path)))
 
 
-def _submodule_files(git_dir: str) -> list[str]:
-    """Return the configuration and hooks of the submodules of a git directory, one level deep."""
-    modules = os.path.join(git_dir, "modules")
+def _files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
+    """Return these files of the submodules or the worktrees of a git directory, one level deep."""
     try:
-        names = [entry.path for entry in os.scandir(modules) if entry.is_dir(follow_symlinks=False)]
+        names = [entry.path for entry in os.scandir(os.path.join(git_dir, kind)) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [os.path.join(path, name) for path in names for name in ("config", "hooks")]
+    return [os.path.join(path, name) for path in names for name in files]
 
 
 def _git_directories(directories: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from teamwright.teams.document import Document
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import LeadLease, TeamFile, TeamStateFile
-from teamwright.testing.memory_document import MemoryCell, MemoryDocument, MemoryRoster
+from teamwright.testing.memory_stores import MemoryCell, MemoryDocument, MemoryRoster
 from tests.contracts.database_processes import database_processes
 from tests.support.waits import WAIT_S
 

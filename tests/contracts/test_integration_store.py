@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from teamwright.testing.memory_integration import MemoryIntegrationStore
+from teamwright.testing.memory_stores import MemoryIntegrationStore
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationStore
 
 

@@ -15,7 +15,7 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
-from teamwright.testing.memory_mail import MemoryMailbox, MemoryMailTable
+from teamwright.testing.memory_stores import MemoryMailbox, MemoryMailTable
 from tests.contracts.database_processes import database_processes
 from tests.support.waits import WAIT_S
 

@@ -24,8 +24,7 @@ from teamwright.database.address import parse_address
 from teamwright.database.administration import upgrade_schema
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import text_block
-from teamwright.session.database_session import fetch_session
-from teamwright.session.database_snapshot import copy_teams
+from teamwright.session.database_session import copy_teams, fetch_session
 from teamwright.session.lookup.saved_sessions import session_views
 from teamwright.session.open import open_session
 from teamwright.session.options import Options

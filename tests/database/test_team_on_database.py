@@ -12,8 +12,7 @@ from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.database_session import fetch_session
-from teamwright.session.database_snapshot import copy_teams
+from teamwright.session.database_session import copy_teams, fetch_session
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.open import open_session
 from teamwright.session.options import Options

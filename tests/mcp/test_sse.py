@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from teamwright.config.mcp_config import configured_servers
-from teamwright.config.mcp_settings import McpSettings
+from teamwright.config.mcp_settings import McpSettings, configured_servers
 from teamwright.mcp.json_rpc import McpServerError
 from teamwright.mcp.server import McpServer
 from tests.mcp.conftest import words

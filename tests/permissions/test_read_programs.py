@@ -6,8 +6,7 @@ import pytest
 
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.file_reads import find_files_read
-from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
-from teamwright.permissions.programs.program_grammars import PROGRAMS, program_grammar
+from teamwright.permissions.programs.option_grammar import PROGRAMS, parse_arguments, parse_grammar, program_grammar
 from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.verdict import Mode, Verdict
 

@@ -8,7 +8,7 @@ from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.teams.mailbox import delivered_ids
+from teamwright.teams.mailbox import incoming
 from teamwright.teams.mailbox.incoming import IncomingMail
 
 MOST = 8
@@ -16,7 +16,7 @@ MOST = 8
 
 @pytest.fixture
 async def desk(tmp_path, monkeypatch):
-    monkeypatch.setattr(delivered_ids, "MAX_REMEMBERED", MOST)
+    monkeypatch.setattr(incoming, "MAX_REMEMBERED", MOST)
     inbox = inbox_for(tmp_path / "ada.json", tmp_path / "guard", tmp_path / "archive.jsonl")
     conversation = Conversation.start(tmp_path / "ada.jsonl", Prefix.build({"model": "m"}), {"member": "ada"})
     return IncomingMail("ada", inbox, conversation, lambda event: None)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Result, Team
-from teamwright.agent.stop_hooks import MAX_BLOCKS
+from teamwright.agent.loop import MAX_BLOCKS
 from teamwright.agent.transcript import read_history
 from teamwright.hooks.payload import SUBAGENT
 from teamwright.models.model import Failure

@@ -20,8 +20,8 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
 from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
 from teamwright.teams.incarnation import Incarnation, PendingEnd
-from teamwright.teams.incarnation_changes import begin_incarnation
 from teamwright.teams.roster import Roster
+from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import (
     LeadLease,

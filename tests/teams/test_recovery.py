@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from teamwright import Team
 from teamwright.protocol.roster import parse_config
-from teamwright.session.team_file_repair import open_recovered_home
 from teamwright.storage.paths import Home, find_home
-from teamwright.teams.recovery import recover_teams
+from teamwright.teams.recovery import open_recovered_home, recover_teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.team_file import TeamStateFile, read_team_file

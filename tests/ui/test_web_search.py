@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.config.web_search_settings import WebSearchSettings
+from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
 from teamwright.session.web_search import SessionSearch
 from teamwright.testing.model_server import LoopbackModel

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, answer_tokens, measure_context, total_tokens
+from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, answer_tokens, measure_context, total_tokens
 from teamwright.models.model import Prefix
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import encode

@@ -1,8 +1,9 @@
 """The loop: one turn of one agent, from its prompt to its final answer.
 
-The function gets every object as a parameter and decides only the order: deliver the message, call the model, run the
-tool calls, deliver results and new input. Tool failures are values; a model failure is one way in which a turn ends.
-Depends on the contracts of this package and of `models`.
+The function gets every object as a parameter and decides only the order: compact when that is due, call the model, run
+the tool calls, deliver results and new input. Tool failures are values; a model failure is one way in which a turn
+ends. A turn that a stop hook blocks from ending continues with the hook's reason, a bounded number of times. Depends on
+the contracts of this package and of `models`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
+from teamwright.agent.compaction.compact import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
+from teamwright.agent.compaction.compaction_state import AUTO, CompactResult, measure_context
 from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
-from teamwright.agent.model_call import CALL_NOTE, RetryCount, is_call_as_text
-from teamwright.agent.next_answer import next_answer
+from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, call_model, is_call_as_text
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
 from teamwright.models.answer_end import ENDS, AnswerEnd, kept_blocks
 from teamwright.models.model import BudgetRefusal, Failure, Reply
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import message_id
 from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block
 from teamwright.protocol.usage import NO_USAGE, Usage
+
+
+class ModelAnswer(Struct, frozen=True):
+    """A model's answer, the task that it was charged to, and the usage of compactions and failed models before it."""
+
+    answer: CallOutcome
+    task: str = ""
+    usage_before: Usage = NO_USAGE
 
 
 async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERING) -> bool:
@@ -195,3 +207,105 @@ def _result_blocks(
     return tuple(
         done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
     )
+
+
+RunTurn: TypeAlias = Callable[[Agent, UserMessage | None], Awaitable[TurnEnd]]
+
+MAX_BLOCKS = 8
+"""The number of blocks in a row after which a turn ends anyway."""
+
+
+async def run_turn_with_stop_hooks(
+    agent: Agent,
+    message: UserMessage | None,
+    ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
+    turn: RunTurn,
+) -> TurnEnd:
+    """Run a turn and what stop hooks add to it. `ask_hooks` returns the reason to continue, empty to stop;
+
+    None: no hooks. It receives the end of the turn and whether the agent has continued before because of a hook. `turn`
+    runs one turn. Raises the errors of `run_turn`.
+    """
+    end = await turn(agent, message)
+    if ask_hooks is None:
+        return end
+    blocked = 0
+    while end.stop == "done" and (why := await ask_hooks(end, blocked > 0)):
+        if blocked == MAX_BLOCKS:
+            text = f"a hook would not let {agent.name} stop {MAX_BLOCKS} times in a row; now it stops"
+            agent.emit(Notice(member=agent.name, text=text, level="warning"))
+            break
+        blocked += 1
+        notes = agent.tags.hook_notes([f"A hook does not let you stop yet: {why}"])
+        append_user_message(agent, UserMessage(notes, (f"notice:{message_id()}",)))
+        end = join_turns(end, await turn(agent, None))
+    return end
+
+
+def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:
+    """Join two parts of a turn into one."""
+    return replace(
+        after,
+        text=after.text or before.text,
+        usage=before.usage + after.usage,
+        model_calls=before.model_calls + after.model_calls,
+        tool_calls=before.tool_calls + after.tool_calls,
+    )
+
+
+async def next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer.
+
+    The conversation is compacted first when that is due, and once when the window is full. A failure of a model that
+    is not available is followed by calls of the fallback models, in order.
+    """
+    answered = await _next_answer(agent)
+    while isinstance(failure := answered.answer, Failure) and await _use_fallback(agent, failure):
+        before = answered.usage_before + failure.failed_usage
+        answered = await _next_answer(agent)
+        answered = replace(answered, usage_before=before + answered.usage_before)
+    return answered
+
+
+async def _use_fallback(agent: Agent, failure: Failure) -> bool:
+    """Make the next call with a fallback model, if the model that failed is not available. Return False otherwise."""
+    return agent.fallback is not None and failure.is_unavailable and await agent.fallback.switch(agent, failure)
+
+
+async def _next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer of the agent's present model."""
+    agent.apply_deferred_changes()
+    if agent.model_calls_left == 0:
+        return ModelAnswer(*await call_model(agent))
+    compaction_usage = NO_USAGE
+    if agent.compaction.request is not None:
+        compaction_usage += (await answer_request(agent, agent.compaction.request)).usage
+    elif is_due(agent):
+        compaction_usage += (await compact(agent, AUTO)).usage
+    outcome, task = await call_model(agent)
+    if isinstance(outcome, Failure) and outcome.slug == CONTEXT_FULL:
+        compacted = await compact(agent, AUTO, full=True)
+        compaction_usage += compacted.usage
+        if compacted.done:
+            outcome, task = await call_model(agent)
+        outcome = _explain_full(agent, outcome, compacted)
+    return ModelAnswer(outcome, task, compaction_usage)
+
+
+def _explain_full(agent: Agent, outcome: CallOutcome, compacted: CompactResult) -> CallOutcome:
+    """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
+    if not compacted.done and compacted.limit:
+        return BudgetRefusal(compacted.limit, compacted.why)
+    if not compacted.done and compacted.failure is not None and compacted.failure.slug != CONTEXT_FULL:
+        return compacted.failure  # the service may be available later
+    if not isinstance(outcome, Failure) or outcome.slug != CONTEXT_FULL:
+        return outcome
+    name = agent.model.card.name
+    tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
+    if compacted.done or compacted.why == NOTHING_TO_FOLD:
+        even = ", even after compaction" if agent.conversation.is_compacted else ""
+        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
+    else:
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {compacted.why}"
+    do = ("put what is long into a file and name the file", "use a model with a larger window")
+    return replace(outcome, what=what, do=do)

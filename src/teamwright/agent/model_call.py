@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, prefix_tokens, total_tokens
+from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, prefix_tokens, total_tokens
 from teamwright.agent.conversation import UserMessage
 from teamwright.models.answer_end import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
 from teamwright.models.model import (

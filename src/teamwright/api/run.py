@@ -1,25 +1,122 @@
-"""Runs: one prompt until its result, to await, watch or cancel. `Team.run` creates one; `run` opens a separate session.
+"""Runs: one prompt until its result, to await, watch or cancel; and the iterators of their events.
 
-Cancelling the task that awaits a run ends the run; ending an event iterator does not. Depends on a session.
+`Team.run` creates a run; `run` opens a separate session. Cancelling the task that awaits a run ends the run; ending an
+event iterator does not. An iterator that is behind reads from the log file; otherwise it receives live events, and
+counts as a reader that may answer requests. A slow reader never blocks the team. Depends on a session and its log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from weakref import WeakSet
+
+from msgspec.structs import replace
 
 from teamwright.api.argument_checks import require_number, require_prompt
-from teamwright.api.event_stream import EventIterator, EventReaders
 from teamwright.api.options import TeamOptions, to_session_options
+from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import RunEnded, TeamEvent
+from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
+from teamwright.storage.event_log import EventLog
+
+T = TypeVar("T")
+
+
+class EventIterator(AsyncIterator[T], Generic[T]):
+    """An iterator over events. `show` converts a numbered event for the reader; `last` returns True for the final
+    event.
+
+    Waiting may be cancelled (`asyncio.timeout` around `anext`): the next call continues with the same event.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        requests: RequestQueue,
+        after: int,
+        show: Callable[[int, TeamEvent], T],
+        last: Callable[[int, TeamEvent], bool],
+    ) -> None:
+        self.over = False
+        self._log = log
+        self._requests = requests
+        self._after = after
+        self._show = show
+        self._last = last
+        self._source: AsyncGenerator[tuple[int, TeamEvent], None] | None = None
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    if not TYPE_CHECKING:  # a type checker reports this mistake
+
+        def __iter__(self) -> object:
+            """Raise UsageError: the loop needs `async for`."""
+            raise UsageError("usage", "events are waited for", do=["async for event in run.events(): …"])
+
+    async def __anext__(self) -> T:
+        if self.over:
+            raise StopAsyncIteration
+        if self._source is None:
+            self._source = self._log.follow(self._after)
+        try:
+            number, event = await anext(self._source)
+        except StopAsyncIteration:
+            self.over = True
+            raise
+        except asyncio.CancelledError:
+            self._source = None
+            raise
+        self._after = max(self._after, number)
+        if isinstance(event, RequestOpened) and event.responder is None:
+            # An event from the file has no responder; a late reader may answer too.
+            event = replace(event, responder=self._requests.answer)
+        if self._last(number, event):
+            await self.aclose()
+        return self._show(number, event)
+
+    async def aclose(self) -> None:
+        """Stop reading. Leaving the loop and dropping the iterator has the same effect."""
+        self.over = True
+        source, self._source = self._source, None
+        if source is not None:
+            with suppress(RuntimeError):  # another task waits for the generator
+                await source.aclose()
+
+
+class EventReaders:
+    """The iterators that read the events of a team and may answer requests."""
+
+    def __init__(self) -> None:
+        self._answering: WeakSet[EventIterator[Any]] = WeakSet()
+
+    def add(self, events: EventIterator[T]) -> EventIterator[T]:
+        """Register a reader that may answer requests, until it ends or is garbage-collected."""
+        self._answering.add(events)
+        return events
+
+    def may_answer(self) -> bool:
+        """Return True while a reader that may answer is active."""
+        return any(not events.over for events in self._answering)
+
+
+def numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
+    """Return the event with its number in the log."""
+    return number, event
+
+
+def no_last_event(_number: int, _event: TeamEvent) -> bool:
+    """Return False: no event ends the iterator."""
+    return False
 
 
 class Run:

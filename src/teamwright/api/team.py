@@ -22,7 +22,6 @@ from teamwright.api.argument_checks import (
     require_prompt,
     require_text,
 )
-from teamwright.api.event_stream import EventIterator, EventReaders, no_last_event, numbered
 from teamwright.api.handles import USER, IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
     PermissionMode,
@@ -32,7 +31,7 @@ from teamwright.api.options import (
     to_session_options,
     tool_names,
 )
-from teamwright.api.run import Run
+from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.team_opening import create_named_team, options_to_open, require_loop
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.merge import lead_mode
@@ -59,7 +58,7 @@ from teamwright.session.open import open_session
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import list_commands, require_command, run_command
+from teamwright.session.slash_command_call import list_commands, require_command, run_command
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet

@@ -11,12 +11,15 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from teamwright.approvals.request_record import ELSEWHERE, answer_body, parse_answer, parse_request
 from teamwright.approvals.requests_on_disk import (
+    ELSEWHERE,
+    answer_body,
     doorbell_of,
     match_requests,
     matches_id,
     open_requests,
+    parse_answer,
+    parse_request,
     request_directories,
 )
 from teamwright.config.person_check import require_person

@@ -13,8 +13,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.approvals.request_record import answer_body, parse_answer, parse_request, request_body
-from teamwright.approvals.requests_on_disk import REQUESTS, doorbell_of
+from teamwright.approvals.requests_on_disk import (
+    REQUESTS,
+    answer_body,
+    doorbell_of,
+    parse_answer,
+    parse_request,
+    request_body,
+)
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError

@@ -22,7 +22,7 @@ from teamwright.approvals.lead_agent_approval import (
     unknown_request_error,
 )
 from teamwright.approvals.request_files import RequestFiles
-from teamwright.approvals.request_record import parse_answer
+from teamwright.approvals.requests_on_disk import parse_answer
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Question, where_allowed
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
@@ -225,7 +225,7 @@ class RequestQueue(Struct):
         return True
 
     async def answer_as_lead(self, request_id: str, answer: RequestAnswer, call: str, *, is_rerun: bool) -> str:
-        """Implement `tools.team.permission_answer.PermissionAnswers.answer_as_lead`."""
+        """Implement `tools.team.structured_message.PermissionAnswers.answer_as_lead`."""
         waiting = self._open.get(request_id)
         if self.lead is not None and waiting is not None and not waiting.answered.done():
             if not self.lead.answers(waiting.question):

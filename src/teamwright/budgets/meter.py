@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from teamwright.agent.compaction.context_size import BYTES_PER_TOKEN, message_tokens
+from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, message_tokens
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.scope import Estimate, Scope
 from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Prefix, Reply, Request, price_usage

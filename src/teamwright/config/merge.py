@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.config.backend_settings import BACKEND
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
 from teamwright.config.settings.setting_keys import KEYS, MODE
@@ -29,7 +28,7 @@ from teamwright.config.settings.settings_files import (
     read_given_layer,
     read_layer,
 )
-from teamwright.config.settings.settings_sections import make_sections
+from teamwright.config.settings.settings_sections import BACKEND, make_sections
 from teamwright.config.trust_store import TrustState
 from teamwright.config.trust_survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from teamwright.config.mcp_config import PROJECT_DIRECTORY
+from teamwright.config.mcp_settings import PROJECT_DIRECTORY
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.settings.settings import Settings
 from teamwright.config.trust_store import TrustState

@@ -16,7 +16,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.agent.agent_type import built_in_types
-from teamwright.config.team_definition import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
+from teamwright.config.team_roles import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget

@@ -13,11 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.rewind import append_fork
 from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.edit_history.edit_journal import PromptEntry, read_journal
 from teamwright.edit_history.history_location import HistoryLocation, find_history
-from teamwright.edit_history.rewind import complete_rewind_of, find_position, find_prompt
+from teamwright.edit_history.rewind import append_fork, complete_rewind_of, find_position, find_prompt
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import session_id
 from teamwright.protocol.message_xml import RuntimeTags, escape_tags

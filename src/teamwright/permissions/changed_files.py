@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
-from teamwright.permissions.copied_files import copied_directories, copied_names
-from teamwright.permissions.file_changes import files_below, find_changes
+from teamwright.permissions.file_changes import copied_directories, copied_names, files_below, find_changes
 from teamwright.permissions.possible_files import Operand, option_values
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments

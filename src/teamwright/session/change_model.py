@@ -17,8 +17,7 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.model_switch import use_model
 from teamwright.session.model_sources import SessionModels, require_price, save_lead_model
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.incarnation_changes import save_model
-from teamwright.teams.roster_entries import change_entry, is_written_by_lead
+from teamwright.teams.roster_entries import change_entry, is_written_by_lead, save_model
 from teamwright.teams.team import SessionTeam
 
 NOTHING = "nothing was changed"

@@ -23,9 +23,8 @@ from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.person_check import require_person
 from teamwright.config.plugins import plugin_at
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.team_definition import TeamDefinition
 from teamwright.config.team_file_reader import FILE, read_definition
-from teamwright.config.team_roles import narrowed_limits, trusted_definition
+from teamwright.config.team_roles import TeamDefinition, narrowed_limits, trusted_definition
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.config.trust_survey import team_entry
 from teamwright.models.effort import parse_optional_effort

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from teamwright.config.notify_settings import NotifySettings
+from teamwright.config.settings.settings import NotifySettings
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.session.session import Session

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.config.backend_settings import parse_backend_settings
 from teamwright.config.settings.settings_files import SettingsOrigin, read_layer
+from teamwright.config.settings.settings_sections import parse_backend_settings
 from teamwright.processes.orphans import end_orphans
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, TeamwrightError

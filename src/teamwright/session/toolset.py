@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from teamwright.tools.shell.startup import ShellStartup
     from teamwright.tools.skill_tool import RunFork
     from teamwright.tools.tasks.caller_task_list import CallerTaskList, CompletionReview
-    from teamwright.tools.team.permission_answer import PermissionAnswers
-    from teamwright.tools.team.shutdown_messages import StopRequests
+    from teamwright.tools.team.structured_message import PermissionAnswers, StopRequests
 
 PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 """Tools of agents that can plan, with a state for each agent."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.meter import AgentMeter
-from teamwright.config.web_search_settings import WebSearchSettings
+from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, Model, Prefix, Reply, Request
 from teamwright.protocol.errors import LimitExceeded, TeamRefused, UsageError

@@ -28,8 +28,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
 from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.roster_file import BRIEF_PATIENCE_S
-from teamwright.teams.roster_rebuild import rebuilt_roster
+from teamwright.teams.roster_file import BRIEF_PATIENCE_S, rebuilt_roster
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
 
 

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn
-from teamwright.agent.stop_hooks import run_turn_with_stop_hooks
+from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError
@@ -28,8 +27,7 @@ from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
-from teamwright.teams.mailbox.delivered_ids import has_written_to_lead, known_task_ids
-from teamwright.teams.mailbox.incoming import IncomingMail
+from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.roster import KnownRoster
 from teamwright.teams.shutdown_answers import SHUT_DOWN

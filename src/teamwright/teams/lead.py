@@ -19,8 +19,7 @@ from teamwright.agent.command_queue import CommandPriority, CommandQueue, Queued
 from teamwright.agent.compaction.compact import clear_conversation
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn
-from teamwright.agent.stop_hooks import run_turn_with_stop_hooks
+from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.clock import iso_time

@@ -6,6 +6,7 @@ its files from memory, and prints nothing: it returns a sentence for each team.
 
 from __future__ import annotations
 
+import asyncio
 import glob
 import json
 import re
@@ -29,8 +30,8 @@ from teamwright.storage.lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory, stored_entry
-from teamwright.teams.roster_file import BRIEF_PATIENCE_S
-from teamwright.teams.roster_rebuild import IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
+from teamwright.teams.roster_file import BRIEF_PATIENCE_S, IN_PROCESS, all_mail, read_transcript_header, rebuilt_roster
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_file import LeadLease, TeamFile, is_lead_alive, lead_of_session
 
 _CLOCK_SLACK_MS = 1_000
@@ -250,3 +251,16 @@ def _running_process(transcript: Path) -> dict[str, Any] | None:
     if not pid:
         return None
     return {"kind": "detached", "id": str(pid), "facts": {"pid": str(pid), "start": process_start(pid)}}
+
+
+def open_recovered_home(root: str | None, word: str = "") -> tuple[Home, tuple[str, ...]]:
+    """The home at this root, and a sentence for each file of a team that was rebuilt. Raises as `resolve_home`.
+
+    Locks of killed processes are removed too. `word`, a name or an address, restricts both to the teams that it may
+    name: the directories of other teams are not opened. Not for a running event loop.
+    """
+    home = resolve_home(root)
+    for directory in team_directories(home, word):
+        with suppress(TeamwrightError):
+            FileStores(home).remove_dead_locks(directory)
+    return home, asyncio.run(recover_teams(home, word=word)) if damaged_teams(home, word) else ()

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from teamwright.teams.roster import Roster
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.registry import Subagents
-    from teamwright.teams.team_catalogue import TeamCatalogue
     from teamwright.teams.team_file import TeamFile
-    from teamwright.teams.team_stores import TeamStores
+    from teamwright.teams.team_stores import TeamCatalogue, TeamStores
 
 
 class AgentBuilder(Protocol):

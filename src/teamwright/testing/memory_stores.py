@@ -1,26 +1,192 @@
 """The stores and the teams of one home in memory, for tests of whole teams without files.
 
-Several objects on one `MemoryHome` act like several processes on one home. A session whose lead was recorded counts as
-alive until another takes over. Depends on the ports of a team's stores.
+Documents, mailboxes and the integration queue are here, task lists in `memory_tasks`. Several objects on one
+`MemoryHome` act like several processes on one home. A session whose lead was recorded counts as alive until another
+takes over. Depends on the ports of a team's stores.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
+from typing import Generic, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.protocol.errors import StorageError
-from teamwright.protocol.ids import LEAD
-from teamwright.protocol.mail import InboxEntry
+from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
+from teamwright.mail.mailbox import OnArrival, OnLoss
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
+from teamwright.protocol.clock import iso_time
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import process_exists
 from teamwright.teams.roster import OnRestored
 from teamwright.teams.stored_teams import StoredTeam, StoredTeams
 from teamwright.teams.team_file import LeadLease, TeamFile
-from teamwright.testing.memory_document import MemoryCell, MemoryDocument, MemoryRoster
-from teamwright.testing.memory_mail import MemoryMailbox, MemoryMailTable
 from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
+from teamwright.worktrees.integration_store import ChangeEntry, IntegrationEntry
+
+
+class MemoryMailTable(Struct):
+    """The entries of one mailbox, by id in the order of their arrival, and the callbacks of those who watch it."""
+
+    reader: str = "reader"
+    entries: dict[str, InboxEntry] = field(default_factory=dict[str, InboxEntry])
+    watchers: list[tuple[MemoryMailbox, Callable[[], None]]] = field(
+        default_factory=list[tuple["MemoryMailbox", Callable[[], None]]]
+    )
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class MemoryMailbox:
+    """A mailbox; see FollowedMailbox. Mailboxes with one table share their messages."""
+
+    def __init__(self, table: MemoryMailTable | None = None) -> None:
+        self.table = table or MemoryMailTable()
+        self._own: set[str] = set()
+        self._known: set[str] = set()
+        self._on_arrival: OnArrival | None = None
+
+    async def put(self, entry: InboxEntry, *, runtime: bool = False) -> str:
+        """See Mailbox."""
+        check_text_size(entry.text)
+        id = entry.msg_id or message_id()
+        whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time(), read=False)
+        async with self.table.lock:
+            await asyncio.sleep(0)
+            replaced = {one.msg_id for one in self._unread() if _is_idle(one, entry.sender)} if _is_idle(entry) else ()
+            kept = [one for one in self._unread() if one.msg_id not in replaced]
+            size = sum(len(one.encode()) for one in (*kept, whole))
+            most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
+            if len(kept) + 1 > most or size > MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0):
+                raise inbox_full_error(self.table.reader, len(kept), size)
+            self._own.add(id)
+            self.table.entries = {key: one for key, one in self.table.entries.items() if key not in replaced}
+            self.table.entries[id] = whole
+        for mailbox, notify in list(self.table.watchers):
+            if mailbox is not self:
+                notify()
+        return id
+
+    async def unread(self) -> list[InboxEntry]:
+        """See Mailbox."""
+        await asyncio.sleep(0)
+        unread = self._unread()
+        fresh = [one for one in unread if one.msg_id not in self._own and one.msg_id not in self._known]
+        self._known.update(one.msg_id for one in fresh if one.msg_id)
+        if fresh and self._on_arrival is not None:
+            self._on_arrival(fresh)
+        return unread
+
+    async def mark_delivered(self, ids: Collection[str]) -> bool:
+        """See Mailbox."""
+        async with self.table.lock:
+            await asyncio.sleep(0)
+            for id in ids:
+                if id in self.table.entries:
+                    self.table.entries[id] = replace(self.table.entries[id], read=True)
+        return False
+
+    async def contains(self, msg_id: str) -> bool:
+        """See Mailbox."""
+        await asyncio.sleep(0)
+        return msg_id in self.table.entries
+
+    def entries(self) -> list[InboxEntry]:
+        """See FollowedMailbox."""
+        return list(self.table.entries.values())
+
+    def mark(self) -> None:
+        """See FollowedMailbox."""
+
+    def watch(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See FollowedMailbox. The watcher, which watches files, is not used."""
+        self.table.watchers.append(watched := (self, on_change))
+        return lambda: self.table.watchers.remove(watched)
+
+    def set_listeners(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
+        """See FollowedMailbox. No other program can remove an entry here, so nothing is ever lost."""
+        self._on_arrival = on_arrival
+        self._known = {one.msg_id for one in self._unread() if one.msg_id}
+
+    def _unread(self) -> list[InboxEntry]:
+        return [one for one in self.table.entries.values() if not one.read]
+
+
+def _is_idle(entry: InboxEntry, sender: str | None = None) -> bool:
+    """Return True for a notice that says only idle, of this sender if one is given."""
+    message = parse_protocol(entry.text)
+    return isinstance(message, IdleNotification) and message.is_contentless and sender in {None, entry.sender}
+
+
+T = TypeVar("T")
+
+
+class MemoryCell(Struct, Generic[T]):
+    """The value of one document, None at first, and the callbacks of those who follow it."""
+
+    value: T | None = None
+    followers: list[tuple[object, Callable[[], None]]] = field(default_factory=list[tuple[object, Callable[[], None]]])
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class MemoryDocument(Generic[T]):
+    """A document; see Document."""
+
+    def __init__(self, cell: MemoryCell[T], place: str = "memory") -> None:
+        self._cell = cell
+        self._place = place
+
+    @property
+    def place(self) -> str:
+        """See Document."""
+        return self._place
+
+    async def read(self) -> T | None:
+        """See Document."""
+        await asyncio.sleep(0)
+        return self._cell.value
+
+    async def change(self, change: Callable[[T], T]) -> T:
+        """See Document."""
+        async with self._cell.lock:
+            await asyncio.sleep(0)
+            if self._cell.value is None:
+                raise StorageError("damaged-file", f"{self.place} is missing")
+            before = self._cell.value
+            self._cell.value = after = change(before)
+        for document, notify in list(self._cell.followers) if after != before else ():
+            if document is not self:
+                notify()
+        return after
+
+    def mark(self) -> None:
+        """See Document."""
+
+    def follow(self, watcher: Watcher, on_change: Callable[[], None]) -> Callable[[], None]:
+        """See Document. The watcher, which watches files, is not used."""
+        self._cell.followers.append(followed := (self, on_change))
+        return lambda: self._cell.followers.remove(followed)
+
+
+class MemoryRoster(MemoryDocument[TeamConfig]):
+    """A roster in memory; see RosterDocument. Nothing damages it, so that nothing is restored."""
+
+    @property
+    def exists(self) -> bool:
+        """See RosterDocument."""
+        return self._cell.value is not None
+
+    async def read(self) -> TeamConfig:
+        """See RosterDocument."""
+        config = await super().read()
+        if config is None:
+            raise TeamwrightError("unknown-team", f"there is no team in {self.place}")
+        return config
 
 
 class MemoryTeams:
@@ -132,3 +298,27 @@ class MemoryStores:
         return sorted(
             table.reader for (team, _), table in self._content.mail.items() if team == directory and table.entries
         )
+
+
+class MemoryIntegrationStore:
+    """The queue in a dictionary that several objects may share; see IntegrationStore."""
+
+    def __init__(self, table: dict[str, IntegrationEntry] | None = None) -> None:
+        self._table = {} if table is None else table
+
+    async def add(self, entry: IntegrationEntry) -> bool:
+        """See IntegrationStore."""
+        return self._table.setdefault(entry.id, entry) is entry
+
+    async def get(self, id: str) -> IntegrationEntry | None:
+        """See IntegrationStore."""
+        return self._table.get(id)
+
+    async def entries(self) -> list[IntegrationEntry]:
+        """See IntegrationStore."""
+        return sorted(self._table.values(), key=lambda entry: (entry.order, entry.id))
+
+    async def change(self, id: str, change: ChangeEntry) -> IntegrationEntry:
+        """See IntegrationStore."""
+        self._table[id] = change(self._table[id])
+        return self._table[id]

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.protocol.member_flags import MemberFlags, parse_argv
-from teamwright.session.member_process.external_lead.run_external import run_external_member
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.member_process.member_lifetime import MemberEnd
-from teamwright.session.member_process.run_member import running_member, take_spawn_file
+from teamwright.session.member_process.run_member import run_external_member, running_member, take_spawn_file
 from teamwright.session.member_process.spawn_file import VARIABLE
 from teamwright.ui.display_text import clean
 from teamwright.ui.event_text import event_line

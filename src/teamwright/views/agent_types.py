@@ -23,8 +23,7 @@ from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.session.context import load_team_definition
-from teamwright.session.factory.agent_types import TrustedDefinitions
-from teamwright.session.factory.spec_resolver import require_possible
+from teamwright.session.factory.spec_resolver import TrustedDefinitions, require_possible
 from teamwright.storage.paths import Home
 
 

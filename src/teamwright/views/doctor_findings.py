@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from teamwright.config.mcp_config import configured_servers
+from teamwright.config.mcp_settings import configured_servers
 from teamwright.config.settings.settings import Settings
 from teamwright.mcp.listing_store import ListingStore
 from teamwright.mcp.server_config import ServerConfig

@@ -18,8 +18,7 @@ from teamwright.agent.reminders import MODE_MEANINGS
 from teamwright.config.merge import MODE, lead_mode, load_settings, reads_other_product
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.team_definition import TeamDefinition
-from teamwright.config.team_roles import ownership_of
+from teamwright.config.team_roles import TeamDefinition, ownership_of
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.decide import COORDINATION_TOOLS, Policy, parse_mode
 from teamwright.permissions.grant_offers import suggest_updates

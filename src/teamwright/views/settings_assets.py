@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from teamwright.config.mcp_config import reading_of
+from teamwright.config.mcp_settings import reading_of
 from teamwright.config.project_mcp import FILE, SERVERS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart, positions_of
 from teamwright.config.settings.settings_files import SettingsLayer

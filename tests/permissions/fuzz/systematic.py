@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable, Iterator, Sequence
 
 from teamwright.permissions.programs.git_commands import GIT_COMMANDS, git_grammar
-from teamwright.permissions.programs.program_grammars import program_grammar
+from teamwright.permissions.programs.option_grammar import program_grammar
 from tests.permissions.fuzz.generator import option_rows
 
 _FIRST = {"sed": "p", "awk": "1", "gawk": "1", "mawk": "1", "jq": ".", "grep": "one", "egrep": "one", "fgrep": "one"}

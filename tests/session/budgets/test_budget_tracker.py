@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from msgspec.structs import replace
 
-from teamwright.agent.compaction.context_size import IMAGE_TOKENS, message_tokens
+from teamwright.agent.compaction.compaction_state import IMAGE_TOKENS, message_tokens
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.meter import OUTPUT_HELD, AgentMeter, Meters
 from teamwright.budgets.scope import Estimate, Scope

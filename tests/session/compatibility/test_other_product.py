@@ -9,10 +9,10 @@ import pytest
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.mcp_config import configured_servers
+from teamwright.config.mcp_settings import configured_servers
 from teamwright.config.skill_sources import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.session.factory.agent_types import TrustedDefinitions
+from teamwright.session.factory.spec_resolver import TrustedDefinitions
 from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
 from teamwright.views.asset_list import list_assets
 from teamwright.views.assets import AssetQuery

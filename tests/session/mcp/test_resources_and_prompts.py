@@ -11,10 +11,9 @@ from teamwright.protocol.errors import UsageError
 from teamwright.session.control.person_actions import prompt_lead
 from teamwright.session.server_prompts import find_server_prompt, parse_arguments
 from teamwright.session.server_resources import find_mentions, read_mentions
-from teamwright.session.skills.run_command import list_commands
+from teamwright.session.slash_command_call import list_commands
 from teamwright.testing import Call, ScriptedModel
-from teamwright.ui.terminal.file_search import TrackedFiles
-from teamwright.ui.terminal.session_completion import SessionCompletion
+from teamwright.ui.terminal.line_completion import SessionCompletion, TrackedFiles
 from tests.mcp.conftest import SERVER
 from tests.support.waits import WAIT_S
 

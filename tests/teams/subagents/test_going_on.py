@@ -11,7 +11,7 @@ from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.control.running_jobs import stop_running
+from teamwright.session.control.remote_actions import stop_running
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
 from teamwright.testing import Call

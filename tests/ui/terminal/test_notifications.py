@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from teamwright.config.notify_settings import NotifySettings
+from teamwright.config.settings.settings import NotifySettings
 from teamwright.session.notifications import Notification, body_of, is_ntfy
 from teamwright.ui.terminal.window_focus import PRESENT_S, WindowFocus, signal_of, signal_sequence
 from tests.support.waits import wait_until

@@ -14,12 +14,16 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compaction.compaction_state import CLEAR, MANUAL, CompactRequest, CompactResult, prompt_room
-from teamwright.agent.compaction.context_size import (
+from teamwright.agent.compaction.compaction_state import (
+    CLEAR,
+    MANUAL,
+    CompactRequest,
+    CompactResult,
     answer_tokens,
     measure_context,
     message_tokens,
     prefix_tokens,
+    prompt_room,
     total_tokens,
 )
 from teamwright.agent.conversation import Conversation

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from teamwright.agent.compaction.context_size import message_tokens, total_tokens
+from teamwright.agent.compaction.compaction_state import message_tokens, total_tokens
 from teamwright.agent.transcript import USER_MESSAGE
 from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, encode, message_text, text_block

@@ -1,10 +1,15 @@
-"""The merged settings of a run, those of task checks among them, and the values of its flags. Data only."""
+"""The merged settings of a run, and the values of its flags.
+
+Settings of task checks, notifications and web search are defined here. The command and the webhook of notifications
+are empty unless a person sets them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -13,8 +18,8 @@ from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
 from teamwright.config.external_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
-from teamwright.config.notify_settings import NotifySettings
-from teamwright.config.web_search_settings import WebSearchSettings
+from teamwright.config.settings.setting_fields import fill_settings
+from teamwright.config.settings.settings_files import bad_settings
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.permissions.rules import Rule
@@ -25,6 +30,46 @@ from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import BashSettings
+
+
+class WebSearchSettings(Struct, frozen=True):
+    """The ways to search. `service` is auto, on or off: the search of the model's service.
+
+    `command` is a shell line that gets the search as JSON on its stdin; `tool` is the name of a tool of an MCP server.
+    """
+
+    service: str = "auto"
+    command: str = ""
+    tool: str = ""
+
+
+WEBHOOK = "notify.webhook"
+
+
+class NotifySettings(Struct, frozen=True):
+    """The ways to notify. `command` is a shell line, `webhook` a URL; empty for none.
+
+    `terminal` is auto, bell, osc9, osc777 or off; `format` of the webhook's body is auto, json or ntfy.
+    """
+
+    terminal: str = "auto"
+    command: str = ""
+    webhook: str = ""
+    format: str = "auto"
+
+
+def parse_notify_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> NotifySettings:
+    """Return the settings. Raises CannotStart (`bad-settings`) for a webhook that is no http or https URL."""
+    made = fill_settings(NotifySettings(), "notify", values)
+    if made.webhook:
+        try:
+            parts = urlsplit(made.webhook)
+            is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            is_url = False
+        if not is_url:
+            raise bad_settings(Path(origins.get(WEBHOOK, "")), "must be a URL that begins with https://", WEBHOOK)
+    return made
 
 
 class CheckSettings(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Files that a read-only program reads for known arguments.
 
-Depends on the grammars of `program_grammars` and on the languages of sed, awk, jq and find. Directories, rules and the
+Depends on the grammars of `option_grammar` and on the languages of sed, awk, jq and find. Directories, rules and the
 shell's words are in `read_only_commands`.
 """
 
@@ -14,8 +14,12 @@ from msgspec import Struct
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.find_expression import parse_find
-from teamwright.permissions.programs.option_grammar import OptionGrammar, parse_arguments, parse_grammar
-from teamwright.permissions.programs.program_grammars import program_grammar
+from teamwright.permissions.programs.option_grammar import (
+    OptionGrammar,
+    parse_arguments,
+    parse_grammar,
+    program_grammar,
+)
 from teamwright.permissions.programs.sed_script import only_prints
 
 

@@ -1,6 +1,6 @@
 """The sed scripts that only print: commands and addresses that every sed reads alike.
 
-A script is refused when seds disagree about its end or its parts. The options of sed are in `program_grammars`.
+A script is refused when seds disagree about its end or its parts. The options of sed are in `option_grammar`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from teamwright.permissions.command_words import word_set
-from teamwright.permissions.shell.here_documents import HereDocumentReader
 from teamwright.permissions.shell.line_cursor import NOT_BASH, LineCursor, SyntaxMarks, UnreadableLine
-from teamwright.permissions.shell.simple_commands import SimpleCommandReader
+from teamwright.permissions.shell.simple_commands import HereDocumentReader, SimpleCommandReader
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
     BranchCommand,

@@ -13,7 +13,17 @@ from pathlib import Path
 
 from teamwright.permissions.shell.ambiguity import has_control_characters, has_odd_characters, is_confirmed
 from teamwright.permissions.shell.character_encoding import has_odd_encoding, is_locale, may_lose_signs
-from teamwright.permissions.shell.command_listing import MAX_DEPTH, CommandListing, ListingState
+from teamwright.permissions.shell.command_listing import (
+    DIRECTORY_COMMANDS,
+    MAX_DEPTH,
+    MAX_NAMES,
+    CommandListing,
+    ListingState,
+    directory_after,
+    glob_names,
+    has_directory_command,
+    without_prefixes,
+)
 from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS
 from teamwright.permissions.shell.grammar import LineGrammar
 from teamwright.permissions.shell.line_cursor import UnreadableLine
@@ -38,14 +48,6 @@ from teamwright.permissions.shell.syntax_tree import (
 )
 from teamwright.permissions.shell.word_expansion import ExpandedWord
 from teamwright.permissions.shell.word_listing import WordListing
-from teamwright.permissions.shell.working_directory import (
-    DIRECTORY_COMMANDS,
-    MAX_NAMES,
-    directory_after,
-    glob_names,
-    has_directory_command,
-    without_prefixes,
-)
 
 MAX_BYTES = 64 * 1024
 """The longest command that is parsed, in bytes. A longer one is only asked about."""

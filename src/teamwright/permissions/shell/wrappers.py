@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from teamwright.permissions.command_words import Words, base_name, parse_rows
 from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.permissions.shell.evaluated_text import EVALUATING_BUILTINS, SHELLS, unwrap_shell, unwrap_su
-from teamwright.permissions.shell.run_options import unwrap_git
-from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands, any_later_word
+from teamwright.permissions.shell.wrapped_commands import ANYTHING, WrappedCommands, any_later_word, unwrap_git
 
 
 class _Wrapper(Struct, frozen=True):

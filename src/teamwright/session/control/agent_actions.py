@@ -26,8 +26,7 @@ from teamwright.session.lookup.live_agents import find_live_agent, remote_member
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.session import Session
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.incarnation_changes import save_budget
-from teamwright.teams.roster_entries import change_entry
+from teamwright.teams.roster_entries import change_entry, save_budget
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import BUSY_STATES
 

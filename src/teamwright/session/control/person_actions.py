@@ -19,9 +19,16 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
-from teamwright.session.control.remote_actions import BACKGROUND, RUNNING, STOP
-from teamwright.session.control.running_jobs import find_job, list_running, running_ids, stop_running
-from teamwright.session.control.running_jobs import move_to_background as here_to_background
+from teamwright.session.control.remote_actions import (
+    BACKGROUND,
+    RUNNING,
+    STOP,
+    find_job,
+    list_running,
+    running_ids,
+    stop_running,
+)
+from teamwright.session.control.remote_actions import move_to_background as here_to_background
 from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.prompt_input import read_prompt
 from teamwright.session.result import TaskResult

@@ -33,9 +33,9 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
+from teamwright.session.factory.agent_skills import with_skills
 from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import require_possible, required_effort
-from teamwright.session.skills.agent_skills import with_skills
 from teamwright.teams.blocked_callback import blocked_callback
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller

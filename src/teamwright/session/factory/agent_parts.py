@@ -56,7 +56,7 @@ from teamwright.session.model_sources import SessionModels, require_price, requi
 from teamwright.session.session_hooks import HookedAgent
 from teamwright.session.toolset import Toolset
 from teamwright.storage.paths import Home
-from teamwright.teams.subagents.hook_texts import deliver_text
+from teamwright.teams.subagents.owner_notices import deliver_text
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.team_definition import TeamDefinition
-from teamwright.config.team_roles import ownership_of
+from teamwright.config.team_roles import TeamDefinition, ownership_of
 from teamwright.models.effort import Effort
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rules import Rule, parse_rules

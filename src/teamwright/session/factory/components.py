@@ -44,10 +44,10 @@ from teamwright.session.context import (
 )
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
-from teamwright.session.factory.agent_types import make_resolver
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker
 from teamwright.session.factory.shell_startup import make_shell_startup
+from teamwright.session.factory.spec_resolver import make_resolver
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
@@ -61,8 +61,7 @@ from teamwright.tools.shell.startup import plain_shell
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
     from teamwright.session.web_search import SessionSearch
-    from teamwright.tools.team.permission_answer import PermissionAnswers
-    from teamwright.tools.team.shutdown_messages import StopRequests
+    from teamwright.tools.team.structured_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
 
 

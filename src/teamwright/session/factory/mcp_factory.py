@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.config.mcp_config import PROJECT_DIRECTORY, configured_servers
+from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers
 from teamwright.config.plugins import plugin_variables
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice

@@ -1,6 +1,7 @@
-"""The resolution of spawn specs: model, mode, caps and prompt of an agent type, for all agents.
+"""The agent types of a session, and the resolution of spawn specs: model, mode, caps and prompt of an agent type.
 
-An unsupported field is refused where ignoring it would do harm, and reported otherwise.
+An unsupported field is refused where ignoring it would do harm, and reported otherwise. A person may trust a definition
+while the session runs. An agent that changes a definition gains nothing by it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentType
 from teamwright.config.agent_types.definition_fields import INHERIT
+from teamwright.config.agent_types.definition_sources import FoundDefinition
 from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.external_commands import OWN, ExternalCommandSettings
 from teamwright.config.team_roles import with_role
+from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trust_survey import agent_entry
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.session.context import SessionContext
+from teamwright.storage.paths import Home
 from teamwright.teams.spawn_spec import REMOTE, WORKTREE
 
 if TYPE_CHECKING:
@@ -207,3 +215,46 @@ def _refused(kind: AgentType, what: str, do: str) -> UsageError:
 def _missing_type(spec: SpawnSpec, why: str) -> UsageError:
     what = f"it was started as {spec.agent_type}, and {why}"
     return UsageError("usage", what, do=["restore that, or start a new member"], note="it was not started")
+
+
+class TrustedDefinitions(Struct):
+    """The definitions of a repository that a person trusted, before or during the session.
+
+    A definition that was trusted for one run is trusted with its content at the start.
+    """
+
+    home: Home
+    state: TrustState
+    compat: bool = True
+    _later: TrustState | None = None
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen = self._written()
+
+    def __call__(self, found: FoundDefinition) -> bool:
+        """Return True when this definition is trusted with its present content."""
+        entry = agent_entry(self.state.root, found)
+        if self.state.allows(entry):
+            return True
+        if (written := self._written()) != self._seen:
+            self._seen = written
+            self._later = TrustStore.load(self.home).verdict(self.state.root, compat=self.compat)
+        return self._later is not None and self._later.allows(entry)
+
+    def _written(self) -> int:
+        try:
+            return self.home.trust.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def make_resolver(context: SessionContext, emit: Emit) -> SpecResolver:
+    """Create the resolver of specs for this session."""
+    trusted = TrustedDefinitions(context.home, context.trust, context.settings.compat)
+    kinds = AgentTypes(context.places, context.definition, trusted)
+
+    def tell(text: str) -> None:
+        emit(Notice(member=LEAD, text=text, level="warning"))
+
+    return SpecResolver(kinds, context.settings.commands, tell)

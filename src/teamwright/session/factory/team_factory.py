@@ -15,8 +15,7 @@ from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.member_work import WorktreeWork
 from teamwright.session.platform_check import mask_secrets
-from teamwright.session.task_checks.allowed_commands import AllowedCommands
-from teamwright.session.task_checks.task_checks import FindTeammate, TaskChecks
+from teamwright.session.task_checks import AllowedCommands, FindTeammate, TaskChecks
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.lease import lease_path

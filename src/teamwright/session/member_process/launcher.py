@@ -1,23 +1,24 @@
-"""The launcher of member processes (the port of `teams.backends`).
+"""The launcher of member processes (the port of `teams.backends`), and the flags that all members in backends have.
 
-Depends on options, settings and the choice of backends.
+Depends on options, settings, the roster entry and the choice of backends.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Mode
+from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
 from teamwright.session.context import SessionContext, is_unattended
 from teamwright.session.factory.request_queue_factory import ask_timeout
 from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.session.member_process.launch_flags import make_launch, member_flags
 from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
 from teamwright.storage.event_log_reader import last_number, log_path, parse_event
 from teamwright.storage.jsonl import read_backward
@@ -26,6 +27,44 @@ from teamwright.teams.backends.backend_choice import EXPLICIT_REASON, is_remote
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.team import SessionTeam
+
+_USUAL_COLOR = "blue"
+
+
+def member_flags(member: RosterMember, team: SessionTeam, session: SessionId, mode: str) -> MemberFlags:
+    """Return the flags that identify a member. `mode` is empty when the program begins in that mode.
+
+    A member that must plan begins in plan mode in any case; bypassPermissions has a separate flag.
+    """
+    plans = bool(member.plan_mode_required)
+    bypass = mode == Mode.BYPASS and not plans
+    return MemberFlags(
+        agent_id=member.agent_id,
+        agent_name=member.name,
+        team_name=team.name,
+        agent_color=member.color or "",
+        parent_session_id=session,
+        plan_mode_required=plans,
+        agent_type=member.agent_type,
+        dangerously_skip_permissions=bypass,
+        permission_mode="" if bypass or plans else mode,
+    )
+
+
+def make_launch(
+    member: RosterMember, team: SessionTeam, session: SessionId, argv: tuple[str, ...], env: Mapping[str, str]
+) -> Launch:
+    """Return the launch of the member for its backend."""
+    return Launch(
+        name=member.name,
+        team=team.directory,
+        session=session,
+        argv=argv,
+        env=env,
+        cwd=Path(member.cwd),
+        color=member.color or _USUAL_COLOR,
+    )
+
 
 PROGRAM = (sys.executable, "-P", "-m", "teamwright")
 """The command of this installation. With -P nothing is imported from the working directory."""

@@ -56,7 +56,7 @@ class RemoteApprover(Struct):
 
 
 class ShutdownRefusal(Struct):
-    """The refusal of shutdown requests by members (see `tools.team.shutdown_messages.StopRequests`)."""
+    """The refusal of shutdown requests by members (see `tools.team.structured_message.StopRequests`)."""
 
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 

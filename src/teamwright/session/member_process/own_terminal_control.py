@@ -22,7 +22,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.request_events import RequestAnswer
-from teamwright.session.control.running_jobs import list_running, move_to_background, running_command
+from teamwright.session.control.remote_actions import list_running, move_to_background, running_command
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
 from teamwright.tasks.task_store import OnExternalChange

@@ -1,7 +1,8 @@
-"""The run of a member process: connect to the lead, run the member, report its end.
+"""The run of a member process: connect to the lead, or join an external team, run the member, and report its end.
 
 Ends when the member ends, on the lead's command, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
-was gone for longer than the grace period: then the member keeps its place. Depends on the parts of this package.
+was gone for longer than the grace period: then the member keeps its place. With an external lead it ends when that lead
+is gone. Depends on the parts of this package.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.member_flags import MemberFlags
+from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
+from teamwright.session.member_process.external_lead.join_external import join_external_team
 from teamwright.session.member_process.join import OnStarted, RunningMember, end_work, join_team
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
@@ -23,6 +26,7 @@ from teamwright.teams.file_stores import FileStores
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.remote_member import RemoteMember
+
 
 ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
 
@@ -128,3 +132,27 @@ def ignore_signals() -> None:
         with suppress(ValueError, RuntimeError):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
+
+
+@asynccontextmanager
+async def run_external_member(flags: MemberFlags, env: Mapping[str, str]) -> AsyncGenerator[ExternalMembership]:
+    """Run the member until the block or the member ends. Raises TeamwrightError when it cannot start."""
+    member: ExternalMembership | None = None
+    early: list[tuple[str, str]] = []
+
+    def end(how: str, why: str) -> None:
+        if member is None:
+            early.append((how, why))
+        else:
+            member.end(how, why)
+
+    async with AsyncExitStack() as stack:
+        # A signal that ended the process while it joins would leave its name on the roster of the external team.
+        handle_signals(end)
+        member = await join_external_team(flags, env, stack)
+        for how, why in early[:1]:
+            member.end(how, why)
+        try:
+            yield member
+        finally:
+            await member.finish()

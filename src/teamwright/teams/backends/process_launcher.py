@@ -26,10 +26,9 @@ from teamwright.teams.backends.located_process import process_tree, wait_set
 from teamwright.teams.backends.member_connections import MemberConnections, ProcessHost
 from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
-from teamwright.teams.incarnation_changes import save_location
 from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail
-from teamwright.teams.roster_entries import change_entry, set_location
+from teamwright.teams.roster_entries import change_entry, save_location, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_answers import find_agreement
 from teamwright.teams.spawn import incarnation_mode, start_in_process

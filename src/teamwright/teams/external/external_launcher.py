@@ -29,9 +29,8 @@ from teamwright.teams.backends.located_process import wait_set
 from teamwright.teams.external.external_member import ExternalMember, InboxSigns
 from teamwright.teams.external.external_plans import mode_for_external
 from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.incarnation_changes import save_location
 from teamwright.teams.mailbox.runtime_notes import send_note
-from teamwright.teams.roster_entries import change_entry, set_location
+from teamwright.teams.roster_entries import change_entry, save_location, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam

@@ -14,6 +14,8 @@ from msgspec import Struct
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.job_journal import Job
+from teamwright.hooks import payload
+from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.lead import Lead
@@ -182,3 +184,21 @@ def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | 
     )
     for run in told:
         team.emit(subagent_event(run))
+
+
+def deliver_text(current_team: Callable[[], SessionTeam | None], agent: HookAgent, text: str, wakes: bool) -> None:
+    """Deliver a text to this agent. Without `wakes` an idle lead or teammate receives it with its next turn."""
+    team = current_team()
+    if team is None:
+        return
+    if agent.kind == payload.LEAD:
+        if team.lead is not None:
+            team.lead.notify(text, wakes=wakes)
+    elif agent.kind == payload.SUBAGENT:
+        if team.subagents is not None:
+            team.subagents.notify_run(agent.agent_id, text, "")
+    elif (teammate := team.find_in_process(agent.name)) is not None:
+        mail = teammate.incoming
+        mail.notices.put_notice(mail.conversation.tags, text)
+        if wakes:
+            mail.wake()

@@ -30,6 +30,7 @@ from teamwright.storage.started_task import start_task
 from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
 from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_journal import (
+    SubagentRuns,
     has_prompt,
     restore_spec,
     stored_spec,
@@ -41,7 +42,6 @@ from teamwright.teams.subagents.run_reports import (
     prompt_block,
     subagent_event,
 )
-from teamwright.teams.subagents.subagent_runs import SubagentRuns
 
 if TYPE_CHECKING:
     from teamwright.teams.spawn_spec import SpawnSpec

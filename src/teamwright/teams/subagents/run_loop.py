@@ -14,8 +14,7 @@ from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.command_queue import to_user_message
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import append_user_message, run_turn
-from teamwright.agent.stop_hooks import join_turns, run_turn_with_stop_hooks
+from teamwright.agent.loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
 from teamwright.protocol.events import FAILED_ATTEMPTS, Emit, ModelCallEnded, TeamEvent
 from teamwright.teams.subagents.run import SubagentRun

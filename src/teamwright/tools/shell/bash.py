@@ -35,13 +35,14 @@ from teamwright.tools.shell.bash_settings import (
     command_environment,
     remove_variables,
 )
-from teamwright.tools.shell.call_changes import CallChanges
-from teamwright.tools.shell.command_changes import CommandChanges
-from teamwright.tools.shell.command_directory import allowed_directory, ensure_directory, follow_directory
+from teamwright.tools.shell.command_changes import CallChanges, CommandChanges
 from teamwright.tools.shell.command_guards import CommandGuards
 from teamwright.tools.shell.command_line import (
     ShellLine,
+    allowed_directory,
+    ensure_directory,
     expand_command,
+    follow_directory,
     is_read_otherwise,
     shell_line,
     track_directory,

@@ -1,11 +1,13 @@
-"""The command line of a shell for one command: the shell, its startup, and the report of its last directory.
+"""The command line of a shell for one command: the shell, its startup, and the directory in which the command ends.
 
 `shell_choice` chooses between plain bash and the user's shell with its startup. Aliases are expanded before
-(`alias_expansion`), so that the shell runs the text of the verdict. Starts no process.
+(`alias_expansion`), so that the shell runs the text of the verdict. The working directory of an agent follows the
+shell, and stays inside the allowed directories. Starts no process.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,8 +16,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.agent.tool import Workplace
+from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven
 from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, bare_argv, plain_shell
+
+_MAX_PATH = 65_536
+"""The longest name of a directory that is read, in bytes."""
 
 _LOOKUP_COMMAND = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*")
 """Commands that look up a word. The user's shell runs them with its aliases."""
@@ -123,3 +130,35 @@ def _aliases(aliases: Mapping[str, str], kind: str) -> list[str]:
     known = [f"{name}={body}" for name, body in aliases.items() if name not in {"type", "which", "command", "builtin"}]
     switch = ["\\builtin shopt -s expand_aliases"] if kind == "bash" else []
     return [*switch, *(f"\\builtin alias -- {shlex.quote(one)}" for one in known)]
+
+
+def follow_directory(workplace: Workplace, before: Path, ended_in: Path) -> str:
+    """Set the working directory to the shell's last one if it is allowed. Return the sentence about it."""
+    try:
+        # The command can write this file too: a pipe, a device or endless text must not stop this process.
+        content = read_plain(ended_in, _MAX_PATH)
+    except OSError:  # the shell was ended, replaced by `exec`, or its directory is gone
+        return ""
+    if b"\0" in content:
+        return ""
+    after = Path(os.fsdecode(content).rstrip("\n"))
+    if not after.is_absolute() or after == Path(os.path.realpath(before)):
+        return ""
+    if not workplace.is_allowed(after):
+        return f"[{after} is outside the allowed directories: the next command starts in {workplace.cwd} again]"
+    workplace.change_directory(after)
+    return f"[directory is now {after}]"
+
+
+def allowed_directory(workplace: Workplace) -> Path:
+    """Return the directory of the next command: the last one's, or an allowed directory when that is gone."""
+    if workplace.cwd.is_dir():
+        return workplace.cwd
+    return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
+
+
+def ensure_directory(workplace: Workplace) -> str:
+    """Continue in an allowed directory when the present one is gone. Return the sentence about it."""
+    gone = workplace.cwd
+    workplace.change_directory(allowed_directory(workplace))
+    return "" if workplace.cwd == gone else f"[{gone} is gone: the command ran in {workplace.cwd}]"

@@ -1,7 +1,6 @@
 """The SendMessage tool: sends text to one member or all, and the requests and answers of the team protocol.
 
-Each type of message has a module: `text_message`, `shutdown_messages`, `mode_message`, `plan_answer`,
-`permission_answer`.
+Texts are sent by `text_message`, requests and answers by `structured_message`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,17 @@ from teamwright.teams.subagents.run_journal import is_run_id
 from teamwright.tools.caller import Caller
 from teamwright.tools.subagent.background_lookup import find_subagent
 from teamwright.tools.subagent.message_subagent import send_to_subagent
-from teamwright.tools.team.mode_message import set_member_mode
-from teamwright.tools.team.permission_answer import PermissionAnswers, answer_member_permission
-from teamwright.tools.team.plan_answer import answer_member_plan
-from teamwright.tools.team.shutdown_messages import StopRequests, answer_shutdown, request_shutdown
-from teamwright.tools.team.structured_message import PLAN_ANSWER_TYPE, StructuredMessage
+from teamwright.tools.team.structured_message import (
+    PLAN_ANSWER_TYPE,
+    PermissionAnswers,
+    StopRequests,
+    StructuredMessage,
+    answer_member_permission,
+    answer_member_plan,
+    answer_shutdown,
+    request_shutdown,
+    set_member_mode,
+)
 from teamwright.tools.team.text_message import send_text_message
 
 RECIPIENT_HINT = "Give a member's name in `to`: ListAgents shows them."

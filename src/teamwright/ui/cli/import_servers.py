@@ -17,7 +17,7 @@ from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.invocation import is_on_terminal
-from teamwright.views.importable_servers import ImportableServer, importable_servers
+from teamwright.views.mcp_servers import ImportableServer, importable_servers
 
 _FILES = {"user": "your own settings", "local": "the settings of this checkout"}
 

@@ -29,7 +29,7 @@ from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_ta
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.invocation import is_on_terminal
-from teamwright.views.plugin_contents import plugin_contents
+from teamwright.views.plugin_assets import plugin_contents
 
 _CHANGES = "adds, updates and removes plugins"
 

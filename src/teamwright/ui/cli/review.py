@@ -10,14 +10,13 @@ from typing import Any
 import click
 
 from teamwright.config.person_check import require_person
-from teamwright.edit_history.review_actions import REVIEW_ACTIONS, act_on_review
-from teamwright.edit_history.team_review import TeamReview, team_review
+from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_on_review, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.change_text import key_lines, member_diff, review_lines
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_styled, to_plain
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
-from teamwright.ui.review_text import key_lines, member_diff, review_lines
 
 _DIFF = "d"
 

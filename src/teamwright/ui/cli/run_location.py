@@ -82,7 +82,7 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
     address = find_database(where.database, resolve_home(where.home))
     if address is None:
         return open_files_home(where, word)
-    from teamwright.session.database_snapshot import copy_teams
+    from teamwright.session.database_session import copy_teams
 
     return copy_teams(address, word or "")
 
@@ -111,7 +111,7 @@ def open_files_home(where: RunLocation, word: str | None = None) -> Home:
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """
-    from teamwright.session.team_file_repair import open_recovered_home
+    from teamwright.teams.recovery import open_recovered_home
     from teamwright.ui.cli.output import note
 
     home, rebuilt = open_recovered_home(where.home, word or "")

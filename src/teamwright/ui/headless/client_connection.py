@@ -30,7 +30,7 @@ from teamwright.session.control.person_actions import record_interrupt, stop_tas
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import offered_names
+from teamwright.session.slash_command_call import offered_names
 from teamwright.ui.headless.permission_prompt import answer_request, request_fields
 
 MAX_LINE = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.session.prompt_input import BUILT_IN_PROMPTS, read_prompt
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import find_command, run_command
+from teamwright.session.slash_command_call import find_command, run_command
 
 IN_PLACE = {
     "/add-dir": "--add-dir DIR",

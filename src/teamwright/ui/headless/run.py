@@ -220,7 +220,7 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
     if back := str(session.resumed):
         outlet.note(f"teamwright: resumed: {back}")
     if outlet.format == "stream-json":
-        from teamwright.session.skills.run_command import offered_names
+        from teamwright.session.slash_command_call import offered_names
 
         agent = session.lead.agent
         names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}

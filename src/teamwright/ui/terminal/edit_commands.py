@@ -15,23 +15,24 @@ from msgspec import Struct
 
 from teamwright.edit_history.history_location import history_of_session
 from teamwright.edit_history.queries import edit_of_call, session_changes, undo_here_ahead, undo_in_session
-from teamwright.edit_history.review_actions import act_on_review
 from teamwright.edit_history.rewind import rewind_list
 from teamwright.edit_history.session_fork import fork_session
-from teamwright.edit_history.team_review import review_in_session
+from teamwright.edit_history.team_review import act_on_review, review_in_session
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
 from teamwright.ui.change_text import (
     ChangeTotals,
     change_lines,
+    key_lines,
+    member_diff,
     plan_rows,
+    review_lines,
     stat_rows,
     summary_notes,
     undone_lines,
 )
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.review_text import key_lines, member_diff, review_lines
 from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
 from teamwright.ui.terminal.paint import Paint
 

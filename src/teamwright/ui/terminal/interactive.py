@@ -35,9 +35,8 @@ from teamwright.ui.terminal.editor_choice import make_editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice
 from teamwright.ui.terminal.paint import make_paint, terminal_environment
-from teamwright.ui.terminal.session_rewind import rewind_left_session
 from teamwright.ui.terminal.session_screen import SessionScreen
-from teamwright.ui.terminal.session_switch import options_for, options_to_return
+from teamwright.ui.terminal.session_switch import options_for, options_to_return, rewind_left_session
 from teamwright.views.conversation import ConversationReader
 from teamwright.views.cost_line import cost_line
 

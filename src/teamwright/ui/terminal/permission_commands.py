@@ -14,7 +14,7 @@ from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
 from teamwright.ui.display_text import one_line, pad
-from teamwright.ui.terminal.program_commands import program_lines
+from teamwright.ui.terminal.setup_commands import program_lines
 from teamwright.views.permission_check import parse_call
 
 _ORDER = ("deny", "ask", "allow")

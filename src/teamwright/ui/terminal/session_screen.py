@@ -23,23 +23,23 @@ from teamwright.session.control.person_actions import (
     run_in_shell,
     send_to_member,
 )
-from teamwright.session.control.running_jobs import running_command
+from teamwright.session.control.remote_actions import running_command
 from teamwright.session.notifications import notification_sender
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.skills.run_command import callable_names
+from teamwright.session.slash_command_call import callable_names
 from teamwright.ui.display_text import clean, fold_lines, window_size
-from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer
+from teamwright.ui.terminal.agent_text_output import AgentTextOutput, MemberReports, block_renderer
 from teamwright.ui.terminal.command_equivalents import has_equivalent, unknown_command_lines
 from teamwright.ui.terminal.commands import CommandCalls
 from teamwright.ui.terminal.conversation_view import ConversationView
 from teamwright.ui.terminal.editor import Editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.file_search import TrackedFiles
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
+from teamwright.ui.terminal.line_completion import SessionCompletion, TrackedFiles
 from teamwright.ui.terminal.line_input import LineInput, PendingRequests
 from teamwright.ui.terminal.line_parser import (
     CustomCommand,
@@ -51,14 +51,11 @@ from teamwright.ui.terminal.line_parser import (
     leading_word,
     parse_line,
 )
-from teamwright.ui.terminal.member_reports import MemberReports
 from teamwright.ui.terminal.panel import RunningCalls, make_session_panel
 from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.ui.terminal.screen_commands import ScreenCommands
-from teamwright.ui.terminal.session_completion import SessionCompletion
-from teamwright.ui.terminal.session_rewind import choose_rewind
-from teamwright.ui.terminal.session_switch import NextSession, choose_next_session
+from teamwright.ui.terminal.session_switch import NextSession, choose_next_session, choose_rewind
 from teamwright.ui.terminal.shortcuts import Shortcuts
 from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
 

@@ -1,23 +1,29 @@
-"""The membership of one member in a team that another program leads, until its orderly end.
+"""The membership of one member in a team that another program leads: its incarnation, and its orderly end.
 
-Follows the member's activity, so that the roster shows it, and checks that the lead runs. Depends on the parts of the
-process.
+A lead that starts the name again replaces its roster entry, which begins a new incarnation. Otherwise the unfinished
+one of an earlier process continues. Follows the member's activity, so that the roster shows it, and checks that the
+lead runs. Depends on records and on the parts of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
-from msgspec import field
+from msgspec import Struct, field
 
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD, agent_id, message_id
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.states import MemberState
 from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.member_process.external_lead.team_search import ExternalTeam
 from teamwright.session.member_process.member_lifetime import MemberEnd, MemberLifetime
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_store import TaskFollower
@@ -30,7 +36,10 @@ from teamwright.teams.external.membership import (
     MembershipRecord,
     OwnRosterEntry,
     leave_team,
+    read_record,
 )
+from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate_state_machine import BUSY_STATES
 
@@ -136,3 +145,91 @@ class ExternalMembership(MemberLifetime):
             task.cancel()
         if self._looking:
             await asyncio.wait(self._looking)
+
+
+GENERAL = "general-purpose"
+
+
+class MemberIncarnation(Struct, frozen=True):
+    """The transcript of this incarnation, and the record of an earlier process; None for a new incarnation."""
+
+    transcript: Path
+    record: MembershipRecord | None
+
+    @property
+    def room(self) -> Path:
+        """The directory of its files."""
+        return process_directory(self.transcript)
+
+
+def find_incarnation(found: ExternalTeam, cwd: Path) -> MemberIncarnation:
+    """Return the last incarnation of the name in that session, unless it ended; else a new one. Raises StorageError."""
+    number, last = 1, None
+    while True:
+        stem = found.name if number == 1 else f"{found.name}-{number}"
+        path = found.home.agent_transcript(cwd, found.session, stem)
+        record = read_record(process_directory(path))
+        if record is None and not path.exists():
+            break
+        if record is not None and record.entry.name == found.name:
+            last = MemberIncarnation(path, record)
+        number += 1
+    if last is not None and last.record is not None and _goes_on(last.record, found):
+        return last
+    return MemberIncarnation(path, None)
+
+
+def _goes_on(record: MembershipRecord, found: ExternalTeam) -> bool:
+    if record.is_over or not record.is_for_team(found.directory, found.config.created_at):
+        return False
+    entry = found.config.find(found.name)
+    return entry is None or entry.joined_at == record.entry.joined_at
+
+
+def own_entry(found: ExternalTeam, flags: MemberFlags, model: str, cwd: Path) -> RosterMember:
+    """Return the roster entry of a member that its lead did not add. It has no pane, which only the lead knows."""
+    return RosterMember(
+        agent_id=agent_id(found.name, found.config.name),
+        name=found.name,
+        agent_type=flags.agent_type or GENERAL,
+        model=flags.model or model,
+        prompt="",
+        color=flags.agent_color or "blue",
+        plan_mode_required=found.plans,
+        joined_at=now_ms(),
+        pane_id="",
+        cwd=str(cwd),
+        backend_type="detached",
+    )
+
+
+def new_incarnation(
+    found: ExternalTeam, flags: MemberFlags, agent_factory: AgentFactory, transcript: Path
+) -> tuple[SpawnSpec, Incarnation, list[str]]:
+    """Return the spec and incarnation of a new member, and lines about what differs from the request.
+
+    An unknown agent type becomes the general one, as in the other product. Raises UsageError.
+    """
+    told: list[str] = []
+    spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)
+    try:
+        spec = agent_factory.resolve(spec)
+    except UsageError as problem:
+        if spec.agent_type == GENERAL:
+            raise
+        told.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
+        spec = agent_factory.resolve(
+            SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans)
+        )
+    life = Incarnation(
+        now_ms(),
+        str(transcript),
+        "",
+        model=spec.model,
+        max_turns=spec.max_turns,
+        budget=spec.budget,
+        bounds=spec.bounds,
+        mode=spec.mode or "",
+        effort=spec.effort,
+    )
+    return spec, life, told

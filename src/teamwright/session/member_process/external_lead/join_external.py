@@ -45,17 +45,17 @@ from teamwright.session.factory.components import (
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
-from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
-from teamwright.session.member_process.external_lead.mailed_requests import (
-    ExternalLeadGrants,
-    MailApprover,
-    MailedRequests,
-)
-from teamwright.session.member_process.external_lead.member_incarnation import (
+from teamwright.session.member_process.external_lead.external_membership import (
+    ExternalMembership,
     MemberIncarnation,
     find_incarnation,
     new_incarnation,
     own_entry,
+)
+from teamwright.session.member_process.external_lead.mailed_requests import (
+    ExternalLeadGrants,
+    MailApprover,
+    MailedRequests,
 )
 from teamwright.session.member_process.external_lead.team_search import (
     ExternalTeam,

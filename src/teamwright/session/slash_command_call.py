@@ -37,7 +37,7 @@ from teamwright.session.server_prompts import (
     prompt_blocks,
 )
 from teamwright.session.session import Session
-from teamwright.session.skills.prepare_command import CommandCall, prepare_prompt, rules_of
+from teamwright.session.slash_command_prompt import CommandCall, prepare_prompt, rules_of
 from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef

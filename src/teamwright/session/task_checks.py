@@ -1,17 +1,21 @@
-"""Execution of task checks: a process group in the owner's directory, with limits of time and output, under no lock.
+"""Task checks: the commands that are allowed, and their execution with limits of time and output, under no lock.
 
-Only allowed commands run: by the agent that set the check, by the user for all tasks, or by the rules of the member
-that completes the task. Depends on teams and processes.
+A check runs as a process group in the owner's directory. Only allowed commands run: by the agent that set the check, by
+the user for all tasks, or by the rules of the member that completes the task. Allowed commands are in a file, for a
+resume and for all processes of the session; other commands in a task's file are not trusted. Depends on teams and
+processes. Format: docs/reference/formats/tasks.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -22,7 +26,8 @@ from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.policy import PolicyName
-from teamwright.session.task_checks.allowed_commands import AllowedCommands
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tools.shell.startup import plain_shell
 
@@ -34,6 +39,55 @@ if TYPE_CHECKING:
     from teamwright.protocol.task import Task
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.teams.in_process_teammate import InProcessTeammate
+
+
+VERSION = 1
+MOST = 1000
+"""Maximum number of stored commands; the oldest are dropped, and are allowed again when they are set again."""
+
+
+class AllowedCommands:
+    """The allowed commands in a session's file, which is read again after a change and written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._commands: dict[str, str] = {}
+        self._seen: tuple[int, int, int] | None = None
+
+    def decision_directory(self, command: str) -> Path | None:
+        """Return the directory of the last decision on the command; None: it was never allowed."""
+        found = self._known().get(command)
+        return None if found is None else Path(found)
+
+    def add(self, command: str, seen_from: Path) -> None:
+        """Allow a command, with the directory of the decision. Raises StorageError; then it is not allowed."""
+        if self._known().get(command) == str(seen_from):
+            return
+        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
+            others = {one: place for one, place in self._known().items() if one != command}
+            more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
+            body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
+            write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
+
+    def _known(self) -> dict[str, str]:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return {}
+        if self._seen != (now := (stat.st_ino, stat.st_mtime_ns, stat.st_size)):
+            self._commands, self._seen = self._read(), now
+        return self._commands
+
+    def _read(self) -> dict[str, str]:
+        """Return the content of the file; an unreadable file allows nothing."""
+        try:
+            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
+            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            pairs = list(zip(commands, places, strict=True)) if found["v"] == VERSION else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}
+
 
 OUTPUT_CHARS = 4_000
 """Maximum characters of a check's output in the result, from its end."""

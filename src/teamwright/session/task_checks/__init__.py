@@ -1,1 +1,0 @@
-"""Task checks: commands that must pass before a task counts as completed."""

@@ -81,11 +81,11 @@ async def test_a_name_that_does_not_exist_is_an_error_with_the_nearest_and_makes
     async with a_team(tmp_path, model) as team:
         await team.spawn("tester", "Wait.")
         with pytest.raises(UnknownMember) as caught:
-            await team.send("tessa", "hello")
+            await team.send("testre", "hello")
         assert "did you mean tester?" in caught.value.render()
         with pytest.raises(UnknownMember, match="general-purpose"):
             await team.send("general-purpose", "hello")
-        assert not list((own_home / ".teamwright" / "teams").rglob("tessa*"))
+        assert not list((own_home / ".teamwright" / "teams").rglob("testre*"))
 
 
 @pytest.mark.promise("F15", "A4")

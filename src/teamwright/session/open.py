@@ -149,7 +149,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
     _check_rules(agent_factory, team)
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
-    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, unserved), *told)
+    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *told)))
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
     session = Session(
@@ -164,7 +164,8 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
 def _warnings(context: SessionContext, agent_factory: AgentFactory, unserved: Sequence[str]) -> tuple[str, ...]:
     """Return the ignored parts of the configuration, a line each."""
     settings, kinds = context.settings.warnings, agent_factory.resolver.warnings()
-    return (*trust_warnings(context), *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
+    lines = (*trust_warnings(context), *settings, *unserved, *kinds, *shelf_warnings(agent_factory.toolset.shelf))
+    return tuple(dict.fromkeys(lines))  # a warning of an agent type is also an event of the lead's creation
 
 
 def _pruning(context: SessionContext, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:

@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "integrate": (
         ("integrate shop --check make", "merge, and test each merge"),
         ("integrate shop --into main", "also move main to it"),
-        ("integrate shop --pull-request", "push the result, and open a pull request"),
+        ("integrate shop --pull-request", "push it, and open a pull request"),
     ),
     "sessions": (("sessions", "list sessions of this directory"), ("sessions --all", "of all directories")),
     "projects": (("projects", "list directories with data"), ("projects rm ../old", "remove the data of one")),

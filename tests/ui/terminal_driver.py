@@ -5,6 +5,7 @@
 
 import os
 import re
+import signal
 import time
 import unicodedata
 from collections.abc import Callable
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pexpect
 
+from tests.support.leftovers import await_end
 from tests.support.preloaded import COMMAND
 from tests.support.preloaded_terminal import spawn
 from tests.support.waits import WAIT_S
+
+ENDING_S = 20.0
+"""Seconds until a session that hung up is killed."""
 
 CTRL_C, CTRL_D, ENTER, ALT_ENTER, BACKSPACE = "\x03", "\x04", "\r", "\x1b\r", "\x7f"
 CTRL_T, ESC, UP, DOWN, SHIFT_UP, SHIFT_DOWN = "\x14", "\x1b", "\x1b[A", "\x1b[B", "\x1b[1;2A", "\x1b[1;2B"
@@ -184,7 +189,10 @@ class Person:
         return self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus
 
     def ends(self) -> None:
-        """End it, whatever it does; it is gone when this returns."""
+        """End it, whatever it does; it is gone when this returns. A hang-up gives it time to end its commands."""
+        if self.child.isalive():
+            self.child.kill(signal.SIGHUP)
+            await_end(self.child.pid, ENDING_S)
         try:
             self.child.close(force=True)
         except pexpect.ExceptionPexpect:  # it was killed, and a machine at work takes its time

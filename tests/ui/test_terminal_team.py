@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_leads_turn_and_no_members(gates):
         person.says("again")
         person.sees("● lead ", "Bash cat gate2")
         person.types(CTRL_C)
-        person.sees("the lead's turn was ended; tester goes on")
+        person.sees("the lead's turn was ended; tester continues")
         let_through(gates)
         person.sees("tester → lead:")
 

@@ -164,7 +164,7 @@ def _repository(trust: TrustState) -> Iterator[Finding]:
     yield Finding("repository", "root", str(trust.root))
     waiting = len(trust.needs_asking)
     if waiting:
-        what = f"{waiting} of its entries wait for your trust and have no effect"
+        what = f"entries that have no effect until you trust them: {waiting}"
         yield Finding("repository", "trust", what, "note", "teamwright trust")
     else:
         yield Finding("repository", "trust", "trusted" if trust.trusted else "it has nothing that would need trust")

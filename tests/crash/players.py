@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from teamwright.models.model import ModelCard, Reply, TextPart
-from teamwright.protocol.message_xml import parse_sender, unescape_tags
 from teamwright.protocol.messages import message_text
+from teamwright.protocol.runtime_tags import parse_sender, unescape_tags
 from teamwright.protocol.usage import Usage
 from tests.support.notices import notices
 

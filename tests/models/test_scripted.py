@@ -12,8 +12,8 @@ from teamwright.models.scripted.script_player import parse_user_message
 from teamwright.models.scripted.scripted_model import Script
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import encode, message_text, text_block, tool_calls, tool_result_block
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS
 from teamwright.testing.scripted_model import Call, Say, ScriptedModel
 from tests.support.examples import examples
 

@@ -18,7 +18,7 @@ import pytest
 
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from tests.support.waits import WAIT_S
 
 LINES = int(os.environ.get("ORACLE_LINES", "1200"))

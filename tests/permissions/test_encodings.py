@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 from tests.support.programs import require
 from tests.support.waits import WAIT_S

@@ -10,7 +10,7 @@ from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.rule_list import split_rules
 from tests.permissions.scratch import ScratchRepository
 from tests.support.examples import examples
 

@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.shell import line_cursor
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 READ_OTHERWISE = [

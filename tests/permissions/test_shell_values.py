@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 

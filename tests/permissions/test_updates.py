@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_offers import suggest_updates
-from teamwright.permissions.updates import MAX_ENTRIES, from_wire, to_wire
+from teamwright.permissions.update_wire_format import MAX_ENTRIES, from_wire, to_wire
 from teamwright.permissions.verdict import Access, Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.message_xml import (
+from teamwright.protocol.runtime_tags import (
     NO_KEY_TAGS,
     PEER_NOTE,
     RuntimeTags,

@@ -16,9 +16,9 @@ from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.events import MessageSent, TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import text_block, tool_result_block
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.lease import lease_path

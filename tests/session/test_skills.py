@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.config.skill_sources import make_shelf
+from teamwright.config.trusted_skills import make_shelf
 from teamwright.protocol.errors import UsageError
 
 SKILL = "---\nname: {0}\ndescription: For {0}.\n---\nThe text of {0}.\n"

@@ -15,8 +15,8 @@ from teamwright.protocol.mail import (
     TaskCompleted,
     TeammateTerminated,
 )
-from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
-from teamwright.teams.message_text import notice_text
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
+from teamwright.teams.protocol_message_text import notice_text
 
 REPORT = 'Use `if a < b && c > d`:\n\n  print("x")\n'
 ADA = {"sender": "ada", "timestamp": "t"}

@@ -31,8 +31,8 @@ from teamwright.protocol.events import (
     ModelCallEnded,
     always_true,
 )
-from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.protocol.usage import NO_USAGE, Usage
 
 

@@ -29,8 +29,8 @@ from teamwright.hooks.hook_index import (
 from teamwright.hooks.hook_outcome import ALLOW, ASK, DENY, NO_OUTCOME, HookOutcome
 from teamwright.hooks.hook_runner import HookFiring, HookRunner, no_hook_runner
 from teamwright.hooks.payload import HookAgent
-from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
+from teamwright.protocol.runtime_tags import escape_tags
 
 if TYPE_CHECKING:
     from teamwright.hooks.agent_starts import AgentStarts

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.protocol.message_xml import NO_KEY_TAGS, RuntimeTags
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 

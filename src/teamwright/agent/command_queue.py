@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from teamwright.agent.conversation import UserMessage
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 
 
 class CommandMode(StrEnum):

@@ -33,8 +33,8 @@ from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
-from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, ToolCall, decode, encode, message_text, tool_calls, tool_result_block
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.storage.jsonl import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"

@@ -27,8 +27,8 @@ from teamwright.agent.transcript import (
     without_thinking,
 )
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.message_xml import FORK, RuntimeTags
 from teamwright.protocol.messages import Block, message_text
+from teamwright.protocol.runtime_tags import FORK, RuntimeTags
 from teamwright.storage.jsonl import read_backward_with_offsets, read_lines
 
 FORK_TAG = f"<{FORK}"

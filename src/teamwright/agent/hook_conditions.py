@@ -56,7 +56,7 @@ def _parse(condition: str, base: Path) -> Rule | None:
 def _matches_line(rule: Rule, command: str, cwd: Path) -> bool:
     # The grammar of the shell is slow to load, so only a hook with a condition on commands loads it.
     from teamwright.permissions.git_policy import deny_forms
-    from teamwright.permissions.shell.parser import parse_command
+    from teamwright.permissions.shell.syntax_walk import parse_command
 
     parsed = parse_command(command, cwd)
     if not parsed.is_valid or parsed.may_run_input:

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from teamwright.agent.agent_type import AgentType, load_prompt
 from teamwright.agent.instructions import Instruction
-from teamwright.protocol.message_xml import REMINDER
 from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.runtime_tags import REMINDER
 
 _NO_TRAILER = "Add no trailer and no advertisement to commit messages."
 

@@ -26,8 +26,8 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, HasListeners, ToolCalled, ToolStarted, always_true
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, Block, ToolCall, message_text, tool_result_block
+from teamwright.protocol.runtime_tags import RuntimeTags
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput

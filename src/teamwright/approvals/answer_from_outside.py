@@ -26,7 +26,7 @@ from teamwright.config.person_check import require_person
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import ring
 from teamwright.storage.paths import Home

@@ -17,7 +17,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionResponse
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.teams.team import SessionTeam
 

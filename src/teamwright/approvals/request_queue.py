@@ -27,7 +27,7 @@ from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate, Q
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
 
@@ -299,7 +299,7 @@ class RequestQueue(Struct):
         """Return the updates granted with an approval. Invalid updates are reported and left out."""
         if not reply.updates or reply.verdict != "allow":
             return ()
-        from teamwright.permissions.updates import from_wire
+        from teamwright.permissions.update_wire_format import from_wire
 
         made: list[PermissionUpdate] = []
         for one in reply.updates:
@@ -325,7 +325,7 @@ def _encode_suggestions(question: Question) -> tuple[Mapping[str, Any], ...]:
     """Return the suggestions in wire format."""
     if not question.suggestions:
         return ()
-    from teamwright.permissions.updates import to_wire
+    from teamwright.permissions.update_wire_format import to_wire
 
     return tuple(to_wire(one) for one in question.suggestions)
 

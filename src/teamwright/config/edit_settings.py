@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from teamwright.config.merge import OWN_ONLY
 from teamwright.config.person_check import require_person
-from teamwright.config.setting_values import require_key
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS, SettingKey
 from teamwright.config.settings.setting_parts import reason
 from teamwright.config.settings.settings_files import (
@@ -28,6 +27,7 @@ from teamwright.config.settings.settings_files import (
 )
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
 from teamwright.config.settings_survey import survey_layer
+from teamwright.config.settings_view import require_key
 from teamwright.config.trust_store import TrustStore, repository_of
 from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError

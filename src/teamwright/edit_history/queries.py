@@ -25,7 +25,7 @@ from teamwright.edit_history.undo import UndoResult, apply_undo, require_plan
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
-from teamwright.protocol.message_xml import RuntimeTags
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.session.session import Session
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.lease import Lease, lease_path

@@ -37,8 +37,8 @@ from teamwright.edit_history.queries import leave_notice, require_agreed, take_l
 from teamwright.edit_history.undo import UndoResult, apply_undo
 from teamwright.edit_history.undo_plan import UndoPlan, plan_rewind
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
-from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, decode, encode, tool_calls, tool_result_block
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.session.lookup.saved_sessions import find_session, latest_session
 from teamwright.session.options import Options
 from teamwright.storage.jsonl import Journal, read_backward_with_offsets

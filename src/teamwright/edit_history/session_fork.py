@@ -19,7 +19,7 @@ from teamwright.edit_history.history_location import HistoryLocation, find_histo
 from teamwright.edit_history.rewind import append_fork, complete_rewind_of, find_position, find_prompt
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import session_id
-from teamwright.protocol.message_xml import RuntimeTags, escape_tags
+from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 from teamwright.session.lookup.saved_sessions import find_session, latest_session
 from teamwright.session.modes import load_mode, save_mode
 from teamwright.session.options import Options

@@ -28,7 +28,7 @@ from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, p
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.tools.files.edit_journal import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file

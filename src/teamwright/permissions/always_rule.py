@@ -18,7 +18,7 @@ from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rule_index import DecisionContext, PermissionScope
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access, Verdict
 
 _NARROW_PREFIXES = (

@@ -17,7 +17,7 @@ from teamwright.permissions.line_confinement import HARMLESS_TARGETS
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.shell.ambiguity import is_read_alike
 from teamwright.permissions.shell.parsed_line import ShellCommand
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 
 _READ_TWICE = word_set(
     "printf test [ [[ exit return break continue shift let export typeset declare local readonly unset read getopts"

@@ -37,7 +37,7 @@ from teamwright.permissions.rule_index import (
 )
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter

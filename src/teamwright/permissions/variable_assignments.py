@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.shell.character_encoding import is_locale
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
-from teamwright.permissions.shell.simple_commands import DECLARING_BUILTINS
+from teamwright.permissions.shell.simple_command_reader import DECLARING_BUILTINS
 
 HARMLESS_VARIABLES = word_set(
     "LANG TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CARGO_TERM_COLOR PY_COLORS CI DEBUG"

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.protocol.request_events import RequestOpened, Responder
+from teamwright.protocol.pending_request_events import RequestOpened, Responder
 
 REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget"})
 """Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from teamwright.agent.reminders import Remind
 from teamwright.agent.tool import AnyTool
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.session.mcp_servers import CALL, is_mcp_tool
 
 if TYPE_CHECKING:

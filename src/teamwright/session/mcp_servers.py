@@ -18,7 +18,7 @@ from teamwright.agent.toolbox import Toolbox
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.session.mcp_status import ServerStatus, write_state
+from teamwright.session.mcp_state_file import ServerStatus, write_state
 
 if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer

@@ -22,8 +22,8 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_marks import UsageMarks
 from teamwright.config.person_check import require_person_for_mode
-from teamwright.config.skill_sources import shelf_warnings
 from teamwright.config.tool_names import KNOWN_TOOLS
+from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -68,7 +68,7 @@ from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import make_private
-from teamwright.teams.external.team_watcher import TeamWatcher
+from teamwright.teams.external.external_change_watcher import TeamWatcher
 from teamwright.teams.lead import Lead
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.images import MAX_IMAGE_BYTES, image_problem, image_type
-from teamwright.protocol.message_xml import ATTACHED_FILE
 from teamwright.protocol.messages import Block, image_block, text_block
+from teamwright.protocol.runtime_tags import ATTACHED_FILE
 
 LONGEST_FILE = 256_000
 """Maximum bytes of an attached text file; agents read longer ones themselves."""

@@ -20,8 +20,8 @@ from teamwright.agent.tool_schema import tool_schema
 from teamwright.agent.toolbox import offered_tools
 from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import Settings
-from teamwright.config.skill_sources import make_shelf, shelf_warnings
 from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.config.trusted_skills import make_shelf, shelf_warnings
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode

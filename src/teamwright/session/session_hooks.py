@@ -40,7 +40,7 @@ from teamwright.permissions.verdict import Access, PermissionAnswer, PermissionU
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import SessionTeam
@@ -146,7 +146,7 @@ class SessionHooks(Struct):
         own = self._of(question.member)
         if own is None or question.kind != "permission":
             return None  # plans and questions are only for their addressees
-        from teamwright.permissions.updates import to_wire
+        from teamwright.permissions.update_wire_format import to_wire
 
         updates = [to_wire(one) for one in question.suggestions]
         asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
@@ -158,7 +158,7 @@ class SessionHooks(Struct):
         return PermissionAnswer(reply.allowed, "hook", reply.message, input=reply.input, updates=whole)
 
     def _granted(self, update: Mapping[str, Any], member: str) -> PermissionUpdate | None:
-        from teamwright.permissions.updates import from_wire
+        from teamwright.permissions.update_wire_format import from_wire
 
         try:
             return from_wire(update)

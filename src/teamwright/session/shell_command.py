@@ -9,8 +9,8 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.tool import ToolContext
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import message_text
+from teamwright.protocol.runtime_tags import escape_tags
 
 SHOWN = 4_000
 """Maximum characters of output that a person is shown; the lead's limit is that of its own commands."""

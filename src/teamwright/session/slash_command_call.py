@@ -23,8 +23,8 @@ from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.states import MemberState
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.rule_list import split_rules
 from teamwright.skills.front_matter import FrontMatter, parse
 
 SkillKind: TypeAlias = Literal["skill", "command"]

@@ -17,7 +17,6 @@ from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.integration import TaskIntegration
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft
-from teamwright.tasks.member_work import MemberWork, mark_integration, settle_integration
 from teamwright.tasks.task_check import (
     CheckProof,
     CheckRunner,
@@ -30,6 +29,7 @@ from teamwright.tasks.task_check import (
     with_check,
 )
 from teamwright.tasks.task_graph import sort_ids
+from teamwright.tasks.task_integration import MemberWorktrees, mark_integration, settle_integration
 from teamwright.tasks.task_rules import (
     DELETED,
     RUNTIME_KEYS,
@@ -87,7 +87,7 @@ class TaskList:
         on_change: OnChange | None = None,
         realm: str = "",
         check: CheckRunner | None = None,
-        work: MemberWork | None = None,
+        work: MemberWorktrees | None = None,
     ) -> None:
         """Create the list object. `check` runs the checks of tasks; without it no task is checked.
 

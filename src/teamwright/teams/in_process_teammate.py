@@ -23,8 +23,8 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
-from teamwright.protocol.message_xml import RuntimeTags
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids

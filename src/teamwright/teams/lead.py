@@ -26,8 +26,8 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.message_xml import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.messages import Block, message_text, text_block
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.teams.team import SessionTeam
@@ -84,7 +84,7 @@ class Lead(Struct):
     def open_mailbox(self) -> None:
         """Open the lead's inbox, because a team exists now."""
         from teamwright.teams.mailbox.incoming import IncomingMail
-        from teamwright.teams.message_text import TeamMailRules
+        from teamwright.teams.protocol_message_text import TeamMailRules
 
         agent, rules = self.agent, TeamMailRules(self.team, LEAD, self.agent.tags)
         inbox = self.team.mailbox(LEAD)
@@ -99,7 +99,7 @@ class Lead(Struct):
 
     def queue_unread_mail(self, entries: Sequence[InboxEntry]) -> None:
         """Queue the unread mail of a team that was removed, for delivery."""
-        from teamwright.teams.message_text import notice_text
+        from teamwright.teams.protocol_message_text import notice_text
 
         tags = self.agent.tags
         for entry in entries:

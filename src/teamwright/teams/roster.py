@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name
-from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.teams.document import Document
 
 MAX_LISTED = 30

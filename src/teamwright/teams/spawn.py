@@ -30,8 +30,8 @@ from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.local_team_access import LocalTeamAccess
 from teamwright.teams.mailbox.incoming import IncomingMail
-from teamwright.teams.message_text import TeamMailRules
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
+from teamwright.teams.protocol_message_text import TeamMailRules
 from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request

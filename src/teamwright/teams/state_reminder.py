@@ -15,7 +15,7 @@ from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.compaction.compaction_state import CompactedAgent
 from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.teams.subagents.registry import Subagents
 from teamwright.teams.team import SessionTeam

@@ -35,8 +35,8 @@ from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
     from teamwright.mail.mailbox import FollowedMailbox
-    from teamwright.tasks.member_work import MemberWork
     from teamwright.tasks.task_check import CheckRunner
+    from teamwright.tasks.task_integration import MemberWorktrees
     from teamwright.teams.backend_teammate import TeammateLauncher
     from teamwright.teams.document import Document
     from teamwright.teams.in_process_teammate import InProcessTeammate
@@ -114,7 +114,7 @@ class SessionTeam(Struct):
     """The functions of the session that owns the team."""
     check: CheckRunner | None = None
     """Runs the checks of tasks."""
-    work: MemberWork | None = None
+    work: MemberWorktrees | None = None
     """The work of members in worktrees."""
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""

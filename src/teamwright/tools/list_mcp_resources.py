@@ -11,7 +11,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.json_rpc import McpServerError, plain_line
 from teamwright.mcp.server import McpServer
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
 from teamwright.tools.resource_servers import ResourceServers
 

@@ -18,7 +18,7 @@ from teamwright.mcp.server import McpServer
 from teamwright.mcp.servers import find_server
 from teamwright.mcp.tool_listing import tool_name
 from teamwright.protocol.ids import nearest
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
 from teamwright.tools.server_tool import ServerTool
 

@@ -12,7 +12,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.json_rpc import McpServerError, plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.resource_servers import ResourceServers
 from teamwright.tools.server_tool import to_tool_result
 

@@ -19,8 +19,8 @@ from teamwright.mcp.server import McpServer
 from teamwright.mcp.tool_listing import ServedTool
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.images import image_problem, image_type
-from teamwright.protocol.message_xml import escape_tags
 from teamwright.protocol.messages import Block, image_block, text_block
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result, save_content
 
 MAX_IMAGES = 10

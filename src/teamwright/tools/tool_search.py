@@ -12,7 +12,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.mcp.json_rpc import plain_line
 from teamwright.mcp.server import McpServer
 from teamwright.mcp.servers import search_tools
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
 
 MAX_RESULTS = 20

@@ -13,7 +13,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.tools.long_results import fit_result
 
 SearchWeb: TypeAlias = Callable[["WebSearchInput", ToolContext], Awaitable[str]]

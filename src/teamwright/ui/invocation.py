@@ -23,7 +23,7 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import directory_name, session_id
 from teamwright.protocol.messages import Block
-from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.rule_list import split_rules
 from teamwright.session.options import Options
 from teamwright.session.prompt_input import parse_slash_command, read_prompt
 from teamwright.ui.cli.run_location import RunLocation

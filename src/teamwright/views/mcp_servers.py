@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from teamwright.config.edit_settings import Target
 from teamwright.config.mcp_settings import reading_of
 from teamwright.config.project_mcp import SERVERS, command_of
-from teamwright.config.setting_values import SettingsQuery, SettingValue, values
+from teamwright.config.settings_view import SettingsQuery, SettingValue, values
 from teamwright.config.trust_store import repository_of
 from teamwright.mcp.server_config import ParsedServer, ServerConfig, parse_entry
 from teamwright.protocol.errors import UsageError

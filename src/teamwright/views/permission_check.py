@@ -23,7 +23,7 @@ from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.decide import COORDINATION_TOOLS, Policy, parse_mode
 from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
-from teamwright.permissions.updates import to_wire
+from teamwright.permissions.update_wire_format import to_wire
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest

@@ -18,7 +18,7 @@ from teamwright.config.mcp_settings import PROJECT_DIRECTORY
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.project_mcp import describe_server
 from teamwright.config.settings.setting_parts import line_in
-from teamwright.config.skill_sources import plugin_places, repository_places, user_places
+from teamwright.config.trusted_skills import plugin_places, repository_places, user_places
 from teamwright.mcp.server_config import ConfigSource, parse_entry
 from teamwright.skills.command_template import describe_effects
 from teamwright.skills.skill_definition import SkillDefinition

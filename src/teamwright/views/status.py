@@ -26,7 +26,7 @@ from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.states import MemberState
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import find_team_view
-from teamwright.session.mcp_status import ServerStatus, read_state
+from teamwright.session.mcp_state_file import ServerStatus, read_state
 from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile

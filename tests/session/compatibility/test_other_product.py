@@ -10,7 +10,7 @@ from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.mcp_settings import configured_servers
-from teamwright.config.skill_sources import make_shelf
+from teamwright.config.trusted_skills import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.session.factory.spec_resolver import TrustedDefinitions
 from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from teamwright.config.edit_settings import SettingTarget, set_value, unset_value
-from teamwright.config.setting_values import SettingsQuery, files, values, values_of
+from teamwright.config.settings_view import SettingsQuery, files, values, values_of
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from tests.session.compatibility.folder import fill
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, PendingRequests
 from teamwright.ui.terminal.paint import Paint

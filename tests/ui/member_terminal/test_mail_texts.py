@@ -9,8 +9,8 @@ from teamwright.protocol.mail import (
     ShutdownRequest,
     TaskAssignment,
 )
-from teamwright.protocol.message_xml import NO_KEY_TAGS
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.runtime_tags import NO_KEY_TAGS
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.event_formatter import EventFormatter
 

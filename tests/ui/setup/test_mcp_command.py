@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from teamwright.config.setting_values import SettingsQuery
+from teamwright.config.settings_view import SettingsQuery
 from teamwright.mcp.login_store import LoginStore, StoredLogin
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.main import main

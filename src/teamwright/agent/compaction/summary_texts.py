@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from teamwright.agent.compaction.compaction_state import message_tokens, total_tokens
 from teamwright.agent.transcript import USER_MESSAGE
-from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, encode, message_text, text_block
+from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 
 DIRECTIVE = """\
 This conversation has become too long. Your answer takes its place: you will continue your work from it, and you \

@@ -31,7 +31,7 @@ from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
-from teamwright.protocol.rule_text import split_rules
+from teamwright.protocol.rule_list import split_rules
 from teamwright.skills.front_matter import UnreadableFrontMatter
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from teamwright.models.scripted.script_file import ScriptCall, ScriptPart, ScriptTurn, TurnConditions
 from teamwright.models.scripted.script_template import fill_deep
-from teamwright.protocol.message_xml import MESSAGE, MESSAGE_PATTERN, PEER_NOTE, REMINDER, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block, message_text, text_block, tool_calls
+from teamwright.protocol.runtime_tags import MESSAGE, MESSAGE_PATTERN, PEER_NOTE, REMINDER, parse_sender, unescape_tags
 
 TASK_LIST = "task-list"
 """The sender of claimed tasks."""

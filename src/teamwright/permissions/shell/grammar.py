@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.shell.line_cursor import NOT_BASH, LineCursor, SyntaxMarks, UnreadableLine
-from teamwright.permissions.shell.simple_commands import HereDocumentReader, SimpleCommandReader
+from teamwright.permissions.shell.simple_command_reader import HereDocumentReader, SimpleCommandReader
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
     BranchCommand,

@@ -1,6 +1,6 @@
 """A position in the text of a shell line, which all readers of the line share.
 
-Skips blanks and counts nesting. Words are in `word_reader`, line ends in `simple_commands`.
+Skips blanks and counts nesting. Words are in `word_reader`, line ends in `simple_command_reader`.
 """
 
 from __future__ import annotations

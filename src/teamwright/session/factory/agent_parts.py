@@ -45,8 +45,8 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Emit, HasListeners, Notice, always_true
 from teamwright.protocol.ids import LEAD, SessionId
-from teamwright.protocol.message_xml import new_key
 from teamwright.protocol.messages import Block
+from teamwright.protocol.runtime_tags import new_key
 from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
 from teamwright.session.factory.compaction import CompactionFactory
 from teamwright.session.factory.model_switch import FallbackModels

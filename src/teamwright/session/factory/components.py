@@ -27,14 +27,14 @@ from teamwright.agent.transcript import header_tag_key, read_header
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.permission_policy import make_policy
-from teamwright.config.skill_sources import make_shelf
+from teamwright.config.trusted_skills import make_shelf
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.permissions.verdict import Approver
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
-from teamwright.protocol.message_xml import new_key
+from teamwright.protocol.runtime_tags import new_key
 from teamwright.session.context import (
     SessionContext,
     are_teams_enabled,

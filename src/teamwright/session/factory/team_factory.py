@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.member_work import WorktreeWork
+from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.task_checks import AllowedCommands, FindTeammate, TaskChecks
 from teamwright.storage.event_log import EventLog
@@ -109,7 +109,7 @@ def make_team(
         external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
         ports=ports,
         check=_task_checks(context, agent_factory, lambda name: made.find_in_process(name)),
-        work=WorktreeWork(context, agent_factory),
+        work=InProcessWorktrees(context, agent_factory),
         secrets=find_secrets(context.env),
         subagents=toolset.agents,
     )

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from teamwright.agent.transcript import parse_header
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.message_xml import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.protocol.messages import message_text
+from teamwright.protocol.runtime_tags import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.jsonl import read_lines

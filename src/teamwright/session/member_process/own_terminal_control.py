@@ -21,7 +21,7 @@ from teamwright.approvals.requests_on_disk import RequestDirectory, open_request
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.session.control.remote_actions import list_running, move_to_background, running_command
 from teamwright.session.member_process.join import RunningMember
 from teamwright.session.result import TaskResult
@@ -192,7 +192,7 @@ class OwnTerminalControl(Struct):
         return RequestDirectory(team.requests.directory, Path(file.lead.lease), team.name, file.lead.session)
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
-        """Implement `protocol.request_events.Responder`."""
+        """Implement `protocol.pending_request_events.Responder`."""
         outcome = await asyncio.to_thread(answer_in_process, self.member.team.home, id, answer)
         return outcome.counts
 

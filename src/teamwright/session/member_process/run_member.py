@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.member_flags import MemberFlags
-from teamwright.session.member_process.external_lead.external_membership import ExternalMembership
+from teamwright.session.member_process.external_lead.external_member_lifetime import ExternalMembership
 from teamwright.session.member_process.external_lead.join_external import join_external_team
 from teamwright.session.member_process.join import OnStarted, RunningMember, end_work, join_team
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection

@@ -32,8 +32,8 @@ from teamwright.protocol.mail import (
     ShutdownRequest,
     parse_protocol,
 )
-from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, ToolCall, text_block, tool_calls
+from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import Mailbox

@@ -9,7 +9,7 @@ from teamwright.protocol.clock import iso_time
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.message_xml import escape_tags
+from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.teams.team import SessionTeam
 
 

@@ -12,8 +12,8 @@ from teamwright.agent.agent import is_cap
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import SubagentChanged
-from teamwright.protocol.message_xml import RuntimeTags, escape_tags
 from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 from teamwright.protocol.usage import Usage
 from teamwright.teams.subagents.run import SubagentRun
 

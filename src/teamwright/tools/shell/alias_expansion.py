@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from teamwright.permissions.shell.ambiguity import parser
-from teamwright.permissions.shell.parser import MAX_BYTES
+from teamwright.permissions.shell.syntax_walk import MAX_BYTES
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.agent.tool import ToolContext
 from teamwright.permissions.excluded_paths import Segments, compile_patterns
-from teamwright.permissions.shell.parser import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.policy import PolicyName

@@ -16,7 +16,7 @@ from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import UNCHANGED_NOTE, answer_plan, plan_author
 from teamwright.teams.shutdown_requests import answer_stop

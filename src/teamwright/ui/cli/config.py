@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from teamwright.config.edit_settings import SettingChange, SettingTarget, Target, set_value, unset_value
-from teamwright.config.setting_values import DEFAULT, SettingsQuery, SettingValue, files, values, values_of
 from teamwright.config.settings_schema import json_schema
+from teamwright.config.settings_view import DEFAULT, SettingsQuery, SettingValue, files, values, values_of
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json

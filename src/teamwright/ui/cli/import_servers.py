@@ -11,7 +11,7 @@ import click
 from teamwright.config.edit_settings import SettingTarget, set_value
 from teamwright.config.person_check import require_person
 from teamwright.config.project_mcp import SERVERS
-from teamwright.config.setting_values import SettingsQuery
+from teamwright.config.settings_view import SettingsQuery
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location

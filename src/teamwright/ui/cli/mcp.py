@@ -19,8 +19,8 @@ from teamwright.config.edit_settings import SettingTarget, Target, set_value, un
 from teamwright.config.mcp_settings import reading_of
 from teamwright.config.person_check import require_person
 from teamwright.config.project_mcp import FILE, SERVERS
-from teamwright.config.setting_values import SettingsQuery
 from teamwright.config.settings.writable_files import SettingsFiles
+from teamwright.config.settings_view import SettingsQuery
 from teamwright.config.trust_store import repository_of
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry

@@ -19,7 +19,7 @@ from teamwright.approvals import AnswerOutcome, answer_request, match_requests, 
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds

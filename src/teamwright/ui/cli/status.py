@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
-from teamwright.session.mcp_status import ServerStatus
+from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines

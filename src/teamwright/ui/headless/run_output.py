@@ -30,7 +30,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import NO_USAGE, Usage
-from teamwright.session.mcp_status import ServerStatus
+from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.session.result import Result, TaskResult
 from teamwright.ui.display_text import clean, discard_buffer, json_text
 from teamwright.ui.event_text import display_name, event_line

@@ -19,8 +19,8 @@ from msgspec import Struct
 from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.message_xml import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
 from teamwright.protocol.messages import Block
+from teamwright.protocol.runtime_tags import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
 from teamwright.session.control.person_actions import interrupt_member, live_members, members_at_work
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.session import Session

@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from teamwright.config.instruction_notes import NoteFile
 from teamwright.protocol.ids import LEAD
-from teamwright.session.control.session_notes import note_choices, store_note
+from teamwright.session.control.person_notes import note_choices, store_note
 from teamwright.session.session import Session
 from teamwright.ui.display_text import clean
 from teamwright.ui.terminal.commands import HANDLERS
 from teamwright.ui.terminal.conversation_view import ConversationView
-from teamwright.ui.terminal.edit_commands import diff_lines, fork_lines, review_team_lines, undo_lines
+from teamwright.ui.terminal.edit_history_commands import diff_lines, fork_lines, review_team_lines, undo_lines
 from teamwright.ui.terminal.editor import ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import LineInput

@@ -16,7 +16,7 @@ from pathlib import Path
 from teamwright.config.plugins import PluginSource
 from teamwright.protocol.errors import UsageError
 from teamwright.session.control.person_actions import allow_directory
-from teamwright.session.mcp_status import read_state
+from teamwright.session.mcp_state_file import read_state
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session import Session
 from teamwright.storage.atomic import write_atomic

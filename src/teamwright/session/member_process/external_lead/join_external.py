@@ -45,7 +45,7 @@ from teamwright.session.factory.components import (
 from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
-from teamwright.session.member_process.external_lead.external_membership import (
+from teamwright.session.member_process.external_lead.external_member_lifetime import (
     ExternalMembership,
     MemberIncarnation,
     find_incarnation,

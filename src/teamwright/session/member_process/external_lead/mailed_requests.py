@@ -23,7 +23,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PermissionResponse
-from teamwright.protocol.request_events import RequestAnswer
+from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.teams.external.membership import MembershipFile
 from teamwright.teams.team import SessionTeam

@@ -12,7 +12,7 @@ from teamwright.protocol.task import INTEGRATION, Task, TaskStatus
 from teamwright.tasks.task_rules import merge_metadata
 
 
-class MemberWork(Protocol):
+class MemberWorktrees(Protocol):
     """The port to the worktrees of members."""
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:

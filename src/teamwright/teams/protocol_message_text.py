@@ -1,4 +1,4 @@
-"""The text of a protocol message for a model, collected from the modules that know each type of message."""
+"""The texts for a model of the protocol messages: plans, permissions, stop requests, tasks and notices of members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from teamwright.protocol.mail import (
     TeammateTerminated,
     parse_protocol,
 )
-from teamwright.protocol.message_xml import PEER_NOTE, RuntimeTags, escape_tags
+from teamwright.protocol.runtime_tags import PEER_NOTE, RuntimeTags, escape_tags
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.plan_requests import is_plan_of

@@ -29,7 +29,7 @@ from teamwright.permissions.shell.grammar import LineGrammar
 from teamwright.permissions.shell.line_cursor import UnreadableLine
 from teamwright.permissions.shell.parsed_line import Directories, ParsedLine
 from teamwright.permissions.shell.shell_variables import ANY, UNRELIABLE, variables_set_by, variables_set_in_words
-from teamwright.permissions.shell.simple_commands import DECLARING_BUILTINS
+from teamwright.permissions.shell.simple_command_reader import DECLARING_BUILTINS
 from teamwright.permissions.shell.syntax_tree import (
     AndOr,
     BranchCommand,

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from teamwright.worktrees.worktree_record import WorktreeRecord
 
 
-class WorktreeWork:
-    """The worktrees of the members that run in this process; see `tasks.member_work.MemberWork`."""
+class InProcessWorktrees:
+    """The worktrees of the members that run in this process; see `tasks.task_integration.MemberWorktrees`."""
 
     def __init__(self, context: SessionContext, agent_factory: AgentFactory) -> None:
         self._context = context
         self._agent_factory = agent_factory
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
-        """See MemberWork."""
+        """See MemberWorktrees."""
         name = task.owner or by
         if (record := self._record(name)) is None:
             return None
@@ -40,7 +40,7 @@ class WorktreeWork:
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
 
     async def move(self, task: Task, member: str) -> None:
-        """See MemberWork. The member is notified when its worktree could not be moved."""
+        """See MemberWorktrees. The member is notified when its worktree could not be moved."""
         if (record := self._record(member)) is None:
             return
         try:

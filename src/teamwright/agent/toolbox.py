@@ -201,7 +201,7 @@ class Toolbox(Struct, eq=False, dict=True):
         if len(calls) == 1:
             await self._run_into(calls[0], done)
             return
-        checked = {call.id: self._prepare(call, "") for call in calls}
+        checked = {call.id: self._check_call(call, "") for call in calls}
         for number, group in enumerate(_groups(calls, checked)):
             # Calls of an earlier group may have changed what a path leads to, or which tools there are.
             ready = {call.id: self._prepare_again(call, checked[call.id]) for call in group} if number else checked
@@ -214,13 +214,13 @@ class Toolbox(Struct, eq=False, dict=True):
 
     def is_wait(self, call: ToolCall) -> bool:
         """Return True for a call that waits for an outside event (see Tool.is_wait)."""
-        prepared = self._prepare(call, "")
+        prepared = self._check_call(call, "")
         return not isinstance(prepared, ToolResult) and prepared.tool.is_wait(prepared.input)
 
     async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the interrupted calls that may run again, one after another in their order."""
         for call in calls:
-            prepared = self._prepare(call, "", again=True)
+            prepared = self._check_call(call, "", again=True)
             if not isinstance(prepared, ToolResult) and prepared.tool.can_rerun(prepared.input):
                 await self._run_into(call, done, prepared)
 
@@ -241,7 +241,7 @@ class Toolbox(Struct, eq=False, dict=True):
         """
         number = self.numbers.next_number(call.id)
         if prepared is None:
-            prepared = self._prepare(call, number)
+            prepared = self._check_call(call, number)
         elif isinstance(prepared, PreparedCall):
             prepared.ctx.call = number
         if isinstance(prepared, ToolResult):
@@ -270,7 +270,7 @@ class Toolbox(Struct, eq=False, dict=True):
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
 
-    def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
+    def _check_call(self, call: ToolCall, number: str, *, again: bool = False) -> PreparedCall | ToolResult:
         found = self._by_name.get(call.name) or self._find_unlisted(call.name)
         if found is None:
             close, instead = nearest(call.name, self._by_name), OTHER_PRODUCTS_TOOLS.get(call.name, "")
@@ -303,7 +303,7 @@ class Toolbox(Struct, eq=False, dict=True):
     def _prepare_again(self, call: ToolCall, checked: PreparedCall | ToolResult) -> PreparedCall | ToolResult:
         """Return a call that other calls ran before, with its access as it is now; a refused one is checked again."""
         if isinstance(checked, ToolResult):
-            return self._prepare(call, "")
+            return self._check_call(call, "")
         return _with_access(call, checked.tool, checked.input, checked.ctx)
 
     def _emit_called(

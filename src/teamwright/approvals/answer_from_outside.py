@@ -69,7 +69,7 @@ def answer_request(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
 
 
 def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutcome:
-    """Answer a request like `answer_from_outside`, for a person at the terminal of a teamwright process."""
+    """Answer a request like `answer_request`, for a person at the terminal of a teamwright process."""
     found = match_requests(home, id)
     if not found:
         return _not_open(home, id, answer)

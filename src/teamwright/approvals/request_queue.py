@@ -35,7 +35,7 @@ Answerer: TypeAlias = Callable[[Question], Awaitable[PermissionAnswer | None]]
 """A hook that answers a question, or returns None to leave it to the next one."""
 
 
-async def first_answer(answerers: Iterable[Answerer], question: Question, emit: Emit) -> PermissionAnswer | None:
+async def ask_hooks(answerers: Iterable[Answerer], question: Question, emit: Emit) -> PermissionAnswer | None:
     """Return the first answer that a hook gives; None leaves the question to the approver."""
     for answerer in answerers:
         try:
@@ -118,7 +118,7 @@ class RequestQueue(Struct):
         """Implement `permissions.verdict.Approver.ask`."""
         if self._left:
             return PermissionAnswer(False, "policy", self._left)
-        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+        if (found := await ask_hooks(self.answerers, question, self.emit)) is not None:
             return found
         lead = self.lead if self.lead is not None and self.lead.answers(question) else None
         if not (lead or self.waits or self.on_request is not None or self.attended()):
@@ -137,7 +137,7 @@ class RequestQueue(Struct):
         self._finish(waiting, reply)
         if reply.by == "deadline" and self.lead is not None:
             await self._without_errors(self.lead.notify_expired(waiting.id, question, reply.text))
-        granted = self._grant(waiting, reply)
+        granted = self._granted_updates(waiting, reply)
         return PermissionAnswer(reply.verdict == "allow", reply.by, reply.text, reply.always, reply.input, granted)
 
     def _open_request(self, question: Question, *, target: str) -> _PendingRequest:
@@ -146,7 +146,7 @@ class RequestQueue(Struct):
         suggestions = _encode_suggestions(question)
         try:
             waiting.box = self.files.open(
-                id, question, suggestions, target=target, timeout_s=self.timeout_s, look=self.check_answers
+                id, question, suggestions, target=target, timeout_s=self.timeout_s, look=self.read_outside_answers
             )
         except StorageError as problem:
             text = f"{id} can be answered here only: {problem.what}"
@@ -245,7 +245,7 @@ class RequestQueue(Struct):
             raise too_late_error(request_id, over[1])
         raise unknown_request_error(request_id, [one.id for one in self._open.values() if not one.answered.done()])
 
-    def check_answers(self) -> None:
+    def read_outside_answers(self) -> None:
         """Take answers that other processes gave, and report those that came too late."""
         for waiting in list(self._open.values()):
             self._check_answer(waiting)
@@ -264,7 +264,7 @@ class RequestQueue(Struct):
     def close(self, reason: str) -> None:
         """Deny open and later requests, because the approvers are leaving, and release the approvers."""
         self._left = reason
-        self.check_answers()
+        self.read_outside_answers()
         for waiting in self._open.values():
             if not waiting.answered.done():
                 left = RequestAnswer(verdict="deny", text=reason, by="cancelled")
@@ -295,7 +295,7 @@ class RequestQueue(Struct):
         who = waiting.question.member
         self.emit(RequestClosed(member=who, request=waiting.id, verdict=reply.verdict, by=reply.by, reason=reply.text))
 
-    def _grant(self, waiting: _PendingRequest, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
+    def _granted_updates(self, waiting: _PendingRequest, reply: RequestAnswer) -> tuple[PermissionUpdate, ...]:
         """Return the updates granted with an approval. Invalid updates are reported and left out."""
         if not reply.updates or reply.verdict != "allow":
             return ()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.mail.inbox_layout import InboxItem, split_array
-from teamwright.mail.locked_inbox import RETRIES, RETRY_S, EntrySigner, LockedInbox, OnDamage
+from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage, RuntimeMailSigner
 from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.outbox import Outbox, OutgoingEntry
 from teamwright.mail.unread_quota import check_text_size
@@ -126,7 +126,7 @@ class Inbox:
     def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
         self.path = path
         self.archive = archive
-        self.signer = EntrySigner(guard)
+        self.signer = RuntimeMailSigner(guard)
         self._file = LockedInbox(path, guard, on_damage)
         self._outbox = Outbox(self._file, self._note_commit)
         self._stamp: FileStamp | None = None

@@ -155,7 +155,7 @@ _KEY_BYTES = 32
 _MAX_KEY_FILE_BYTES = 1_000
 
 
-class EntrySigner:
+class RuntimeMailSigner:
     """A signer and checker of the entries of one inbox. `guard` is its guard file: the key is at the root of the
     guards."""
 

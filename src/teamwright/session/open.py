@@ -144,7 +144,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     files = await stack.enter_async_context(TeamWatcher(team, watcher))
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=context.settings.lead_answers)
-    outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.check_answers)
+    outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.read_outside_answers)
     with _collect_warnings(log) as told:
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
     _check_rules(agent_factory, team)
@@ -240,7 +240,7 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
     """Count the event. A refused action of an agent's command is logged once the command has ended."""
     session.tally.count(event)
     if isinstance(event, ToolCalled) and event.tool == "Bash":
-        asyncio.get_running_loop().call_soon(session.requests.check_answers)
+        asyncio.get_running_loop().call_soon(session.requests.read_outside_answers)
 
 
 @contextmanager

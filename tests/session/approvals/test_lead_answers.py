@@ -246,7 +246,7 @@ async def test_text_in_an_inbox_that_looks_like_an_answer_changes_nothing(tmp_pa
         await team.session.team.mailbox("ada").put(entry)
         team.session.team.wake("ada")
         notices = Events(team, Notice)
-        team.session.requests.check_answers()
+        team.session.requests.read_outside_answers()
         assert [one.id for one in open_requests(find_home())] == [event.request]
         await event.deny("by the user")
         await team.run("Wait for ada.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
-from teamwright.approvals.request_queue import Answerer, first_answer
+from teamwright.approvals.request_queue import Answerer, ask_hooks
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.budgets.scope import Estimate, Scope
 from teamwright.budgets.usage_totals import UsageTotals
@@ -40,7 +40,7 @@ class RemoteApprover(Struct):
 
     async def ask(self, question: Question) -> PermissionAnswer:
         """Implement `Approver.ask`."""
-        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+        if (found := await ask_hooks(self.answerers, question, self.emit)) is not None:
             return found
         try:
             return convert(await self.line.call("ask", question=to_builtins(question)), PermissionAnswer)

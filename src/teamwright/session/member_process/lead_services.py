@@ -103,11 +103,11 @@ class LeadServices(Struct):
                 )
                 return {}
             case "mode" | "stop":
-                return await self._for_person(name, what, arguments)
+                return await self._run_person_action(name, what, arguments)
             case _:
                 raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
 
-    async def _for_person(self, name: str, what: str, said: IpcBody) -> IpcBody:
+    async def _run_person_action(self, name: str, what: str, said: IpcBody) -> IpcBody:
         """Carry out an action of a person at the member's terminal, under the rules of the lead's terminal."""
         team = self.agent_factory.team
         if team is None:

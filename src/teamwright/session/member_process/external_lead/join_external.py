@@ -334,7 +334,7 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     connect_budget(made.agent_factory.budget_tracker, team, made.log)
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
-    stack.callback(watcher.follow(team.requests.directory, made.requests.check_answers))
+    stack.callback(watcher.follow(team.requests.directory, made.requests.read_outside_answers))
     known = team.tasks.watch_external_changes(lambda _before, _after: None)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)

@@ -19,7 +19,6 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import served
 from bench.fresh import ROOT
 from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
 from bench.w2_process import LIMITS, rest
@@ -171,7 +170,7 @@ async def measure_layers(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         spawned = time.process_time() - cpu
         gc.collect()
         idle = resident_kb()
-        tools = TOOLS + (served.TOOLS + 1 if spec["kind"] == "mcp" else 0)  # and McpCall
+        tools = TOOLS + (2 if spec["kind"] == "mcp" else 0)  # McpCall, and ToolSearch in place of the server's tools
         if len(members[0][0].toolbox.tools) != tools:
             raise RuntimeError(f"not {tools} tools: {sorted(members[0][0].toolbox.names)}")
         cpu, wall = time.process_time(), time.perf_counter()

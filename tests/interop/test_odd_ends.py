@@ -169,7 +169,16 @@ def test_a_member_of_ours_works_with_a_sub_agent_a_job_a_server_and_a_hook(newer
 # ── a member of another program under our lead ───────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def no_nohup():
+    """A run of the tests below nohup ignores SIGHUP, and the programs that it starts would do so too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.promise("E8", "D4", "D5")
+@pytest.mark.usefixtures("no_nohup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 async def test_a_member_of_another_program_that_a_signal_ends_is_noticed_and_its_task_goes_back(
     started, tmp_path, number

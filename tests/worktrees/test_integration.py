@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec import structs
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.integration import Integration, fast_forward
@@ -96,6 +97,39 @@ async def test_a_failed_check_returns_the_entry_with_its_output_and_the_branch_s
     assert "exit code 3" in bad.detail
     assert "42 faults" in bad.detail
     assert "bad.txt" not in git(checkout, "ls-tree", "--name-only", queue.branch)
+
+
+async def test_an_entry_whose_commit_is_missing_is_returned_and_the_others_are_merged(repository, root):
+    queue = make_queue(repository, root)
+    record, _ = make_member(repository, root, "ann", {"ann.txt": "x\n"})
+    await queue.add(record, "1234567" * 5 + "12345")
+    await queue.add(*make_member(repository, root, "bob", {"bob.txt": "x\n"}))
+    lost, good = await queue.run()
+    assert (lost.state, good.state) == ("failed", "merged")
+    assert "the repository does not have the commit 123456712345 of teamwright/demo/ann" in lost.detail
+
+
+async def test_an_entry_on_which_setup_fails_is_returned_and_the_others_are_merged(repository, root):
+    def command(text: str, purpose: str) -> SetupCommand:
+        return SetupCommand(text, environment=lambda: dict(os.environ), purpose=purpose)
+
+    queue = structs.replace(
+        make_queue(repository, root, command("true", "check")), setup=command("test ! -e bad.txt", "setup")
+    )
+    await queue.add(*make_member(repository, root, "ann", {"bad.txt": "x\n"}))
+    await queue.add(*make_member(repository, root, "bob", {"good.txt": "x\n"}))
+    bad, good = await queue.run()
+    assert (bad.state, good.state) == ("failed", "merged")
+    assert "the setup of the worktree failed" in bad.detail
+
+
+async def test_a_conflict_in_many_files_names_the_first_hundred(repository, root):
+    queue = make_queue(repository, root)
+    for name in ("ann", "bob"):
+        await queue.add(*make_member(repository, root, name, {f"{n:03}.txt": f"{name}\n" for n in range(150)}))
+    _, conflict = await queue.run()
+    assert (conflict.state, len(conflict.paths)) == ("conflict", 100)
+    assert conflict.detail.endswith("; 50 more files conflict")
 
 
 CHILD = """

@@ -22,6 +22,9 @@ from teamwright.worktrees.integration_store import IntegrationEntry
 BUSY_PAUSE_S = 0.2
 """Seconds between two attempts to take the queue from another process: `teamwright integrate` of a person."""
 
+RETRY_PAUSE_S = 10.0
+"""Seconds after a fault outside the entries, such as a full disk, until the queue is worked again."""
+
 OUTPUT_CHARS = 4_000
 """Characters of the reason of a returned entry in its message."""
 
@@ -43,10 +46,13 @@ class IntegrationWorker:
         self._settled: list[IntegrationEntry] = []
         """The entries of which the lead was not notified."""
         self._run: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._warned = ""
+        """The last warning: a fault that stays is reported once."""
 
     @property
     def is_working(self) -> bool:
-        """True while an entry is not settled, unless a fault outside the entries stopped the worker."""
+        """True while an entry is not settled, except in the pause after a fault outside the entries."""
         return self._run is not None and not self._run.done()
 
     def note_task(self, id: str) -> None:
@@ -61,10 +67,12 @@ class IntegrationWorker:
 
     def _start(self) -> None:
         if not self.is_working:
+            self._cancel_retry()
             self._run = asyncio.get_running_loop().create_task(self._work(), name="integration queue")
 
     async def close(self) -> None:
         """Stop. An entry that is being checked stays in the queue; the worktree of the checks is removed."""
+        self._cancel_retry()
         if self._run is not None and not self._run.done():
             self._run.cancel()
             await asyncio.wait({self._run})
@@ -85,12 +93,20 @@ class IntegrationWorker:
                 entry = min(self._left.values(), key=lambda one: (one.order, one.id))
                 self._settled.append(await self._settle(integration, entry))
                 del self._left[entry.id]
+            self._warned = ""
             self._notify_lead(integration)
-        except TeamwrightError as problem:
-            do = f" Then: {problem.do[0]}" if problem.do else ""
-            self._warn(f"finished work waits, because it cannot be integrated: {problem.what}.{do}")
+        except (TeamwrightError, OSError) as problem:
+            what, do = (problem.what, problem.do) if isinstance(problem, TeamwrightError) else (str(problem), ())
+            then = f" Then: {do[0]}" if do else ""
+            self._warn(f"finished work waits, because it cannot be integrated: {what}.{then}")
+            self._retry = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._start)
         finally:
             self._team.changed.set()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     async def _open(self) -> Integration:
         """Return the integration, with the lease of its queue and with the entries that an earlier process left."""
@@ -110,10 +126,14 @@ class IntegrationWorker:
         """Add the commits of the tasks that were completed since."""
         while self._new:
             id = self._new.pop()
-            task = await self._team.tasks.get(id)
-            if task is None or task.integration is None or not task.awaits_integration:
-                continue
-            entry = await integration.add_task(id, task.integration, task.owner or "")
+            try:
+                task = await self._team.tasks.get(id)
+                if task is None or task.integration is None or not task.awaits_integration:
+                    continue
+                entry = await integration.add_task(id, task.integration, task.owner or "")
+            except (TeamwrightError, OSError):
+                self._new.add(id)
+                raise
             self._left[entry.id] = entry
 
     async def _settle(self, integration: Integration, entry: IntegrationEntry) -> IntegrationEntry:
@@ -168,6 +188,9 @@ class IntegrationWorker:
         )
 
     def _warn(self, text: str) -> None:
+        if text == self._warned:
+            return
+        self._warned = text
         self._team.emit(Notice(member=LEAD, text=text, level="warning"))
 
 

@@ -32,6 +32,9 @@ from teamwright.worktrees.worktree_record import (
 TRIES = 20
 """Attempts of one entry while another process moves the integration branch."""
 
+MAX_PATHS = 100
+"""Paths that the record of a conflict names."""
+
 MAX_COMMITS = 10
 """Commits of each side that the reason of a conflict names."""
 
@@ -108,14 +111,19 @@ class Integration(Struct, frozen=True):
             raise
 
     async def _integrate(self, entry: IntegrationEntry) -> IntegrationEntry:
+        if not await asyncio.to_thread(self.git.commit_of, entry.tip):
+            detail = f"the repository does not have the commit {entry.tip[:12]} of {entry.branch}"
+            return await self._set(entry, IntegrationState.FAILED, detail=detail)
         for _ in range(TRIES):
             old = await asyncio.to_thread(self._tip, entry)
             if await asyncio.to_thread(self._is_merged, entry, old):
                 return await self._finish(entry)
             merged = await asyncio.to_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
             if isinstance(merged, tuple):
-                detail = await asyncio.to_thread(self._describe_conflict, entry, old, merged)
-                return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=merged)
+                paths, more = merged[:MAX_PATHS], len(merged) - MAX_PATHS
+                detail = await asyncio.to_thread(self._describe_conflict, entry, old, paths)
+                detail += f"; {more} more files conflict" if more > 0 else ""
+                return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             if refused := await self._check_merge(merged):
                 return await self._set(entry, IntegrationState.FAILED, detail=refused)
@@ -172,7 +180,7 @@ class Integration(Struct, frozen=True):
         return "; ".join(lines)
 
     async def _check_merge(self, commit: str) -> str:
-        """Run the check on the merge in the integration worktree. Returns why it failed; empty when it passed.
+        """Run setup and the check on the merge in the integration worktree. Returns why one failed; empty: they passed.
 
         Raises WorktreeRefused when the worktree cannot be made.
         """
@@ -180,9 +188,10 @@ class Integration(Struct, frozen=True):
             return ""
         tree = self.worktree.tree
         variables = {"TEAMWRIGHT_WORKTREE": str(tree), "TEAMWRIGHT_BRANCH": self.branch}
-        if await asyncio.to_thread(self.worktree.check_out, commit):
-            await self.setup.run(tree, variables)
+        is_new = await asyncio.to_thread(self.worktree.check_out, commit)
         try:
+            if is_new:
+                await self.setup.run(tree, variables)
             await self.check.run(tree, variables)
         except WorktreeRefused as problem:
             return failure_text(problem)

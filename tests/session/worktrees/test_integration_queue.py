@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from teamwright import Task
-from teamwright.protocol.events import IntegrationChanged, TaskChanged, TeamEvent
+from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.storage.paths import find_home
+from teamwright.teams import integration_worker
 from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
 from tests.teams.crew import Holding, a_team, told, until
@@ -185,6 +186,25 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
         assert "42 faults" in told(model, "ann")
     assert git(shop, "show", f"{BRANCH}:a.txt") == "good"
     assert ".integration" not in git(shop, "worktree", "list")
+
+
+async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_worked_again(shop, monkeypatch):
+    monkeypatch.setattr(integration_worker, "RETRY_PAUSE_S", 0.01)
+    git(shop, "branch", f"{BRANCH}/taken")  # git cannot create the integration branch beside it
+    warnings: list[str] = []
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    async with a_team(shop, model) as team:
+        events = collect(team)
+        team.session.log.subscribe(
+            lambda _number, event: warnings.append(event.text) if isinstance(event, Notice) else None, live=False
+        )
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: [event.state for event in events].count("queued") >= 4)
+        git(shop, "branch", "-D", f"{BRANCH}/taken")
+        await finished(team, 1)
+    assert git(shop, "show", f"{BRANCH}:ann.txt") == "x"
+    assert len([text for text in warnings if "finished work waits" in text]) == 1
 
 
 @pytest.mark.slow

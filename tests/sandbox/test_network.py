@@ -1,6 +1,7 @@
 """The network of commands: through the proxy, with a question about each host, and in no other way."""
 
 import asyncio
+import os
 import socket
 import ssl
 import subprocess
@@ -14,7 +15,9 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.events import RequestOpened, SandboxRefused
 from teamwright.sandbox import network_proxy
+from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.network_proxy import HostRefused, NetworkProxy
+from teamwright.sandbox.sandbox import find_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
@@ -142,6 +145,21 @@ async def test_there_is_no_way_but_the_proxy(tmp_path, server):
     line = f"exec 3<>/dev/tcp/127.0.0.1/{server} && echo reached"
     [text], asked, _ = await run(tmp_path, line)
     assert "reached" not in text and asked == []
+
+
+async def test_a_program_of_the_project_is_not_started_in_the_place_of_nsenter_or_bwrap(tmp_path, monkeypatch):
+    programs, started = tmp_path / "work/.venv/bin", tmp_path / "started"
+    programs.mkdir(parents=True)
+    for name in ("nsenter", "bwrap"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {started}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    implementation = find_implementation.__wrapped__()
+    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: implementation)
+    if implementation.bubblewrap is None:
+        pytest.skip("bubblewrap does not work here")
+    [text], _, _ = await run(tmp_path, "echo ${http_proxy:+proxy}")
+    assert text.startswith("proxy") and not started.exists()
 
 
 @pytest.mark.usefixtures("each_implementation")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -32,17 +33,22 @@ _RUN_PATHS = ("/run/current-system", "/run/wrappers", "/run/opengl-driver", "/ru
 _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs")
 """Files of /proc by which a superuser changes the kernel, for all processes."""
 
-NSENTER = "nsenter"
-"""The program of util-linux that starts another one in given namespaces."""
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
+"""The directories of programs that start outside of the confinement. A command's PATH has directories that it can
+change, such as that of a virtual environment."""
 
 _OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """Capabilities of a superuser who works in files of another user."""
 
 
 class BubblewrapAbilities(Struct, frozen=True):
-    """The program, and what it can do here. `user_namespace`: a new user namespace can be made."""
+    """The program, and what it can do here. `user_namespace`: a new user namespace can be made.
+
+    `nsenter` is the program of util-linux that starts another one in given namespaces; None: it is not installed.
+    """
 
     program: str
+    nsenter: str | None = None
     user_namespace: bool = True
     can_disable_user_namespaces: bool = True
 
@@ -109,12 +115,13 @@ class Bubblewrap(Struct, frozen=True):
         # By the descriptors of this process: inherited ones would reach the command.
         users, network = (f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in route.namespaces)
         spaces = [f"--user={users}", f"--net={network}"]
-        return [NSENTER, "--preserve-credentials", *spaces, "--"]
+        assert self.abilities.nsenter is not None
+        return [self.abilities.nsenter, "--preserve-credentials", *spaces, "--"]
 
     @property
     def _joinable_route(self) -> NetworkRoute | None:
         """The way through the proxy. A command without a user namespace cannot join the network of the proxy."""
-        return self.route if self._has_own_users else None
+        return self.route if self._has_own_users and self.abilities.nsenter is not None else None
 
     def options(self, start: ProcessStart) -> list[str]:
         """Return the options before the command."""
@@ -255,14 +262,20 @@ def _binds(kind: str, paths: Sequence[str]) -> list[str]:
     return [part for path in paths for part in (kind, path, path)]
 
 
+def find_system_program(name: str) -> str | None:
+    """Return the path of an installed program of the system, which no command and no variable replaces; or None."""
+    return shutil.which(name, path=_SYSTEM_PATH)
+
+
 def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
     """Return what bubblewrap can do here, by running a command; None when it can confine nothing."""
     if not sys.platform.startswith("linux"):
         return None
+    nsenter = find_system_program("nsenter")
     choices = (
-        BubblewrapAbilities(program),
-        BubblewrapAbilities(program, can_disable_user_namespaces=False),
-        BubblewrapAbilities(program, user_namespace=False, can_disable_user_namespaces=False),
+        BubblewrapAbilities(program, nsenter),
+        BubblewrapAbilities(program, nsenter, can_disable_user_namespaces=False),
+        BubblewrapAbilities(program, nsenter, user_namespace=False, can_disable_user_namespaces=False),
     )
     return next((abilities for abilities in choices if _runs(abilities)), None)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 
 from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
-from teamwright.sandbox.bubblewrap import NSENTER, Bubblewrap, BubblewrapAbilities, probe_bubblewrap
+from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
 from teamwright.sandbox.network_namespace import open_namespace
@@ -188,7 +187,7 @@ class Sandbox:
         found = self.implementation()
         with contextlib.suppress(OSError):
             proxy: NetworkProxy | None = None
-            if found.bubblewrap is not None and found.bubblewrap.user_namespace and shutil.which(NSENTER):
+            if found.bubblewrap is not None and found.bubblewrap.user_namespace and found.bubblewrap.nsenter:
                 listener, *namespaces = await asyncio.to_thread(open_namespace)
                 proxy = NetworkProxy(listener, tuple(namespaces))
             elif found.landlock >= NETWORK_SINCE:
@@ -237,7 +236,7 @@ class Sandbox:
 @cache
 def find_implementation() -> Implementation:
     """Return the best implementation that works here, probed once in a process."""
-    program = shutil.which("bwrap")
+    program = find_system_program("bwrap")
     abilities = probe_bubblewrap(program) if program is not None else None
     if abilities is not None:
         return Implementation("bubblewrap", abilities)

@@ -90,6 +90,19 @@ async def test_work_on_another_branch_is_refused(ann):
         await ann.save(TASK, "ann")
 
 
+async def test_another_branch_that_a_member_checked_out_is_never_moved(ann, repository, root, checkout):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(bob.record.tree, {"b.txt": "bob\n"})
+    await integrate(queue, bob, Task("1", "b", ""))
+    git(checkout, "branch", "develop")
+    before = git(checkout, "rev-parse", "develop")
+    git(ann.record.tree, "checkout", "-q", "develop")
+    with pytest.raises(WorktreeRefused, match="develop is checked out"):
+        ann.move(Task("2", "next", "", blocked_by=("1",)))
+    assert git(checkout, "rev-parse", "develop") == before
+
+
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 async def test_each_strategy_adds_the_work_once_and_a_member_continues_and_its_worktree_can_go(
     ann, repository, root, checkout, strategy
@@ -156,6 +169,57 @@ async def test_the_next_owner_of_a_returned_task_gets_the_commits_of_the_former_
     assert ann.record.branch in note
     assert (bob.record.tree / "a.txt").read_text() == "ann\n"
     assert (await integrate(queue, bob)).state == "merged"
+
+
+async def test_a_taken_over_task_is_integrated_with_the_former_work_when_the_worktree_could_not_move(
+    ann, repository, root, checkout
+):
+    queue = queue_of(repository, root)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"ann.txt": "ann\n", "a.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    task = returned(work, IntegrationState.FAILED)
+    write_files(bob.record.tree, {"a.txt": "bob\n"})
+    with pytest.raises(WorktreeRefused, match="uncommitted changes"):
+        bob.move(task)
+    with pytest.raises(WorktreeRefused, match=r"begun on .*/ann, .*conflict markers: a\.txt"):
+        await bob.save(task, "bob")
+    write_files(bob.record.tree, {"a.txt": "both\n"})
+    assert (await integrate(queue, bob, task)).state == "merged"
+    assert git(checkout, "show", f"{queue.branch}:ann.txt") == "ann"
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
+
+
+async def test_the_former_work_is_merged_also_when_the_own_commits_conflict_with_the_team(ann, repository, root):
+    queue = queue_of(repository, root)
+    bob, cid = (
+        MemberWorktree(repository, create_worktree(repository, root, Owner("demo", name, "s")).record, PLAIN)
+        for name in ("bob", "cid")
+    )
+    write_files(cid.record.tree, {"a.txt": "cid\n"})
+    await integrate(queue, cid, Task("1", "c", ""))
+    write_files(ann.record.tree, {"ann.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    commit(bob.record.tree, "own", {"a.txt": "bob\n"})
+    note = bob.move(returned(work, IntegrationState.FAILED).copy_with(blocked_by=("1",)))
+    assert "was not moved" in note
+    assert (bob.record.tree / "ann.txt").read_text() == "ann\n"
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+async def test_the_next_owner_of_a_returned_task_keeps_the_integrated_work(ann, repository, root, strategy):
+    queue = queue_of(repository, root, strategy)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"ann.txt": "ann\n"})
+    work = await ann.save(TASK, "ann")
+    assert work is not None
+    write_files(bob.record.tree, {"bob.txt": "bob\n"})
+    await integrate(queue, bob, Task("1", "b", ""))
+    bob.move(returned(work, IntegrationState.FAILED))
+    assert (bob.record.tree / "ann.txt").read_text() == "ann\n"
+    assert (bob.record.tree / "bob.txt").read_text() == "bob\n"
 
 
 async def test_an_unchanged_commit_whose_check_failed_is_refused_and_the_branch_is_merged(ann, repository, root):

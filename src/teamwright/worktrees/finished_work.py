@@ -17,6 +17,7 @@ from teamwright.worktrees.member_branch import (
     commit_staged,
     has_uncommitted,
     merge_commit,
+    short_list,
     stage_work,
     unintegrated_tip,
 )
@@ -53,6 +54,8 @@ class MemberWorktree(Struct, frozen=True):
         """
         last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
         await self._commit_files(task, member)
+        if last is not None and last.branch != self.record.branch:
+            await asyncio.to_thread(self._merge_former, last)
         tip = await asyncio.to_thread(unintegrated_tip, self.git, self.record)
         if last is not None and (last.state is IntegrationState.CONFLICT or last.tip == tip):
             await asyncio.to_thread(self._merge_team, last, tip)
@@ -78,6 +81,16 @@ class MemberWorktree(Struct, frozen=True):
         if not await self.commit.run(self.record.tree, variables):
             await asyncio.to_thread(commit_staged, self.git, self.record, message)
 
+    def _merge_former(self, last: TaskIntegration) -> None:
+        """Merge the returned commit of a former owner, if `move` could not. Raises WorktreeRefused for conflicts."""
+        if paths := merge_commit(self.git, self.record, last.tip, last.branch):
+            raise WorktreeRefused(
+                "worktree-refused",
+                f"the task was begun on {last.branch}, which is merged into your worktree now, and these files have "
+                f"conflict markers: {short_list(paths)}",
+                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+            )
+
     def _merge_team(self, last: TaskIntegration, tip: str) -> None:
         """Merge the integrated work into the branch of a returned commit. Raises WorktreeRefused for what is left."""
         name = self.record.integration_branch
@@ -85,7 +98,7 @@ class MemberWorktree(Struct, frozen=True):
         if paths:
             raise WorktreeRefused(
                 "worktree-refused",
-                f"{name} is merged into your worktree now, and these files have conflict markers: {', '.join(paths)}",
+                f"{name} is merged into your worktree now, and these files have conflict markers: {short_list(paths)}",
                 do=["Edit them so that the changes of both sides are kept, then complete the task again."],
             )
         if last.tip == tip:
@@ -102,19 +115,22 @@ class MemberWorktree(Struct, frozen=True):
         Commits that are not integrated are merged with it only for a task that waited for others. The returned work of
         a former owner is merged too, with conflict markers. Raises WorktreeRefused, CannotStart.
         """
+        notes: list[str] = []
         name = self.record.integration_branch
         target = self.git.commit_of(f"refs/heads/{name}")
         if target and (task.blocked_by or not unintegrated_tip(self.git, self.record)):
             paths = merge_commit(self.git, self.record, target, name)
             if paths:
                 abort_merge(self.git, self.record)
-                return (
+                notes.append(
                     f"Your worktree was not moved to {name} before task #{task.id}: your commits conflict with it in "
-                    f"{', '.join(paths)}. Commits of the tasks that #{task.id} waited for are on that branch."
+                    f"{short_list(paths)}. Commits of the tasks that #{task.id} waited for are on that branch."
                 )
         last = task.integration
-        if last is None or last.state not in _RETURNED or last.branch == self.record.branch:
-            return ""
-        paths = merge_commit(self.git, self.record, last.tip, last.branch)
-        marked = f" These files have conflict markers: {', '.join(paths)}." if paths else ""
-        return f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"
+        if last is not None and last.state in _RETURNED and last.branch != self.record.branch:
+            paths = merge_commit(self.git, self.record, last.tip, last.branch)
+            marked = f" These files have conflict markers: {short_list(paths)}." if paths else ""
+            notes.append(
+                f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"
+            )
+        return " ".join(notes)

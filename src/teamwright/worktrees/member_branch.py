@@ -25,17 +25,11 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
 
     Raises WorktreeRefused while another branch is checked out, or a file has conflict markers.
     """
-    branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
-    if branch != record.branch:
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"{branch or 'no branch'} is checked out in the worktree of {record.member}, not {record.branch}",
-            do=[f"git checkout {record.branch}", "end a rebase first: git rebase --continue, or --abort"],
-        )
+    _require_branch(git, record)
     if marked := [path for path in conflicting_paths(git, record.tree) if _has_markers(record, path)]:
         raise WorktreeRefused(
             "worktree-refused",
-            f"conflict markers are left in {_short(marked)}",
+            f"conflict markers are left in {short_list(marked)}",
             do=["edit these files, so that both sides are kept and no marker is left"],
         )
     modified, untracked, _ = changed_files(git, record)
@@ -50,7 +44,7 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
 def has_uncommitted(git: RepositoryGit, record: WorktreeRecord) -> str:
     """Return the names of the first uncommitted files, as a text; empty when there are none."""
     modified, untracked, _ = changed_files(git, record)
-    return _short((*modified, *untracked))
+    return short_list((*modified, *untracked))
 
 
 def abort_merge(git: RepositoryGit, record: WorktreeRecord) -> None:
@@ -74,15 +68,16 @@ def unintegrated_tip(git: RepositoryGit, record: WorktreeRecord) -> str:
 def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: str) -> tuple[str, ...]:
     """Merge a commit of the team into the member's branch. Returns the paths in conflict, whose files have markers.
 
-    A branch whose commits are all integrated moves to the commit. Raises WorktreeRefused, and changes nothing, for a
-    worktree with uncommitted files, and while a merge or rebase is in progress.
+    A branch whose commits are all integrated moves to the newest integrated commit. Raises WorktreeRefused, and changes
+    nothing, for a worktree with uncommitted files or another branch, and while a merge or rebase is in progress.
     """
+    _require_branch(git, record)
     head, commit = git.commit_of("HEAD", record.tree), git.commit_of(commit)
     if not commit or git.contains(commit, head):
         return ()
     modified, _, _ = changed_files(git, record)
     if modified or _is_merging(git, record):
-        what = f"uncommitted changes: {_short(modified)}" if modified else "a merge in progress"
+        what = f"uncommitted changes: {short_list(modified)}" if modified else "a merge in progress"
         raise WorktreeRefused(
             "worktree-refused",
             f"the worktree of {record.member} has {what}",
@@ -90,7 +85,8 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
             note="nothing was changed",
         )
     _remove_stale_lock(git, record)
-    if any(git.contains(head, one) for one in integrated_commits(git, record)):
+    is_newest = commit == git.commit_of(f"refs/heads/{record.integration_branch}")
+    if is_newest and any(git.contains(head, one) for one in integrated_commits(git, record)):
         # All its commits are integrated, perhaps squashed or rebased: the originals have a ref.
         git.read("reset", "--keep", "--quiet", commit, cwd=record.tree)
         return ()
@@ -102,6 +98,17 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
     if not paths:
         raise git_error(args, done, record.tree)
     return paths
+
+
+def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:
+    """Raise WorktreeRefused while another branch is checked out: it belongs to somebody else."""
+    branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
+    if branch != record.branch:
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"{branch or 'no branch'} is checked out in the worktree of {record.member}, not {record.branch}",
+            do=[f"git checkout {record.branch}", "end a rebase first: git rebase --continue, or --abort"],
+        )
 
 
 def _is_merging(git: RepositoryGit, record: WorktreeRecord) -> bool:
@@ -125,6 +132,7 @@ def _remove_stale_lock(git: RepositoryGit, record: WorktreeRecord) -> None:
         pass
 
 
-def _short(paths: tuple[str, ...] | list[str]) -> str:
+def short_list(paths: tuple[str, ...] | list[str]) -> str:
+    """Return the first paths as a text, and the number of the others."""
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(paths[:5]) + more

@@ -9,6 +9,7 @@ import pytest
 from teamwright.sandbox.command_needs import CommandNeeds
 from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
+from teamwright.sandbox.secret_paths import SESSION_VARIABLES
 from tests.support.programs import needs
 
 pytestmark = [needs("bwrap")]
@@ -179,3 +180,32 @@ def test_a_worktree_in_the_hidden_state_is_used_and_its_protected_files_stay(con
     assert (confined.work / "b.txt").exists() and (confined.work / ".claude/settings.json").read_text() == "{}"
     assert confined.read("cat a.txt; echo c > c.txt").stdout.startswith("A\n")
     assert not (confined.work / "c.txt").exists()
+
+
+def test_the_variables_of_a_command_act_on_it_alone(confined):
+    """LD_DEBUG makes the loader of each program write a file, as LD_PRELOAD would run code in it."""
+    loaded = confined.work / "loaded"
+    confined.env |= {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(loaded)}
+    assert confined.work_in("exec bash -c :").returncode == 0
+    programs = {line for file in confined.work.glob("loaded.*") for line in file.read_text().splitlines()}
+    assert any("bash" in line for line in programs) and not any("bwrap" in line for line in programs)
+
+
+def test_a_command_has_each_variable_as_it_was_given(confined):
+    given = {"EMPTY": "", "LINES": "a\nb=c", "OPTION": "--bind", "BYTES": "\udcff", "UMLAUT": "ä", "LC_ALL": "C.UTF-8"}
+    confined.env |= given
+    done = confined.work_in("exec env -0 > variables")
+    assert done.returncode == 0, done.stdout
+    content = (confined.work / "variables").read_bytes().decode("utf-8", "surrogateescape")
+    found = dict(entry.split("=", 1) for entry in content.split("\0") if entry)
+    changed = {"PWD", "OLDPWD", "SHLVL", "_", "TMPDIR", *SESSION_VARIABLES}
+    expected = {name: value for name, value in confined.env.items() if name not in changed}
+    assert {name: value for name, value in found.items() if name not in changed} == expected
+    assert found["TMPDIR"] == "/tmp" and found.keys().isdisjoint(SESSION_VARIABLES)
+
+
+@pytest.mark.parametrize("variable", [("A", "x\0--bind\0/\0/"), ("A=B", "x")])
+def test_a_variable_that_no_process_can_have_is_refused(confined, variable):
+    confined.env |= dict([variable])
+    with pytest.raises(ValueError, match=r"null byte|environment variable name"):
+        confined.work_in("true")

@@ -10,12 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
@@ -68,8 +69,10 @@ class Bubblewrap(Struct, frozen=True):
 
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
-        options = "\0".join(self.options(start)).encode("utf-8", "surrogateescape") + b"\0"
-        descriptors = [_memory_file(options)]
+        options = [*_set_variables(self.environment(start)), *self.options(start)]
+        if any("\0" in option for option in options):
+            raise ValueError("embedded null byte")  # as Popen does: it would separate further options
+        descriptors = [_memory_file("\0".join([*options, ""]).encode("utf-8", "surrogateescape"))]
         try:
             seccomp: list[str] = []
             if is_filter_known():
@@ -79,7 +82,8 @@ class Bubblewrap(Struct, frozen=True):
             return subprocess.Popen(
                 [*self._joined_network(), self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
                 cwd=start.cwd,
-                env=self.environment(start),
+                # The command's variables, such as LD_PRELOAD, would act before the confinement.
+                env={name: start.env[name] for name in (MARK_VARIABLE,) if name in start.env},
                 stdin=start.stdin,
                 stdout=start.stdout,
                 stderr=start.stderr,
@@ -147,6 +151,13 @@ class Bubblewrap(Struct, frozen=True):
             return []
         options = ["--unshare-user"]
         return [*options, "--disable-userns"] if self.abilities.can_disable_user_namespaces else options
+
+
+def _set_variables(env: Mapping[str, str]) -> list[str]:
+    """Return the options that give the command its environment. Raises ValueError, as Popen does."""
+    if any("=" in name for name in env):
+        raise ValueError("illegal environment variable name")
+    return [part for name, value in env.items() if name for part in ("--setenv", name, value)]
 
 
 def _memory_file(content: bytes) -> int:

@@ -31,7 +31,8 @@ class Place:
     def around(self) -> ServerContext:
         env = {"PATH": os.environ["PATH"], "HOME": "/"}
         records = ProcessRecords(self.session)
-        surroundings = ServerEnvironment(env, records, self.root / "logs", lambda _config: None)
+        quarantine = self.root / "quarantine"
+        surroundings = ServerEnvironment(env, records, self.root / "logs", lambda _config: None, quarantine)
         listings = ListingStore(self.root / "listings")
         return ServerContext(surroundings, listings, self.report, "0", self.limits)
 

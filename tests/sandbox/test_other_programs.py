@@ -8,6 +8,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
+from tests.support.repositories import git
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
@@ -49,3 +50,63 @@ async def test_an_mcp_server_of_a_repository_is_confined_and_one_of_a_person_is_
         assert outside.exists() == (place == "person")
     finally:
         outside.unlink(missing_ok=True)
+
+
+DENIED = {"permissions": {"deny": ["Read(secret.txt)", "Read(**/*.pem)"]}}
+
+
+def deny_reads(tmp_path) -> Path:
+    """Write two files, and rules that forbid to read them; return the project."""
+    work, home = tmp_path / "work", tmp_path / "state"
+    (work / "keys").mkdir(parents=True)
+    home.mkdir()
+    (work / "secret.txt").write_text("DENIED-ONE")
+    (work / "keys/a.pem").write_text("DENIED-TWO")
+    (home / "settings.json").write_text(json.dumps(DENIED))
+    return work
+
+
+async def test_a_check_does_not_read_what_rules_deny(tmp_path):
+    deny_reads(tmp_path)
+    model = ScriptedModel([Call("TaskUpdate", {"taskId": "1", "status": "completed"}), "Done."])
+    async with crew(tmp_path, model) as team:
+        await team.tasks.add("make it", check="cat secret.txt keys/a.pem; echo checked; exit 3")
+        await team.run("Complete it.")
+    assert "checked" in model.request_text(1) and "DENIED" not in model.request_text(1)
+
+
+async def test_an_mcp_server_of_a_repository_reads_no_credentials_by_its_name_and_nothing_that_rules_deny(
+    tmp_path, monkeypatch
+):
+    work = deny_reads(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person/.ssh").mkdir(parents=True)
+    (tmp_path / "person/.ssh/id_ed25519").write_text("DENIED-KEY")
+    (work / "open.txt").write_text("PLAIN")
+    program = work / "tools/ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec python3 {SERVER} "$@"\n')
+    program.chmod(0o755)
+    paths = [tmp_path / "person/.ssh/id_ed25519", work / "secret.txt", work / "keys/a.pem", work / "open.txt"]
+    entry = {"command": str(program), "args": [f"read:{path}" for path in paths]}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    model = ScriptedModel([Call("mcp__notes__write", {}), "Done."])
+    async with crew(tmp_path, model, trust=True) as team:
+        await team.run("Go.")
+    assert "PLAIN" in model.request_text(1) and "DENIED" not in model.request_text(1)
+
+
+async def test_a_git_file_that_an_mcp_server_of_a_repository_created_is_moved_away_at_its_end(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    git(work, "init", "--quiet")
+    created = work / ".git/commondir"
+    entry = {"command": "python3", "args": [str(SERVER), str(created), str(work / "in.txt")]}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    model = ScriptedModel([Call("mcp__notes__write", {}), "Done."])
+    async with crew(tmp_path, model, trust=True) as team:
+        await team.run("Go.")
+        assert "wrote wrote" in model.request_text(1) and created.exists()
+    assert not created.exists() and (work / "in.txt").exists()
+    [kept] = (tmp_path / "state").rglob("quarantine/commondir.*")
+    assert kept.read_text() == "x"

@@ -1,4 +1,4 @@
-"""An MCP server with one tool, which writes the files that its arguments name, as far as it can."""
+"""An MCP server with one tool, which writes the files that its arguments name, or reads those after `read:`."""
 
 import json
 import sys
@@ -22,6 +22,9 @@ def answer(method: str, version: str) -> dict:
 
 def write(path: str) -> str:
     try:
+        if path.startswith("read:"):
+            with open(path.removeprefix("read:"), encoding="utf-8") as file:
+                return file.read()
         with open(path, "w", encoding="utf-8") as file:
             file.write("x")
     except OSError as problem:

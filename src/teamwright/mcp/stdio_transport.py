@@ -11,15 +11,19 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message, plain_line
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.protected_files import ProtectedFiles
+    from teamwright.sandbox.sandbox import CommandConfinement
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message."""
@@ -46,8 +50,10 @@ class ServerEnvironment(Struct, frozen=True):
     env: Mapping[str, str]
     records: ProcessRecords | None
     logs: Path
-    confine: Callable[[ServerConfig], Confinement | None]
+    confine: Callable[[ServerConfig], CommandConfinement | None]
     """Returns the confinement of a repository's server; None without a sandbox."""
+    quarantine: Path
+    """The directory for files that a confined server created at protected paths."""
 
 
 class LineReader:
@@ -88,11 +94,21 @@ class LineReader:
 class StdioTransport:
     """The transport. Created by `start`, inside a running loop."""
 
-    def __init__(self, process: Process, log: ProcessOutput, peer: JsonRpcPeer, config: ServerConfig) -> None:
+    def __init__(
+        self,
+        process: Process,
+        log: ProcessOutput,
+        peer: JsonRpcPeer,
+        config: ServerConfig,
+        before: ProtectedFiles | None,
+        quarantine: Path,
+    ) -> None:
         self._process = process
         self._log = log
         self._peer = peer
         self._config = config
+        self._before = before
+        self._quarantine = quarantine
         self._watcher = asyncio.create_task(self._watch(), name=f"mcp {config.key}")
         self._closed = False
 
@@ -113,6 +129,8 @@ class StdioTransport:
         purpose = ProcessPurpose(output=str(path))
         try:
             confinement = environment.confine(config) if config.is_confined else None
+            # Files that existed stay as they are: a person may have changed them during the server's life.
+            before = confinement.guard().created_only() if confinement is not None else None
             command = ProcessCommand(
                 config.argv,
                 config.cwd,
@@ -127,7 +145,7 @@ class StdioTransport:
             log.close()
             why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
             raise McpServerError(f"could not be started: {config.argv[0]}: {why}", dead=True) from None
-        made = cls(process, log, peer, config)
+        made = cls(process, log, peer, config, before, environment.quarantine)
         peer.transport = made
         return made
 
@@ -160,6 +178,8 @@ class StdioTransport:
             await self._process.terminate(_GRACE_S)
         finally:
             self._process.close()
+            if self._before is not None and (undone := self._before.restore(self._quarantine)):
+                self._log.feed(f"[sandbox] moved to {self._quarantine}: {', '.join(undone)}\n".encode())
             self._log.close()
 
     async def _close_process(self) -> None:

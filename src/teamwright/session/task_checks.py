@@ -150,23 +150,30 @@ class TaskChecks(Struct):
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        teammate = self.find(by)
-        policy = (teammate.agent.policy if teammate is not None else None) or self.policy
+        policy = self._policy(by)
         now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
         if seen_from is not None:
             then = policy.decide("Bash", Access(command=command, cwd=seen_from)).verdict
             return stricter(then, now) is then
         return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
 
-    def _confine(self, command: str, cwd: Path, roots: Sequence[Path]) -> CommandConfinement | None:
+    def _policy(self, by: str) -> Policy:
+        """Return the policy of the completing agent; the lead's for one without its own."""
+        teammate = self.find(by)
+        return (teammate.agent.policy if teammate is not None else None) or self.policy
+
+    def _confine(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> CommandConfinement | None:
         """Return the confinement of a check in the policy *work*; None without a sandbox."""
         sandbox = self.sandbox()
         if sandbox is None or sandbox.is_off:
             return None
         from teamwright.sandbox.command_policy import ConfinementRequest
-        from teamwright.tools.shell.command_confinement import line_needs  # loading the grammar is expensive
 
-        return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, line_needs(command, cwd)))
+        # Loading the grammar is expensive.
+        from teamwright.tools.shell.command_confinement import denied_paths, line_needs
+
+        denied = denied_paths(self._policy(by).excluded_paths("Read", Path(os.sep)), roots)
+        return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, line_needs(command, cwd), denied=denied))
 
     async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
         from teamwright.processes.process_group import ProcessCommand, run_command
@@ -178,7 +185,7 @@ class TaskChecks(Struct):
         timeout_s = self.settings.timeout_s
         await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
-            confinement = self._confine(command, cwd, roots)
+            confinement = self._confine(command, cwd, by, roots)
             guard = confinement.guard() if confinement is not None else None
             made = ProcessCommand(
                 (plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose, confinement=confinement

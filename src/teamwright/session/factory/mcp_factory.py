@@ -5,6 +5,7 @@ Depends on settings, trust and the log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -21,10 +22,11 @@ from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.command_guards import QUARANTINE
 
 if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
-    from teamwright.processes.confinement import Confinement
+    from teamwright.sandbox.sandbox import CommandConfinement
     from teamwright.session.factory.agent_factory import AgentFactory
 
 LOGS = "mcp"
@@ -106,7 +108,13 @@ def _servers(
         log.emit(Notice(member=LEAD, text=text, level=level))
 
     around = ServerContext(
-        ServerEnvironment(serving.env, toolset.jobs.records, logs, partial(_confine, context, agent_factory)),
+        ServerEnvironment(
+            serving.env,
+            toolset.jobs.records,
+            logs,
+            partial(_confine, context, agent_factory),
+            context.directory / QUARANTINE,
+        ),
         ListingStore(context.home.mcp_listings),
         report,
         __version__,
@@ -130,17 +138,22 @@ async def _prepare_start(toolset: Toolset) -> None:
         await sandbox.open_network()
 
 
-def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> Confinement | None:
-    """Return the confinement of a repository's server in the policy *work*. Its hosts are asked about as the lead's."""
+def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:
+    """Return the confinement of a repository's server in the policy *work*. Its hosts are asked about as the lead's.
+
+    It gets no credentials by its name: the repository chose the name.
+    """
     from teamwright.agent.permission_gate import PermissionGate
-    from teamwright.sandbox.command_needs import command_needs
     from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.policy import PolicyName
+    from teamwright.tools.shell.command_confinement import denied_paths
 
     sandbox = agent_factory.toolset.use_sandbox()
     if sandbox is None:
         return None
+    policy = agent_factory.policy
     gate = PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
     ask = partial(gate.may_connect, f"the MCP server {config.name}")
-    roots = (context.trust.root, *agent_factory.policy.scope.directories)
-    return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, command_needs([config.argv]), ask_host=ask))
+    roots = (context.trust.root, *policy.scope.directories)
+    denied = denied_paths(policy.excluded_paths("Read", Path(os.sep)), roots)
+    return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, denied=denied, ask_host=ask))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.agent.tool import ToolContext
-from teamwright.permissions.excluded_paths import Segments, compile_patterns
+from teamwright.permissions.excluded_paths import ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
@@ -42,7 +42,7 @@ def confine_command(
             ctx.confinement,
             place.roots,
             line_needs(command, place.cwd) if ctx.confinement is PolicyName.WORK else CommandNeeds(),
-            denied=denied_paths(ctx),
+            denied=denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots),
             own_files=tuple(map(str, own_files)),
             ask_host=partial(ctx.may_connect, command),
         )
@@ -54,10 +54,13 @@ def line_needs(command: str, cwd: Path) -> CommandNeeds:
     return command_needs(one.words for one in parse_command(command, cwd).commands)
 
 
-def denied_paths(ctx: ToolContext) -> tuple[str, ...]:
-    """Return the existing paths that deny rules for Read name. Patterns are searched in a bounded number of entries."""
+def denied_paths(excluded: ExcludedPaths, roots: Sequence[Path]) -> tuple[str, ...]:
+    """Return the existing paths that deny rules for Read name. Patterns are searched in a bounded number of entries.
+
+    `excluded` are the patterns below `/`; a pattern that begins with a sign is searched in `roots`.
+    """
     found: list[str] = []
-    for pattern in ctx.excluded_paths("Read", Path(os.sep)).patterns:
+    for pattern in excluded.patterns:
         fixed = next((at for at, name in enumerate(pattern) if set(name) & set("*?")), len(pattern))
         top = os.path.join(os.sep, *pattern[:fixed])
         if fixed == len(pattern):
@@ -65,7 +68,7 @@ def denied_paths(ctx: ToolContext) -> tuple[str, ...]:
         elif fixed:
             found += _matching_paths(top, pattern[fixed:])
         else:
-            found += [path for root in ctx.workplace.roots for path in _matching_paths(str(root), pattern)]
+            found += [path for root in roots for path in _matching_paths(str(root), pattern)]
     return tuple(path for path in found if os.path.lexists(path))
 
 

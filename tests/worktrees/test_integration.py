@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from msgspec import structs
@@ -16,6 +18,7 @@ from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
 from tests.support.repositories import commit, git, write_files
+from tests.support.waits import WAIT_S
 
 NO_CHECK = SetupCommand()
 
@@ -130,6 +133,55 @@ async def test_a_conflict_in_many_files_names_the_first_hundred(repository, root
     _, conflict = await queue.run()
     assert (conflict.state, len(conflict.paths)) == ("conflict", 100)
     assert conflict.detail.endswith("; 50 more files conflict")
+
+
+CHECK = SetupCommand("true", environment=lambda: dict(os.environ))
+
+
+@pytest.mark.parametrize("left", ["files without a git directory", "a git directory of a pruned worktree"])
+async def test_what_a_kill_left_of_the_worktree_of_the_checks_does_not_stop_the_queue(repository, root, checkout, left):
+    queue = make_queue(repository, root, CHECK)
+    await queue.add(*make_member(repository, root, "ann", {"ann.txt": "x\n"}))
+    await queue.run()
+    tree = queue.worktree.tree
+    if left == "files without a git directory":
+        (tree / ".git").unlink()
+    else:
+        shutil.rmtree(git(tree, "rev-parse", "--absolute-git-dir"))
+    await queue.add(*make_member(repository, root, "bob", {"bob.txt": "x\n"}))
+    assert [entry.state for entry in await queue.run()] == ["merged"]
+    (tree / ".git").unlink()
+    queue.worktree.remove()
+    assert not tree.exists()
+    assert tree.name not in git(checkout, "worktree", "list")
+
+
+async def test_a_cancelled_integration_ends_after_the_git_that_it_started(repository, root):
+    started, go = threading.Event(), threading.Event()
+    queue = make_queue(repository, root, CHECK)
+    await queue.add(*make_member(repository, root, "ann", {"ann.txt": "x\n"}))
+    real = RepositoryGit.call
+    finished: list[str] = []
+
+    def call(self, *args, **more):
+        if args[:2] == ("worktree", "add"):
+            started.set()
+            assert go.wait(WAIT_S)
+        done = real(self, *args, **more)
+        finished.append(args[0])
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RepositoryGit, "call", call)
+        running = asyncio.create_task(queue.run())
+        assert await asyncio.to_thread(started.wait, WAIT_S)
+        running.cancel()
+        await asyncio.wait({running}, timeout=0.05)
+        assert not running.done()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert finished[-1] == "worktree"
 
 
 CHILD = """

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 
@@ -51,23 +53,40 @@ class IntegrationWorktree(Struct, frozen=True):
     def check_out(self, commit: str) -> bool:
         """Check out a commit, without the files of an earlier one. Returns True for a new worktree.
 
-        What a kill left in it is removed with it. Raises WorktreeRefused.
+        What a kill left in it is removed with it. Raises WorktreeRefused, CannotStart.
         """
         if self.exists:
             try:
                 self.git.read("checkout", "--quiet", "--force", "--detach", commit, cwd=self.tree)
                 self.git.read("clean", "-ffdq", cwd=self.tree)
-            except WorktreeRefused:
+            except (WorktreeRefused, CannotStart):  # CannotStart: git's own directory of the worktree is gone
                 self.remove()
             else:
                 return False
+        self._remove_rest()
         self.git.read("worktree", "add", "--quiet", "--force", "--force", "--detach", str(self.tree), commit)
         return True
 
     def remove(self) -> None:
         """Remove it; it never has work. Raises WorktreeRefused."""
         if self.exists:
-            self.git.read("worktree", "remove", "--force", "--force", str(self.tree))
+            self.git.call("worktree", "remove", "--force", "--force", str(self.tree))
+        self._remove_rest()
+
+    def _remove_rest(self) -> None:
+        """Remove the files of a worktree that git does not know or could not remove, such as after a kill."""
+        if not os.path.lexists(self.tree):
+            return
+        try:
+            shutil.rmtree(self.tree)
+        except OSError as problem:
+            raise WorktreeRefused(
+                "worktree-refused",
+                f"the rest of a worktree could not be removed: {problem}",
+                looked_at=[("directory", str(self.tree))],
+                do=[f"rm -rf {self.tree}"],
+            ) from None
+        self.git.read("worktree", "prune")
 
 
 class BranchMerge(Struct, frozen=True):

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,6 +29,9 @@ from teamwright.worktrees.worktree_record import (
     integration_branch,
     repository_directory,
 )
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TRIES = 20
 """Attempts of one entry while another process moves the integration branch."""
@@ -111,23 +115,23 @@ class Integration(Struct, frozen=True):
             raise
 
     async def _integrate(self, entry: IntegrationEntry) -> IntegrationEntry:
-        if not await asyncio.to_thread(self.git.commit_of, entry.tip):
+        if not await _run_in_thread(self.git.commit_of, entry.tip):
             detail = f"the repository does not have the commit {entry.tip[:12]} of {entry.branch}"
             return await self._set(entry, IntegrationState.FAILED, detail=detail)
         for _ in range(TRIES):
-            old = await asyncio.to_thread(self._tip, entry)
-            if await asyncio.to_thread(self._is_merged, entry, old):
+            old = await _run_in_thread(self._tip, entry)
+            if await _run_in_thread(self._is_merged, entry, old):
                 return await self._finish(entry)
-            merged = await asyncio.to_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
+            merged = await _run_in_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
             if isinstance(merged, tuple):
                 paths, more = merged[:MAX_PATHS], len(merged) - MAX_PATHS
-                detail = await asyncio.to_thread(self._describe_conflict, entry, old, paths)
+                detail = await _run_in_thread(self._describe_conflict, entry, old, paths)
                 detail += f"; {more} more files conflict" if more > 0 else ""
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             if refused := await self._check_merge(merged):
                 return await self._set(entry, IntegrationState.FAILED, detail=refused)
-            if await asyncio.to_thread(self._move, merged, old):
+            if await _run_in_thread(self._move, merged, old):
                 return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
@@ -166,7 +170,7 @@ class Integration(Struct, frozen=True):
     async def _finish(self, entry: IntegrationEntry) -> IntegrationEntry:
         """Keep the member's own commits by a ref, which a squash or rebase replaces, and store that it is merged."""
         if self.strategy is not MergeStrategy.MERGE:
-            await asyncio.to_thread(self.git.read, "update-ref", integrated_ref(entry.branch), entry.tip)
+            await _run_in_thread(self.git.read, "update-ref", integrated_ref(entry.branch), entry.tip)
         return await self._set(entry, IntegrationState.MERGED, commit=entry.commit or entry.tip)
 
     def _describe_conflict(self, entry: IntegrationEntry, old: str, paths: tuple[str, ...]) -> str:
@@ -188,7 +192,7 @@ class Integration(Struct, frozen=True):
             return ""
         tree = self.worktree.tree
         variables = {"TEAMWRIGHT_WORKTREE": str(tree), "TEAMWRIGHT_BRANCH": self.branch}
-        is_new = await asyncio.to_thread(self.worktree.check_out, commit)
+        is_new = await _run_in_thread(self.worktree.check_out, commit)
         try:
             if is_new:
                 await self.setup.run(tree, variables)
@@ -217,6 +221,15 @@ class Integration(Struct, frozen=True):
         changed = await self.store.change(entry.id, change)
         self.report(changed)
         return changed
+
+
+async def _run_in_thread(call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """Call git in a thread. A cancellation waits for it: nothing else may use the worktree while git changes it."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **more))
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await asyncio.wait({running})
 
 
 _REFUSED = (IntegrationState.CONFLICT, IntegrationState.FAILED)

@@ -32,7 +32,18 @@ _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put input into a terminal."""
 
 _UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
-_DATAGRAM, _TYPE_BITS = 2, 0xF
+_STREAM, _TYPE_BITS = 1, 0xF
+_DEFAULT_PROTOCOL, _TCP = 0, 6
+
+_FAST_OPEN = 0x20000000
+"""MSG_FASTOPEN, a flag by which a call that sends also connects."""
+
+_SENDING: Mapping[str, tuple[tuple[int, int], int]] = {
+    "sendto": ((44, 206), 3),
+    "sendmsg": ((46, 211), 2),
+    "sendmmsg": ((307, 269), 3),
+}
+"""System calls that send, with their numbers on x86-64 and on ARM 64, and the index of their argument with flags."""
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -115,6 +126,7 @@ _REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
 class FilterChoice(Struct, frozen=True):
     """The choices of a filter. `unix_sockets`, `internet`, `datagrams`: the sockets that a process may create.
 
+    Without `datagrams` a process may connect only by TCP and by `connect`, which are what rules of Landlock see.
     `only_reads`: the process is confined by the policy *read*.
     """
 
@@ -155,6 +167,9 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
     inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
     lines += _examine(_NUMBERS["ioctl"][column], 1, inputs)
     lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))
+    if choice.internet and not choice.datagrams:
+        for by_machine, argument in _SENDING.values():
+            lines += _examine(by_machine[column], argument, [(_ANY_BIT, 0, 1, _FAST_OPEN), _error(errno.EACCES)])
     lines.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
@@ -183,9 +198,12 @@ def _socket_lines(choice: FilterChoice) -> list[tuple[int, int, int, int]]:
         streams = [
             _load_argument(1),
             (_MASK, 0, 0, _TYPE_BITS),
-            (_EQUAL, 0, 1, _DATAGRAM),
-            _error(errno.EACCES),
+            (_EQUAL, 0, 4, _STREAM),
+            _load_argument(2),
+            (_EQUAL, 1, 0, _DEFAULT_PROTOCOL),
+            (_EQUAL, 0, 1, _TCP),
             (_RETURN, 0, 0, _ALLOW),
+            _error(errno.EACCES),
         ]
         for family in _INTERNET:
             lines += [(_EQUAL, 0, len(streams), family), *streams]

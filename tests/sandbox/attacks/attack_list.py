@@ -63,6 +63,28 @@ ATTACKS = [
         "UDP",
         _python('import socket,os; socket.socket(2,2).sendto(b"CANARY-7f3a",("127.0.0.1",int(os.environ["PORT"])))'),
     ),
+    Attack(
+        "network",
+        "multipath TCP",
+        _python(
+            'import socket,os; socket.socket(2,1,262).connect(("127.0.0.1",int(os.environ["PORT"])));'
+            'print("CANARY-7f3a")'
+        ),
+    ),
+    *(
+        Attack(
+            "network",
+            f"TCP that {call} opens",
+            _python(
+                'import socket,os; s=socket.socket(); there=("127.0.0.1",int(os.environ["PORT"]));'
+                f's.{arguments} and print("CANARY-7f3a")'
+            ),
+        )
+        for call, arguments in (
+            ("sendto", 'sendto(b"x",0x20000000,there)'),
+            ("sendmsg", 'sendmsg([b"x"],[],0x20000000,there)'),
+        )
+    ),
     Attack("network", "DNS", _python('import socket; print("CANARY-7f3a", socket.gethostbyname("example.com"))')),
     Attack("network", "a packet socket", _python('import socket; socket.socket(17,3); print("CANARY-7f3a")')),
     Attack(

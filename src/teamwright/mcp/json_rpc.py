@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -21,6 +22,8 @@ UNSUPPORTED_VERSION = -32022
 """The code of a server that supports other versions of the protocol."""
 
 METHOD_NOT_FOUND = -32601
+
+INTERNAL_ERROR = -32603
 
 
 class McpServerError(Exception):
@@ -246,7 +249,8 @@ class JsonRpcPeer(Struct):
         elif number is not None:
             return
         elif method == "notifications/cancelled":
-            if (task := self._answering.get(given.get("requestId", ""))) is not None:
+            wanted = given.get("requestId")
+            if isinstance(wanted, int | str) and (task := self._answering.get(wanted)) is not None:
                 task.cancel()
         elif method == "notifications/progress":
             token = given.get("progressToken")
@@ -266,17 +270,23 @@ class JsonRpcPeer(Struct):
             for _, deadline in self._waiting.values():
                 deadline.pause()
             answering = self._answer_server(self.answer_request, method, number, params)
-            self._answering[number] = asyncio.create_task(answering, name=f"answer to {method}")
+            self._answering[number] = task = asyncio.create_task(answering, name=f"answer to {method}")
+            # A task that is cancelled before its first step runs none of its own code.
+            task.add_done_callback(partial(self._end_answer, number))
 
     async def _answer_server(self, answer: AnswerRequest, method: str, number: int | str, params: Message) -> None:
         try:
             self._reply(number, {"result": await answer(method, params)})
         except McpRequestError as problem:
             self._reply(number, _error(problem.code, problem.message))
-        finally:
-            del self._answering[number]
-            for _, deadline in self._waiting.values() if not self._answering else ():
-                deadline.resume()
+        except Exception as problem:
+            # Every request of a server gets a reply. The text of an unknown error may contain anything.
+            self._reply(number, _error(INTERNAL_ERROR, f"this client failed: {type(problem).__name__}"))
+
+    def _end_answer(self, number: int | str, _task: asyncio.Task[None]) -> None:
+        del self._answering[number]
+        for _, deadline in self._waiting.values() if not self._answering else ():
+            deadline.resume()
 
     def _reply(self, number: int | str, reply: Message) -> None:
         if self.transport is not None and not self.broken_reason:

@@ -5,6 +5,7 @@ A session without worktrees loads no module of it. Depends on the agent factory 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.events import TaskChanged, TeamEvent
@@ -26,6 +27,10 @@ class SessionIntegration:
         self._context = context
         self._agent_factory = agent_factory
         self._worker: IntegrationWorker | None = None
+        self._worked_team = ""
+        """The name of the team whose queue the worker works."""
+        self._ends: set[asyncio.Task[None]] = set()
+        """The ends of the workers of deleted teams."""
         log.subscribe(self._note_event, live=False)
 
     @property
@@ -56,14 +61,26 @@ class SessionIntegration:
 
     async def close(self) -> None:
         """Stop working; what is queued stays queued."""
+        self._drop_worker()
+        await asyncio.gather(*self._ends)
+
+    def _drop_worker(self) -> None:
+        """Stop the worker; `close` waits for its end."""
         if self._worker is not None:
-            await self._worker.close()
+            end = asyncio.get_running_loop().create_task(self._worker.close(), name="end of the integration queue")
+            self._ends.add(end)
+            end.add_done_callback(self._ends.discard)
+            self._worker = None
 
     def _work(self, team: SessionTeam) -> IntegrationWorker:
+        name = team.name or team.session_list_name
+        if name != self._worked_team:
+            self._drop_worker()  # the session's former team was deleted
         if self._worker is None:
             from teamwright.session.factory.worktree_factory import make_integration
             from teamwright.teams.integration_worker import IntegrationWorker
 
+            self._worked_team = name
             context, agent_factory = self._context, self._agent_factory
             self._worker = IntegrationWorker(
                 team, lambda report: make_integration(context, agent_factory, team, report)

@@ -12,6 +12,8 @@ from teamwright import Task
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.storage.paths import find_home
 from teamwright.teams import integration_worker
+from teamwright.teams.creation import create_team
+from teamwright.teams.shutdown import delete_team
 from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
 from tests.teams.crew import Holding, a_team, told, until
@@ -205,6 +207,23 @@ async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_wor
         await finished(team, 1)
     assert git(shop, "show", f"{BRANCH}:ann.txt") == "x"
     assert len([text for text in warnings if "finished work waits" in text]) == 1
+
+
+async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_branch(shop):
+    model = script(
+        ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=[write("bob.txt", "x\n"), complete("1"), "Done."]
+    )
+    async with a_team(shop, model) as team:
+        for name in ("ann", "bob"):
+            member = await team.spawn(name, "Take a task.", isolation="worktree")
+            await team.tasks.add(f"Write {name}.txt", metadata={"for": [name]})
+            await finished(team, 1)
+            if name == "ann":
+                await member.stop()
+                await delete_team(team.session.team)
+                await create_team(team.session.team, "second", None, None)
+    assert "bob.txt" not in git(shop, "ls-tree", "--name-only", BRANCH)
+    assert git(shop, "show", "teamwright/second/integration:bob.txt") == "x"
 
 
 @pytest.mark.slow

@@ -99,6 +99,12 @@ async def test_a_member_that_begins_a_task_gets_a_moved_worktree_once(listed, wo
     assert worktrees.moves == [("1", "ann"), ("2", "ben")]
 
 
+async def test_the_worktree_of_a_member_is_moved_when_the_lead_starts_its_task(listed, worktrees):
+    await listed.create("parse", "", by="team-lead")
+    await listed.update("1", by="team-lead", lead=True, owner="ann", status="in_progress")
+    assert worktrees.moves == [("1", "ann")]
+
+
 async def test_only_the_runtime_writes_the_note(listed):
     await listed.create("parse", "", by="team-lead", metadata={"integration": QUEUED.to_json()})
     await listed.update("1", by="ben", metadata={"integration": QUEUED.to_json()})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.integration import IntegrationState
+from teamwright.protocol.task import TaskStatus
 from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.event_log import EventLog
@@ -55,7 +56,11 @@ class SessionIntegration:
 
     async def resume(self, team: SessionTeam) -> None:
         """Continue with what an earlier process of the session left."""
-        queued = [task.id for task in (await team.tasks.snapshot()).tasks if task.awaits_integration]
+        tasks = (await team.tasks.snapshot()).tasks
+        for task in tasks:
+            if task.status is TaskStatus.IN_PROGRESS and task.owner and team.work is not None:
+                await team.work.move(task, task.owner)  # a kill may have come between the claim and the move
+        queued = [task.id for task in tasks if task.awaits_integration]
         if queued or self._context.home.integration.is_dir():
             self._work(team).resume(queued)
 

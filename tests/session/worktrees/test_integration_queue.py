@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Task
+from teamwright import Task, Team
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
+from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.storage.paths import find_home
 from teamwright.teams import integration_worker
 from teamwright.teams.creation import create_team
@@ -224,6 +225,27 @@ async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_b
                 await create_team(team.session.team, "second", None, None)
     assert "bob.txt" not in git(shop, "ls-tree", "--name-only", BRANCH)
     assert git(shop, "show", "teamwright/second/integration:bob.txt") == "x"
+
+
+async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_kill(shop, monkeypatch):
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=["I begin."])
+    async with a_team(shop, model) as team:
+        for name in ("ann", "bob"):
+            await team.spawn(name, "Take a task.", isolation="worktree")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await finished(team, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(InProcessWorktrees, "move", do_not_move)  # as if the kill came after the claim
+            await claim(team, "bob")
+            await until(team, team.session.team.is_quiet)
+        await team.session.stop_members("as a kill would", keep=True)
+    assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", "main")
+    async with Team.resume("crew", model=script(ann=[], bob=[]), cwd=shop, permission_mode="bypassPermissions"):
+        assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", BRANCH)
+
+
+async def do_not_move(*_args) -> None:
+    pass
 
 
 @pytest.mark.slow

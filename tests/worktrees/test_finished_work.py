@@ -10,7 +10,7 @@ from teamwright.protocol.task import INTEGRATION, Task
 from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.integration import Integration
-from teamwright.worktrees.integration_store import FileIntegrationStore
+from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
 from teamwright.worktrees.setup_command import SetupCommand, failure_text
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
 from teamwright.worktrees.worktree_removal import remove_worktree
@@ -157,6 +157,68 @@ async def test_a_returned_conflict_is_merged_with_markers_and_counts_when_none_i
     write_files(bob.record.tree, {"a.txt": "both\n"})
     assert (await integrate(queue, bob, back)).state == "merged"
     assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+async def test_each_strategy_integrates_a_resolved_conflict_with_what_the_member_changed_in_its_merge(
+    ann, repository, root, checkout, strategy
+):
+    queue = queue_of(repository, root, strategy)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(ann.record.tree, {"a.txt": "ann\n"})
+    write_files(bob.record.tree, {"a.txt": "bob\n"})
+    await integrate(queue, ann, Task("1", "a", ""))
+    work = await bob.save(TASK, "bob")
+    assert work is not None
+    back = returned(work, IntegrationState.CONFLICT)
+    with pytest.raises(WorktreeRefused, match=r"conflict markers: a\.txt"):
+        await bob.save(back, "bob")
+    write_files(bob.record.tree, {"a.txt": "both\n", "new.txt": "new\n"})
+    write_files(ann.record.tree, {"c.txt": "ann\n"})
+    await integrate(queue, ann, Task("2", "c", ""))
+    assert (await integrate(queue, bob, back)).state == "merged"
+    shown = [git(checkout, "show", f"{queue.branch}:{name}") for name in ("a.txt", "new.txt", "c.txt")]
+    assert shown == ["both", "new", "ann"]
+    write_files(bob.record.tree, {"a.txt": "again\n"})
+    assert (await integrate(queue, bob, Task("4", "d", ""))).state == "merged"
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "again"
+
+
+@pytest.mark.parametrize("version", [(2, 37), (2, 38)])
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+async def test_each_strategy_integrates_a_second_change_of_the_same_line_before_the_member_knows_of_the_first(
+    ann, repository, root, checkout, strategy, version, monkeypatch
+):
+    monkeypatch.setattr("teamwright.worktrees.branch_merge._git_version", lambda _git: version)
+    queue = queue_of(repository, root, strategy)
+    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
+    write_files(bob.record.tree, {"b.txt": "bob\n"})
+    await integrate(queue, bob, Task("1", "b", ""))
+    entries: list[IntegrationEntry] = []
+    for number in ("2", "3"):
+        write_files(ann.record.tree, {"a.txt": f"of {number}\n"})
+        work = await ann.save(Task(number, "a", ""), "ann")
+        assert work is not None
+        entries.append(await queue.add_task(number, work, "ann"))
+    assert [(await queue.work(entry)).state for entry in entries] == ["merged", "merged"]
+    assert git(checkout, "show", f"{queue.branch}:a.txt") == "of 3"
+    assert git(checkout, "show", f"{queue.branch}:b.txt") == "bob"
+
+
+async def test_setup_runs_in_the_worktree_of_the_checks_until_it_succeeded_once(ann, repository, root, tmp_path):
+    setup = SetupCommand(f"echo x >> {tmp_path}/runs; test -e {tmp_path}/ready", environment=lambda: dict(os.environ))
+    check = SetupCommand("true", environment=lambda: dict(os.environ), purpose="check")
+    store = FileIntegrationStore(root.parent / "integration")
+    # A rebase checks out in this worktree before the check does.
+    queue = Integration(repository, root, "demo", store, check, setup, MergeStrategy.REBASE)
+    states: list[str] = []
+    for number in ("1", "2", "3", "4"):
+        write_files(ann.record.tree, {f"{number}.txt": "x\n"})
+        states.append((await integrate(queue, ann, Task(number, "a", ""))).state)
+        if number == "2":
+            (tmp_path / "ready").touch()
+    assert states == ["failed", "failed", "merged", "merged"]
+    assert (tmp_path / "runs").read_text() == "x\n" * 3
 
 
 async def test_the_next_owner_of_a_returned_task_gets_the_commits_of_the_former_one(ann, repository, root):

@@ -186,16 +186,17 @@ class Integration(Struct, frozen=True):
     async def _check_merge(self, commit: str) -> str:
         """Run setup and the check on the merge in the integration worktree. Returns why one failed; empty: they passed.
 
-        Raises WorktreeRefused when the worktree cannot be made.
+        Setup runs until it succeeded once. Raises WorktreeRefused when the worktree cannot be made.
         """
         if not self.check.command:
             return ""
         tree = self.worktree.tree
         variables = {"TEAMWRIGHT_WORKTREE": str(tree), "TEAMWRIGHT_BRANCH": self.branch}
-        is_new = await _run_in_thread(self.worktree.check_out, commit)
+        await _run_in_thread(self.worktree.check_out, commit)
+        mark = self.worktree.set_up_mark
         try:
-            if is_new:
-                await self.setup.run(tree, variables)
+            if not mark.exists() and await self.setup.run(tree, variables):
+                mark.touch()
             await self.check.run(tree, variables)
         except WorktreeRefused as problem:
             return failure_text(problem)

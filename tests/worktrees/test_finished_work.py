@@ -14,7 +14,7 @@ from teamwright.worktrees.integration_store import FileIntegrationStore, Integra
 from teamwright.worktrees.setup_command import SetupCommand, failure_text
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
 from teamwright.worktrees.worktree_removal import remove_worktree
-from tests.support.repositories import commit, git, write_files
+from tests.support.repositories import commit, git, make_repository, write_files
 
 PLAIN = SetupCommand()
 TASK = Task("3", "Parse dates", "")
@@ -101,6 +101,43 @@ async def test_another_branch_that_a_member_checked_out_is_never_moved(ann, repo
     with pytest.raises(WorktreeRefused, match="develop is checked out"):
         ann.move(Task("2", "next", "", blocked_by=("1",)))
     assert git(checkout, "rev-parse", "develop") == before
+
+
+@pytest.mark.parametrize("place", ["dep", "vendor/dep", "with space/ö"])
+async def test_a_repository_inside_the_worktree_is_refused_by_its_name(ann, place):
+    make_repository(ann.record.tree / place)
+    write_files(ann.record.tree, {"b.txt": "new\n"})
+    with pytest.raises(WorktreeRefused, match=f"{place}/ of the worktree has a git repository"):
+        await ann.save(TASK, "ann")
+    assert git(ann.record.tree, "diff", "--cached", "--name-only") == ""
+    write_files(ann.record.tree, {".gitignore": f"{place}/\n"})
+    assert await ann.save(TASK, "ann") is not None
+    assert git(ann.record.tree, "show", "--name-only", "--format=").split() == [".gitignore", "b.txt"]
+
+
+async def test_a_conflict_without_markers_is_resolved_only_when_the_member_says_so(ann, repository, root, checkout):
+    commit(checkout, "more", {"gone.txt": "one\n", "image.bin": "\0one"})
+    ann, bob = (
+        MemberWorktree(repository, create_worktree(repository, root, Owner("demo", name, "s")).record, PLAIN)
+        for name in ("ann", "bob")
+    )
+    queue = queue_of(repository, root)
+    write_files(ann.record.tree, {"image.bin": "\0ann"})
+    (ann.record.tree / "gone.txt").unlink()
+    await integrate(queue, ann, Task("1", "a", ""))
+    write_files(bob.record.tree, {"image.bin": "\0bob", "gone.txt": "bob\n"})
+    work = await bob.save(TASK, "bob")
+    assert work is not None
+    back = returned(work, IntegrationState.CONFLICT)
+    with pytest.raises(WorktreeRefused, match=r"merged into your worktree now"):
+        await bob.save(back, "bob")
+    with pytest.raises(WorktreeRefused, match=r"conflict in gone\.txt, image\.bin is not resolved"):
+        await bob.save(back, "bob")
+    git(bob.record.tree, "add", "image.bin")
+    (bob.record.tree / "gone.txt").unlink()
+    assert (await integrate(queue, bob, back)).state == "merged"
+    assert git(checkout, "show", f"{queue.branch}:image.bin") == "\0bob"
+    assert "gone.txt" not in git(checkout, "ls-tree", "--name-only", queue.branch)
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))

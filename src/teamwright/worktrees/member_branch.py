@@ -23,16 +23,30 @@ _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
     """Add all uncommitted files to the index, except those of setup. Returns False when there is nothing to commit.
 
-    Raises WorktreeRefused while another branch is checked out, or a file has conflict markers.
+    Raises WorktreeRefused while another branch is checked out, a file has conflict markers or is still as one side of a
+    conflict, and for a repository inside the worktree.
     """
     _require_branch(git, record)
-    if marked := [path for path in conflicting_paths(git, record.tree) if _has_markers(record, path)]:
+    conflicting = conflicting_paths(git, record.tree)
+    if marked := [path for path in conflicting if _has_markers(record, path)]:
         raise WorktreeRefused(
             "worktree-refused",
             f"conflict markers are left in {short_list(marked)}",
             do=["edit these files, so that both sides are kept and no marker is left"],
         )
+    if unresolved := _as_one_side(git, record, conflicting):
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"the conflict in {short_list(unresolved)} is not resolved: there is the file of one side only",
+            do=["edit these files, or git add them (or git rm them) as they should be"],
+        )
     modified, untracked, _ = changed_files(git, record)
+    if nested := _nested_repositories(git, record, untracked):
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"{short_list(nested)} of the worktree has a git repository, whose files would not be committed",
+            do=["move it out of the worktree, delete its .git, or add its name to .gitignore"],
+        )
     paths = (*modified, *untracked)
     if paths:
         _remove_stale_lock(git, record)
@@ -121,6 +135,37 @@ def _has_markers(record: WorktreeRecord, path: str) -> bool:
     except OSError:
         return False  # deleted: that resolves the conflict
     return all(any(line.startswith(marker) for line in lines) for marker in _MARKERS)
+
+
+def _as_one_side(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
+    """Return the paths in conflict whose file is still that of one side: git leaves it for a binary or deleted file.
+
+    A link or a directory cannot be compared, and counts as unresolved until `git add`.
+    """
+    if not paths:
+        return []
+    sides: dict[str, set[str]] = {}
+    for line in git.read("ls-files", "--unmerged", "-z", cwd=record.tree).split("\0"):
+        about, _, path = line.partition("\t")
+        if about:
+            sides.setdefault(path, set()).add(about.split()[1])
+
+    def is_one_side(path: str) -> bool:
+        file = record.tree / path
+        if file.is_symlink() or file.is_dir():
+            return True
+        return file.is_file() and git.read("hash-object", "--", path, cwd=record.tree) in sides.get(path, ())
+
+    return [path for path in paths if is_one_side(path)]
+
+
+def _nested_repositories(git: RepositoryGit, record: WorktreeRecord, untracked: tuple[str, ...]) -> list[str]:
+    """Return the repositories in untracked directories: `git add` records only their commit."""
+    directories = tuple(path for path in untracked if path.endswith("/"))
+    if not directories:
+        return []
+    listed = git.read("ls-files", "--others", "--exclude-standard", "-z", cwd=record.tree).split("\0")
+    return [path for path in listed if path.endswith("/") and path.startswith(directories)]
 
 
 def _remove_stale_lock(git: RepositoryGit, record: WorktreeRecord) -> None:

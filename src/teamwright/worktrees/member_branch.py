@@ -115,7 +115,7 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
 
 
 def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:
-    """Raise WorktreeRefused while another branch is checked out: it belongs to somebody else."""
+    """Raise WorktreeRefused while another branch is checked out."""
     branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
     if branch != record.branch:
         raise WorktreeRefused(

@@ -1,11 +1,14 @@
 """The network of commands: through the proxy, with a question about each host, and in no other way."""
 
 import asyncio
+import base64
 import os
 import socket
 import ssl
+import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.protocol.events import RequestOpened, SandboxRefused
-from teamwright.sandbox import network_proxy
+from teamwright.sandbox import network_namespace, network_proxy
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.network_proxy import HostRefused, NetworkProxy
 from teamwright.sandbox.sandbox import find_implementation
@@ -249,6 +252,69 @@ async def test_the_key_of_a_command_that_has_ended_is_not_served(proxy, server):
     assert "page /c" in await ask_program("curl", "-sS", "--noproxy", "", "-x", address, url)
     del route
     assert "407" in await ask_program("curl", "-sSI", "--noproxy", "", "-x", address, url)
+
+
+async def test_connections_are_limited(proxy, monkeypatch):
+    monkeypatch.setattr(network_proxy, "_MAX_CONNECTIONS", 1)
+    async with asyncio.timeout(WAIT_S):
+        _, first = await asyncio.open_connection("127.0.0.1", proxy.route(yes).port)
+        reader, second = await asyncio.open_connection("127.0.0.1", proxy.route(yes).port)
+        assert await reader.read() == b""
+    first.close()
+    second.close()
+
+
+async def test_the_refused_hosts_are_limited_and_each_is_named_once():
+    route = network_proxy.NetworkRoute(1, "k", yes)
+    for number in range(network_proxy._MAX_REFUSED * 2):
+        for _ in range(2):
+            network_proxy._refused(route, f"host-{number}", 80)
+    assert len(set(route.refused)) == len(route.refused) == network_proxy._MAX_REFUSED
+
+
+async def test_a_client_that_resets_its_connection_ends_the_one_to_the_host(proxy):
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    host = await asyncio.start_server(silent, "127.0.0.1", 0)
+    route = proxy.route(yes)
+    reader, writer = await asyncio.open_connection("127.0.0.1", route.port)
+    key = base64.b64encode(f"teamwright:{route.key}".encode()).decode()
+    there = f"127.0.0.1:{host.sockets[0].getsockname()[1]}"
+    writer.write(f"CONNECT {there} HTTP/1.1\r\nProxy-Authorization: Basic {key}\r\n\r\n".encode())
+    async with asyncio.timeout(WAIT_S):
+        assert b"200" in await reader.readuntil(b"\r\n\r\n")
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        await ended.wait()
+    host.close()
+
+
+async def test_a_closed_proxy_keeps_no_descriptor_of_its_namespaces():
+    reading, writing = os.pipe()
+    made = NetworkProxy(socket.create_server(("127.0.0.1", 0)), (reading, writing))
+    await made.start()
+    await made.close()
+    for descriptor in (reading, writing):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_a_child_that_sends_no_namespace_is_ended(tmp_path, monkeypatch):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexec sleep {WAIT_S * 2}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(network_namespace.sys, "executable", str(program))
+    monkeypatch.setattr(network_namespace, "_TIMEOUT_S", 0.05)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        network_namespace.open_namespace()
+    assert time.monotonic() - began < WAIT_S
 
 
 @needs("curl")

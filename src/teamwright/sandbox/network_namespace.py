@@ -41,6 +41,7 @@ def open_namespace() -> tuple[socket.socket, int, int]:
         try:
             _, descriptors, _, _ = socket.recv_fds(ours, 1, _COUNT)
         finally:
+            child.kill()  # it has nothing more to do, or does not answer
             child.wait()
     if len(descriptors) != _COUNT:
         raise OSError("no network namespace can be made here")

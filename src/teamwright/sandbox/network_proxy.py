@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import ipaddress
+import os
 import re
 import secrets
 import socket
@@ -28,6 +29,10 @@ AskHost: TypeAlias = Callable[[str, int], Awaitable[bool]]
 USER = "teamwright"
 _MAX_HEAD = 65_536
 _CHUNK = 65_536
+_MAX_CONNECTIONS = 512
+"""Connections of all commands of a process at one time, with and without a key."""
+_MAX_REFUSED = 100
+"""Hosts that a command's result names as refused."""
 _HEAD_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 60.0
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_.])?")
@@ -48,7 +53,7 @@ class NetworkRoute(Struct, weakref=True):
     """The way of one command: the port of the proxy on 127.0.0.1, its key, and the namespaces in which the port is.
 
     `namespaces` are descriptors of the user and the network namespace; empty: the port is this machine's. `refused`
-    collects the hosts that were refused.
+    collects the hosts that were refused, each once, and at most _MAX_REFUSED.
     """
 
     port: int
@@ -86,14 +91,20 @@ class NetworkProxy:
         return route
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections, and close the descriptors of the namespaces."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for descriptor in self._namespaces:
+            os.close(descriptor)
+        self._namespaces = ()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= _MAX_CONNECTIONS:
+            writer.close()
+            return
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -202,7 +213,8 @@ async def _allowed_address(route: NetworkRoute, host: str, port: int) -> str:
 
 
 def _refused(route: NetworkRoute, host: str, port: int) -> HostRefused:
-    route.refused.append(f"{host}:{port}")
+    if len(route.refused) < _MAX_REFUSED and f"{host}:{port}" not in route.refused:
+        route.refused.append(f"{host}:{port}")
     return HostRefused(f"the sandbox refused to connect to {host}:{port}")
 
 
@@ -248,9 +260,13 @@ def _basic_key(headers: list[tuple[str, str]]) -> str:
 
 
 async def _relay(here: _Streams, there: _Streams) -> None:
-    """Copy bytes in both directions until both have ended."""
+    """Copy bytes in both directions until both have ended, or one has failed: a reset connection ends the other."""
     try:
-        await asyncio.gather(_copy(here[0], there[1]), _copy(there[0], here[1]), return_exceptions=True)
+        async with asyncio.TaskGroup() as copies:
+            copies.create_task(_copy(here[0], there[1]))
+            copies.create_task(_copy(there[0], here[1]))
+    except* OSError:
+        pass
     finally:
         there[1].close()
 

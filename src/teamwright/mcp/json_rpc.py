@@ -271,7 +271,7 @@ class JsonRpcPeer(Struct):
                 deadline.pause()
             answering = self._answer_server(self.answer_request, method, number, params)
             self._answering[number] = task = asyncio.create_task(answering, name=f"answer to {method}")
-            # A task that is cancelled before its first step runs none of its own code.
+            # A task that is cancelled before its first step executes no code, not even its `finally`.
             task.add_done_callback(partial(self._end_answer, number))
 
     async def _answer_server(self, answer: AnswerRequest, method: str, number: int | str, params: Message) -> None:

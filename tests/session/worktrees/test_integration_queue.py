@@ -10,6 +10,7 @@ import pytest
 
 from teamwright import Task, Team
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
+from teamwright.sandbox.sandbox import find_implementation
 from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.storage.paths import find_home
 from teamwright.teams import integration_worker
@@ -189,6 +190,39 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
         assert "42 faults" in told(model, "ann")
     assert git(shop, "show", f"{BRANCH}:a.txt") == "good"
     assert ".integration" not in git(shop, "worktree", "list")
+
+
+async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directory(shop):
+    if find_implementation().name == "none":
+        pytest.skip("no sandbox works here")
+    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+
+    def escape(what: str) -> str:
+        return f"echo x > {outside}-{what} || true"
+
+    hook = shop / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\n{escape('hook')}\necho ran > hook.txt\ngit add hook.txt\n")
+    hook.chmod(0o755)
+    for key, value in (("user.name", "Ann"), ("user.email", "ann@example.org")):
+        git(shop, "config", key, value)
+    values = {
+        "worktrees.setup": f"{escape('setup')}; echo ran > .git-setup",
+        "checks.integration": f"{escape('check')}; test -e .git-setup && test -e hook.txt",
+        "worktrees.commit_hooks": True,
+    }
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    try:
+        async with a_team(shop, model, settings_file=settings(shop, **values), sandbox="auto") as team:
+            await team.spawn("ann", "Take a task.", isolation="worktree")
+            await until(team, team.session.team.is_quiet)
+            await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+            await finished(team, 1)
+            assert [entry.state for entry in await team.integration.wait()] == ["merged"]
+        assert git(shop, "show", f"{BRANCH}:hook.txt") == "ran"
+        assert [path.name for path in outside.parent.glob(f"{outside.name}-*")] == []
+    finally:
+        for path in outside.parent.glob(f"{outside.name}-*"):
+            path.unlink()
 
 
 async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_worked_again(shop, monkeypatch):

@@ -5,12 +5,16 @@ Depends on settings and on the worktrees.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.protocol.ids import LEAD
 from teamwright.session.context import SessionContext
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
+from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
 from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
@@ -22,6 +26,7 @@ from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_record import WorktreeRecord, ref_part
 
 if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import CommandConfinement
     from teamwright.session.factory.agent_factory import AgentFactory
     from teamwright.teams.team import SessionTeam
 
@@ -100,4 +105,27 @@ def _command(
         lambda: {**command_environment(bash, context.env), **agent_factory.env, **COMMAND_ENVIRONMENT},
         agent_factory.toolset.jobs.records,
         purpose,
+        partial(_confine, agent_factory, purpose),
+        context.directory / QUARANTINE,
     )
+
+
+async def _confine(agent_factory: AgentFactory, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
+    """Return the confinement of a command in a worktree in the policy *work*. Its hosts are asked about as the lead's.
+
+    The worktree and the repository's git directory can be changed.
+    """
+    sandbox = agent_factory.toolset.use_sandbox()
+    if sandbox is None or sandbox.is_off:
+        return None
+    from teamwright.agent.permission_gate import PermissionGate
+    from teamwright.sandbox.command_policy import ConfinementRequest
+    from teamwright.sandbox.policy import PolicyName
+    from teamwright.tools.shell.command_confinement import denied_paths, line_needs
+
+    await sandbox.open_network()
+    gate = PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
+    ask = partial(gate.may_connect, f"the {purpose} of the worktree {tree.name}")
+    denied = denied_paths(agent_factory.policy.excluded_paths("Read", Path(os.sep)), (tree,))
+    needs = line_needs(command, tree)
+    return sandbox.confine(ConfinementRequest(PolicyName.WORK, (tree,), needs, denied=denied, ask_host=ask))

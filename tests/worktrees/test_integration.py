@@ -184,6 +184,11 @@ async def test_a_cancelled_integration_ends_after_the_git_that_it_started(reposi
     assert finished[-1] == "worktree"
 
 
+def test_the_error_of_a_failed_git_names_its_command(repository):
+    with pytest.raises(WorktreeRefused, match="git log failed"):
+        repository.read("--literal-pathspecs", "log", "no-such-branch")
+
+
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path

@@ -18,6 +18,7 @@ from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
+from teamwright.worktrees.member_branch import short_list
 
 BUSY_PAUSE_S = 0.2
 """Seconds between two attempts to take the queue from another process: `teamwright integrate` of a person."""
@@ -145,9 +146,12 @@ class IntegrationWorker:
         is_merged = entry.state is IntegrationState.MERGED
         owner = self._team.find(entry.member)
         outcome = TaskIntegration(entry.state, entry.branch, entry.tip, entry.base, entry.commit if is_merged else "")
-        await self._team.tasks.settle(entry.task, outcome, keeps_owner=owner is not None)
+        task = await self._team.tasks.settle(entry.task, outcome, keeps_owner=owner is not None)
         if is_merged:
             return entry
+        task = task or await self._team.tasks.get(entry.task)  # settled before a kill
+        if task is None or task.integration != outcome:
+            return await integration.note_returned(entry)  # deleted, or completed again with a newer commit
         to = owner.name if owner is not None else LEAD
         summary = f"#{entry.task} was not integrated: {entry.state}"
         await send_note(
@@ -202,7 +206,7 @@ def _return_text(integration: Integration, entry: IntegrationEntry, to: str) -> 
     """Return the message about an entry that cannot be merged, to its member or, when that has ended, to the lead."""
     detail = entry.detail[-OUTPUT_CHARS:]
     if entry.state is IntegrationState.CONFLICT:
-        why = f"Commit {entry.tip[:12]} of task #{entry.task} conflicts in {', '.join(entry.paths)}: {detail}."
+        why = f"Commit {entry.tip[:12]} of task #{entry.task} conflicts in {short_list(entry.paths)}: {detail}."
         how = (
             f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree, and the "
             "files with conflicts get markers. Edit them so that both sides are kept, and complete it once more."

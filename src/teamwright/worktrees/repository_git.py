@@ -137,9 +137,10 @@ def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefu
         )
     if done.exit_code == 127:
         return CannotStart("no-git", f"git could not be run: {said}", note="nothing was changed")
+    command = next(arg for arg in args if not arg.startswith("-"))
     last = said.splitlines()[-1] if said else f"exit code {done.exit_code}"
     return WorktreeRefused(
         "worktree-refused",
-        f"git {args[0]} failed: {last[:300]}",
+        f"git {command} failed: {last[:300]}",
         looked_at=[("directory", str(cwd)), ("command", f"git {' '.join(args)[:200]}")],
     )

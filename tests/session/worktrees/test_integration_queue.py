@@ -1,5 +1,6 @@
 """The integration queue of a running team: finished work of members in worktrees, on real git."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from teamwright.teams.creation import create_team
 from teamwright.teams.shutdown import delete_team
 from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
 ROOT = Path(__file__).parents[3]
@@ -280,6 +282,36 @@ async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_k
 
 async def do_not_move(*_args) -> None:
     pass
+
+
+async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
+    async with a_team(shop, script(ann=[])) as team:
+        ann = await team.spawn("ann", "Wait.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        tasks = team.session.team.tasks
+        for name in ("parse", "print"):
+            await tasks.create(name, "", by="team-lead", draft=True)
+        record = team.session.agent_factory.born[ann.name].place.record
+        (record.tree / "ann.txt").write_text("x\n")
+        done = await asyncio.gather(*(tasks.update(id, by="ann", owner="ann", status="completed") for id in "12"))
+        assert [one.task.status for one in done] == ["completed", "completed"]
+    assert git(shop, "show", "teamwright/crew/ann:ann.txt") == "x"
+
+
+async def test_a_member_is_not_told_of_the_failed_check_of_a_deleted_task(shop, tmp_path):
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    async with a_team(shop, model, settings_file=settings(shop, **{"checks.integration": f"cat {go}; exit 3"})) as team:
+        events = collect(team)
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: [event.state for event in events][-1:] == ["checking"])
+        await team.session.team.tasks.update("1", by="team-lead", lead=True, status="deleted")
+        await asyncio.wait_for(asyncio.to_thread(go.write_text, ""), WAIT_S)
+        await until(team, lambda: [event.state for event in events][-1:] == ["failed"])
+        await until(team, lambda: team.session.team.is_quiet() and not team.session.integration.is_working)
+        assert "does not pass" not in told(model, "ann")
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ class InProcessWorktrees:
     def __init__(self, context: SessionContext, agent_factory: AgentFactory) -> None:
         self._context = context
         self._agent_factory = agent_factory
+        self._locks: dict[str, asyncio.Lock] = {}
+        """The lock of each member's worktree: it is saved and moved by one call at a time."""
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         """See MemberWorktrees."""
@@ -32,7 +34,8 @@ class InProcessWorktrees:
         if (record := self._record(name)) is None:
             return None
         try:
-            return await self._worktree(record).save(task, name)
+            async with self._lock(name):
+                return await self._worktree(record).save(task, name)
         except WorktreeRefused as problem:
             from teamwright.worktrees.setup_command import failure_text  # loaded with the worktrees
 
@@ -44,12 +47,16 @@ class InProcessWorktrees:
         if (record := self._record(member)) is None:
             return
         try:
-            note = await asyncio.to_thread(self._worktree(record).move, task)
+            async with self._lock(member):
+                note = await asyncio.to_thread(self._worktree(record).move, task)
         except TeamwrightError as problem:
             note = f"Your worktree was not moved to the integrated work before task #{task.id}: {problem.what}."
         team = self._agent_factory.team
         if note and team is not None and (teammate := team.find_in_process(member)) is not None:
             teammate.notify(note, f"move:{task.id}")
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
 
     def _record(self, name: str) -> WorktreeRecord | None:
         born = self._agent_factory.born.get(name)

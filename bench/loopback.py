@@ -10,7 +10,7 @@ import asyncio
 import sys
 
 from bench.turns import ANSWER, TOOL, tool_input
-from teamwright.testing.replies import Answer, stream_bytes
+from teamwright.testing.model_server_replies import Answer, stream_bytes
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nrequest-id: req_bench\r\n"

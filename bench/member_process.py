@@ -23,14 +23,14 @@ from bench.fresh import clean_env
 from bench.tmux import in_tmux
 from bench.w2_process import spread
 from teamwright.protocol.events import MessageDelivered, TeamEvent
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.teams.creation import create_team
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team_creation import create_team
 from teamwright.testing.model_server import LoopbackModel, RequestJson
 
 MEMBER = "bea"

@@ -24,18 +24,18 @@ from bench.letters import paths
 from teamwright.mail.inbox import Inbox
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.storage.doorbell import Doorbell, ring
 from teamwright.storage.paths import find_home
-from teamwright.teams.creation import create_team
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team_creation import create_team
 
 READER = "bea"
 LIMITS = {"limits": {"members": 1_000, "spawns": 10_000, "spawns_per_minute": 10_000}}

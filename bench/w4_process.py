@@ -25,17 +25,17 @@ from bench.w2_process import LIMITS, rest
 from teamwright import Member, Team
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.api.hook import Hook, to_hooks
 from teamwright.models.model import Part, Request
 from teamwright.protocol.messages import text_block
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.teams.creation import create_team
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_file import Incarnation
+from teamwright.teams.team_creation import create_team
+from teamwright.teams.team_state_file import Incarnation
 
 PROMPT = "Look up the lines that matter and say what is in them."
 FIRST = "Wait for mail."

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         TurnEnded,
     )
     from teamwright.protocol.integration import IntegrationState
-    from teamwright.protocol.states import MemberState
+    from teamwright.protocol.member_states import MemberState
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
     from teamwright.session.change_model import ModelChange
@@ -249,7 +249,7 @@ _PUBLIC_NAMES = {
     ),
     "teamwright.protocol.integration": ("IntegrationState",),
     "teamwright.worktrees.integration_store": ("IntegrationEntry",),
-    "teamwright.protocol.states": ("MemberState",),
+    "teamwright.protocol.member_states": ("MemberState",),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),
     "teamwright.teams.mode_rank": ("ModeSet",),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from teamwright.agent.activity import Watchdog
+from teamwright.agent.activity_monitor import Watchdog
 from tests.support.waits import WAIT_S
 
 LONG = 3600.0

@@ -5,7 +5,7 @@ from collections import Counter
 
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Prefix, Request
 from teamwright.models.providers.messages import request_body
 from teamwright.protocol.events import LIVE

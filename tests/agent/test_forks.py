@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.conversation import CALLERS_RESULT, Conversation, UserMessage
-from teamwright.agent.fork import FORK_TAG, ForkOrigin, contains_fork_prompt, read_conversation
+from teamwright.agent.fork_origin import FORK_TAG, ForkOrigin, contains_fork_prompt, read_conversation
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import encode, text_block, tool_result_block

@@ -8,9 +8,9 @@ from pydantic import model_validator
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
-from teamwright.agent.loop import run_turn
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.toolbox import PreparedCall
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Failure
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.events import AssistantText, ModelCallEnded, TextDelta, ToolCalled

@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import text_block
 from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.plan_mode import PlanExit, PlanMode
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 LEAVE = [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS]

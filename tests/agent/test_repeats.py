@@ -4,8 +4,8 @@ import pytest
 
 from teamwright import Team
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import run_turn
 from teamwright.agent.repetition_guard import WARNING
+from teamwright.agent.turn_loop import run_turn
 from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.tools.shell.bash import Bash

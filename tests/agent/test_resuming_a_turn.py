@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.protocol.messages import text_block
 from tests.agent.parts import Echo, Listed, an_agent, call, says
 

@@ -9,9 +9,9 @@ from teamwright.database.mailbox import DatabaseMailbox
 from teamwright.mail.inbox import Inbox
 from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.mail.unread_quota import MAX_TEXT_BYTES
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_rules import Actor, require_deletable

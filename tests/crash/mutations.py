@@ -12,10 +12,10 @@ from collections.abc import Callable
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
 from teamwright.session.session import Session
-from teamwright.storage import atomic, file_lock, jsonl
+from teamwright.storage import atomic_write, file_lock, jsonl
 from teamwright.teams.mailbox import undelivered
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import TeamFile
+from teamwright.teams.team_state_file import TeamFile
 from teamwright.tools.files import file_change
 
 VARIABLE = "CRASH_MUTATION"
@@ -58,7 +58,7 @@ def no_rename() -> None:
         os.write(draft.fd, content)
         os.unlink(draft.temporary_path)
 
-    atomic.PendingFile.commit = commit
+    atomic_write.PendingFile.commit = commit
 
 
 def no_key() -> None:

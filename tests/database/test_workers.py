@@ -15,8 +15,8 @@ from teamwright.database.team_rows import session_lease
 from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.states import MemberState
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.teams.shutdown import kill

@@ -18,7 +18,7 @@ from pathlib import Path
 import pexpect
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.docs.pages import ROOT
 from tests.support.waits import WAIT_S
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from teamwright import Hook, Team
-from teamwright.config.merge import load_settings
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.team_file_reader import parse_definition
+from teamwright.config.settings_merge import load_settings
+from teamwright.config.team_definition_reader import parse_definition
 from teamwright.config.trust_store import TrustState
 from teamwright.mcp.server_config import ConfigSource, parse_servers
 from teamwright.models.scripted.script_file import read_script

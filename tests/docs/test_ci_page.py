@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.docs.pages import ROOT, blocks
 from tests.docs.workflows import Machine
 from tests.support.waits import WAIT_S

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.docs.pages import Block, blocks
 from tests.docs.places import environment
 from tests.support.waits import WAIT_S

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from teamwright.hooks import payload
-from teamwright.hooks.agent_starts import AgentStarts
 from teamwright.hooks.hook_index import EVENTS
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
+from teamwright.hooks.started_agents_file import AgentStarts
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SESSION = "0190f0e4-1111-7222-8333-444455556666"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.testing import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.simulated_product.disk import NEWER
 from tests.simulated_product.running import Running, Strangers, flags
 from tests.support import preloaded

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRequest
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.mailbox.outgoing import send_protocol, send_text
 from teamwright.teams.status.team_views import task_views
 from teamwright.teams.task_owners import notify_owner

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.lease import lease_held
+from teamwright.storage.file_lease import lease_held
 from tests.crash.players import Talk, ask_to_stop, send
 from tests.interop import mixed_team
 from tests.interop.rig import Started

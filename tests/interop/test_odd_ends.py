@@ -12,7 +12,7 @@ import pytest
 
 from teamwright import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.crash.aims import Aim, words_of
 from tests.crash.errands import SERVER
 from tests.crash.strikes import ROOT

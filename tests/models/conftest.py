@@ -4,8 +4,8 @@ import pytest
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard, Prefix, Request
+from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.pool import format_for
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import encode, text_block

@@ -7,7 +7,16 @@ import pytest
 
 from teamwright.models.model import Failure, LongPrompt, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, answer_events, encode_event, stream_bytes
+from teamwright.testing.model_server_replies import (
+    Answer,
+    Cut,
+    ErrorEvent,
+    Raw,
+    Stall,
+    answer_events,
+    encode_event,
+    stream_bytes,
+)
 from tests.support.waits import WAIT_S
 
 

@@ -12,7 +12,7 @@ from teamwright.models.model import Failure, Reply, Retrying
 from teamwright.models.service_error import retry_after_s
 from teamwright.protocol.errors import SLUGS
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
 from tests.support.waits import WAIT_S
 
 

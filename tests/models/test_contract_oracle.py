@@ -19,7 +19,7 @@ from teamwright.models.service_error import (
     retry_after_s,
 )
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw, Status, answer_events, encode_event
+from teamwright.testing.model_server_replies import Answer, Raw, Status, answer_events, encode_event
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 

@@ -13,7 +13,7 @@ from teamwright.models.model import Reply
 from teamwright.models.providers.messages import request_body, with_breakpoints
 from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.waits import WAIT_S
 
 
@@ -177,7 +177,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.models.model import ModelCard, Prefix, Reply, Request
-from teamwright.models.pool import ModelPool
+from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.messages import encode, text_block
 

@@ -11,7 +11,7 @@ from teamwright.models import service_model
 from teamwright.models.model import AlivePart, Failure, Reply, Retrying
 from teamwright.models.rate_limit.rate_limiter import RateLimiter, rate_limiter_for
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 

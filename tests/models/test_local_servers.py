@@ -8,14 +8,14 @@ import pytest
 from teamwright.models.local_servers import find_local_servers, widen_command
 from teamwright.models.model import Failure, Reply, Request, Retrying
 from teamwright.models.model_names import resolve_model
+from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.pool import ModelPool
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.models.server_facts import ServerFacts
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, CutPrompt, Status
+from teamwright.testing.model_server_replies import Answer, CutPrompt, Status
 from tests.models.conftest import quick, user
 from tests.support.waits import WAIT_S
 

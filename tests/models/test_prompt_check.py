@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from teamwright.models.model import Failure, Prefix, Reply, Request
-from teamwright.models.prompt_check import PromptCheck
+from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import encode, image_block, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, CutPrompt
+from teamwright.testing.model_server_replies import Answer, CutPrompt
 from tests.support.waits import WAIT_S
 
 PREFIX = Prefix.build({"model": "m", "system": [text_block("x" * 4000)]})

@@ -15,15 +15,15 @@ from teamwright.models.catalog import aliases, catalog, known_ids, prices_date, 
 from teamwright.models.local_servers import LocalModel, LocalServer, find_local_servers
 from teamwright.models.model import Reply, Request
 from teamwright.models.model_names import resolve_model
+from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price
-from teamwright.models.pool import ModelPool, list_models
 from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS, find_base_url
 from teamwright.models.server_facts import ask_server
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Status
+from teamwright.testing.model_server_replies import Status
 from tests.support.waits import WAIT_S
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant-0123456789"}
@@ -346,7 +346,7 @@ async def test_a_list_that_cannot_be_had_says_why():
 COMMAND = """
 import asyncio, os
 from teamwright.models.model import Reply, Request
-from teamwright.models.pool import ModelPool
+from teamwright.models.model_pool import ModelPool
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.messages import encode, text_block

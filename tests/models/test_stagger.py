@@ -9,7 +9,7 @@ from teamwright.models.model import AlivePart, Reply
 from teamwright.models.service_model import WARMUP_WAIT
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H10")

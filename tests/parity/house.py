@@ -21,7 +21,7 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.usage import Usage
 from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, KEY, told_results
 from tests.ui.subagents.play import first_words

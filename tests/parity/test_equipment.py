@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.testing.replies import Status
+from teamwright.testing.model_server_replies import Status
 from tests.parity.house import call, house, write
 
 pytestmark = pytest.mark.slow_after(1)

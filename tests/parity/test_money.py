@@ -7,7 +7,7 @@ import pytest
 
 from teamwright import Budget, ModelCallEnded
 from teamwright.protocol.usage import Usage
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.parity.house import Hold, call, house
 
 pytestmark = pytest.mark.slow_after(1)

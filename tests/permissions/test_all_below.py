@@ -271,7 +271,7 @@ def test_a_rule_about_a_name_counts_where_a_file_of_that_name_is(own_scratch):
 
 @pytest.mark.finding("P12")
 def test_a_directory_with_too_many_files_to_look_through_is_denied(own_scratch, monkeypatch):
-    monkeypatch.setattr("teamwright.permissions.paths._MAX_ENTRIES", 10)
+    monkeypatch.setattr("teamwright.permissions.path_verdicts._MAX_ENTRIES", 10)
     for number in range(12):
         (own_scratch.project / "sub" / str(number)).touch()
     assert own_scratch.run("rm -r sub", Mode.BYPASS, deny=["Edit(.env)"]).verdict is Verdict.DENY

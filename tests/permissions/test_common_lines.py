@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName

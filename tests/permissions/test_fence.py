@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.ownership import OwnedPaths, PathOwnership
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import PathPattern, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 

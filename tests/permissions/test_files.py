@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, Mode, Verdict
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.processes.git_entries import git_entries

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.permissions.decide import COORDINATION_TOOLS, Policy
+from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.rule_list import split_rules

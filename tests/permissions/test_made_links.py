@@ -86,7 +86,7 @@ def test_no_number_of_other_links_hides_the_one_that_leads_to_a_forbidden_file(o
 
 @pytest.mark.finding("P12")
 def test_a_moved_directory_with_too_many_files_may_hold_any_link(own_scratch, monkeypatch):
-    monkeypatch.setattr("teamwright.permissions.made_links._MAX_ENTRIES", 3)
+    monkeypatch.setattr("teamwright.permissions.created_links._MAX_ENTRIES", 3)
     for number in range(5):
         (own_scratch.project / "sub" / str(number)).touch()
     line = "mv sub new && cat new/x.txt"

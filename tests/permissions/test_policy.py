@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.permissions.decide import Policy, parse_mode
+from teamwright.permissions.permission_decision import Policy, parse_mode
 from teamwright.permissions.rules import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError

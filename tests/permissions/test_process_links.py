@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from teamwright.permissions.ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Mode, Verdict
 

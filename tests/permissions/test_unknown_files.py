@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from teamwright.permissions.name_patterns import NamePattern
+from teamwright.permissions.partial_name_matching import NamePattern
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.verdict import Mode, Verdict
 from tests.permissions.scratch import ScratchRepository

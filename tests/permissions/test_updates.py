@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_offers import suggest_updates
-from teamwright.permissions.update_wire_format import MAX_ENTRIES, from_wire, to_wire
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.permission_update_json import MAX_ENTRIES, from_wire, to_wire
 from teamwright.permissions.verdict import Access, Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 

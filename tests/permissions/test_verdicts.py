@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.protocol.rule_list import split_rules
-from teamwright.session.modes import describe_modes
+from teamwright.session.permission_modes import describe_modes
 from teamwright.views.permission_check import parse_call
 from tests.permissions.scratch import ScratchRepository
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.permissions.worktree_bounds import WorktreeBounds

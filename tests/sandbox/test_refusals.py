@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from teamwright import SandboxRefused, Team
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import PermissionUpdate
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import RequestOpened

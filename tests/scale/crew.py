@@ -19,8 +19,8 @@ from typing import Any
 
 from teamwright import Team
 from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.session import Session
 from tests.support.waits import WAIT_S

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from teamwright.agent.conversation import INTERRUPTED_RESULT
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.teams.backends.rig import private_server

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.settings_merge import load_settings, reads_other_product
 from teamwright.config.trust_store import TrustState, TrustStore
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.storage.paths import Home, find_home
 
 

@@ -5,7 +5,7 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import words_of
 
 pytestmark = pytest.mark.anyio

@@ -12,14 +12,14 @@ import pytest
 
 from teamwright.agent.conversation import Conversation
 from teamwright.processes.process_tree import MARK_VARIABLE
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownApproved, ShutdownRequest
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.doorbell import Doorbell
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.file_lock import FileLock
-from teamwright.storage.lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList

@@ -12,7 +12,7 @@ from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
 from teamwright.agent.compaction.summary_texts import DIRECTIVE
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing import LoopbackModel, ScriptedModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.audit.consistency_check import audit
 from tests.session.test_modes import HOLD, Asked, Stop, goes_on, until
 from tests.support.waits import WAIT_S

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright import ModelCard, Team, UnknownMember
 from teamwright.testing import LoopbackModel, ScriptedModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 
 SMALL = ModelCard("own/small", "small", "own", context_tokens=40_000, max_output_tokens=2_000, usd_in=0.0, usd_out=0.0)
 SKILL = "---\nname: notes\ndescription: Writes notes of a release.\n---\nRead the log.\n"

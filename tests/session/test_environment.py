@@ -6,7 +6,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.testing import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 
 pytestmark = pytest.mark.promise("E7", "J1")
 

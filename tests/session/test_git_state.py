@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teamwright import Team
-from teamwright.processes import git
+from teamwright.processes import git_calls
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 
@@ -29,7 +29,7 @@ def root(tmp_path) -> Path:
 @pytest.fixture
 def head(root, monkeypatch) -> str:
     """The commit of a repository in `root`, which git may take its time to read."""
-    monkeypatch.setattr(git, "STATE_TIMEOUT_S", WAIT_S)
+    monkeypatch.setattr(git_calls, "STATE_TIMEOUT_S", WAIT_S)
     call_git(root, "init", "-q")
     (root / "a.txt").write_text("one\n")
     call_git(root, "add", "a.txt")
@@ -64,7 +64,7 @@ async def test_a_tree_with_a_changed_tracked_file_is_dirty(root, head, staged):
 
 
 async def test_outside_a_repository_and_before_its_first_commit_there_is_no_state(root, monkeypatch):
-    monkeypatch.setattr(git, "STATE_TIMEOUT_S", WAIT_S)
+    monkeypatch.setattr(git_calls, "STATE_TIMEOUT_S", WAIT_S)
     outside = await headers(root)
     call_git(root, "init", "-q")
     empty = await headers(root)
@@ -77,6 +77,6 @@ async def test_a_slow_git_holds_no_start_up(root, head, tmp_path, monkeypatch):
     (programs / "git").write_text("#!/bin/sh\nexec sleep 1000\n")
     (programs / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    monkeypatch.setattr(git, "STATE_TIMEOUT_S", 0.15)
+    monkeypatch.setattr(git_calls, "STATE_TIMEOUT_S", 0.15)
     found = await headers(root)
     assert not [key for one in found.values() for key in one if key.startswith("git")]

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Result, Team
-from teamwright.agent.loop import MAX_BLOCKS
 from teamwright.agent.transcript import read_history
+from teamwright.agent.turn_loop import MAX_BLOCKS
 from teamwright.hooks.payload import SUBAGENT
 from teamwright.models.model import Failure
 from teamwright.permissions.verdict import Question

@@ -14,12 +14,12 @@ from teamwright.agent.system_prompt import PromptEnvironment, SessionPart, lead_
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_schema import tool_schema
 from teamwright.models.model_settings import ModelSettings
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
 from teamwright.session.toolset import Toolset
 from teamwright.teams.subagents.ports import SubagentSettings
-from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash import proves_nothing

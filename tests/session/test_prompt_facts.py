@@ -12,7 +12,7 @@ import pytest
 import teamwright
 from teamwright.api.team import Team
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 
 REPORT = (

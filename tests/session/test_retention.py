@@ -19,14 +19,14 @@ from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.session.retention import MOST
 from teamwright.storage.event_log_reader import read_events
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.incarnation import Incarnation
-from teamwright.teams.team_file import LeadLease, TeamStateFile
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease, TeamStateFile
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
 

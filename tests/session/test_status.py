@@ -13,23 +13,23 @@ from teamwright import Team
 from teamwright.agent.tool_input import NoInput
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import AlivePart
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, Progress, RequestOpened, SessionOpened, TeamChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease
 from teamwright.testing import ScriptedModel
 from teamwright.tools.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents

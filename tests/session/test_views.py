@@ -23,11 +23,10 @@ from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_sessions import find_session, latest_session, session_views
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import Lease, lease_holder, lease_path
+from teamwright.storage.file_lease import Lease, lease_holder, lease_path
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import (
@@ -37,7 +36,8 @@ from teamwright.teams.status.team_views import (
     team_view,
     team_views,
 )
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease
 from teamwright.views.log import find_call, find_log, log_events
 from tests.support.waits import WAIT_S
 
@@ -112,7 +112,7 @@ async def test_a_team_is_live_exactly_as_long_as_a_process_holds_its_lease(home:
 def test_a_lease_of_a_killed_process_counts_as_free_though_its_note_is_still_there(tmp_path: Path):
     path = tmp_path / "lease"
     code = (
-        "import sys, pathlib\nfrom teamwright.storage.lease import Lease\n"
+        "import sys, pathlib\nfrom teamwright.storage.file_lease import Lease\n"
         "held = Lease.take(pathlib.Path(sys.argv[1]), 'x')\nprint('held', flush=True)\nsys.stdin.read()"
     )
     args = [sys.executable, "-c", code, str(path)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockLost, StorageError, TaskRefused
 from teamwright.protocol.mail import InboxEntry
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore

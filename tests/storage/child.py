@@ -10,11 +10,11 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage import lock_dir
-from teamwright.storage.atomic import write_atomic, write_new
+from teamwright.storage.atomic_write import write_atomic, write_new
 from teamwright.storage.doorbell import Doorbell
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.file_lock import FileLock
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lease import Lease
 
 
 def say(text):

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.agent_command import find_agent_command, limit_mark, with_mark
+from teamwright.processes.agent_command_detection import find_agent_command, limit_mark, with_mark
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_tree import boot_id, process_start
 from tests.support.waits import WAIT_S
 
-SAYS = "from teamwright.processes.agent_command import limit_mark; print(limit_mark())"
-FINDS = "from teamwright.processes.agent_command import find_agent_command as f; print(f([]).fact if f([]) else '')"
+SAYS = "from teamwright.processes.agent_command_detection import limit_mark; print(limit_mark())"
+FINDS = (
+    "from teamwright.processes.agent_command_detection import find_agent_command as f; "
+    "print(f([]).fact if f([]) else '')"
+)
 MARK = [sys.executable, "-c", SAYS]
 
 pytestmark = [

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from teamwright.processes.git import git_argv, git_env, run_git
+from teamwright.processes.git_calls import git_argv, git_env, run_git
 from teamwright.processes.git_entries import git_entries
 
 

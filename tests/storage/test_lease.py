@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from tests.support.waits import WAIT_S
 
 

@@ -49,7 +49,7 @@ STORES = {
 
 STORE_MODULES = (
     *("teamwright.storage.", "teamwright.tasks.", "teamwright.mail.", "teamwright.requests."),
-    *("teamwright.teams.roster", "teamwright.teams.team_file", "teamwright.teams.file_stores"),
+    *("teamwright.teams.roster", "teamwright.teams.team_state_file", "teamwright.teams.file_stores"),
     "teamwright.models.rate_limit.",
 )
 """The modules that implement stores on files, and the one that makes them for a session."""

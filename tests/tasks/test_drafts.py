@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.protocol.task import DRAFT_MS
-from teamwright.tasks import drafts
+from teamwright.tasks import draft_tasks
 
 pytestmark = pytest.mark.finding("T1")
 
@@ -17,7 +17,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1_000_000
 
-    monkeypatch.setattr(drafts, "now_ms", lambda: Clock.now)
+    monkeypatch.setattr(draft_tasks, "now_ms", lambda: Clock.now)
     return Clock
 
 

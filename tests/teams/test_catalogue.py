@@ -13,17 +13,17 @@ from teamwright.protocol.ids import session_list_name
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.roster import RosterMember
 from teamwright.session.lookup.saved_teams import find_saved_team
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
-from teamwright.teams.catalogue import NewTeam, Teams, team_directory_name
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.team_file import (
+from teamwright.teams.team_catalogue import NewTeam, Teams, team_directory_name
+from teamwright.teams.team_state_file import (
     LeadLease,
     TeamFile,
     TeamStateFile,

@@ -11,7 +11,7 @@ from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_entry
 from teamwright.protocol.roster import RosterMember
 from teamwright.teams.external.external_inbox import ExternalMailFormat
 from teamwright.teams.external.external_lead import lead_pid_from_env
-from teamwright.teams.external.membership import RECORD_NAME, Departure, MembershipRecord, read_record
+from teamwright.teams.external.own_roster_entry import RECORD_NAME, Departure, MembershipRecord, read_record
 from teamwright.teams.incarnation import Incarnation
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from teamwright.protocol import roster as entries
-from teamwright.teams import incarnation, roster_file, team_file
+from teamwright.teams import incarnation, roster_file, team_state_file
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate import Teammates
@@ -20,7 +20,7 @@ class Work:
         self.done = Counter()
         for owner, name in (
             (roster_file, "parse_config"),
-            (team_file, "parse_team_file"),
+            (team_state_file, "parse_team_file"),
             (entries.RosterMember, "to_json"),
             (incarnation.Incarnation, "as_json"),
         ):

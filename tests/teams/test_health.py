@@ -3,8 +3,8 @@
 import pytest
 
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState, parse_state
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.states import MemberState, parse_state
 from teamwright.teams.status.member_state import STATE_TABLE, OpenTask, apply_state_table, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import TeamStatus

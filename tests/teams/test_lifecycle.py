@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.teams.teammate_state_machine import (
     ENDED_STATES,
     TRANSITIONS,

@@ -8,8 +8,8 @@ import pytest
 from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.job_journal import Job, JobJournal
 from teamwright.models.model import Prefix
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.subagents.owner_notices import notify_lost
 
 

@@ -7,7 +7,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
-from teamwright.teams.creation import create_team
+from teamwright.teams.team_creation import create_team
 from teamwright.testing import ScriptedModel
 from teamwright.testing.memory_stores import MemoryStores
 from tests.teams.crew import newest, told

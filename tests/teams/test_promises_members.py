@@ -17,7 +17,7 @@ from teamwright.storage.paths import find_home
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_file import read_team_file
+from teamwright.teams.team_state_file import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S

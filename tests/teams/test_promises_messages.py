@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.session.lookup.saved_members import find_inbox
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.paths import find_home

@@ -11,13 +11,13 @@ from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import InboxEntry
-from teamwright.protocol.states import MemberState
-from teamwright.teams.creation import create_team
+from teamwright.protocol.member_states import MemberState
 from teamwright.teams.mailbox.outgoing import send_text
 from teamwright.teams.shutdown import delete_team, end_all, kill
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.team_creation import create_team
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples
 from tests.support.notices import notices

@@ -12,15 +12,15 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.paths import Home, find_home
-from teamwright.teams import resume
-from teamwright.teams.catalogue import NewTeam, Teams
+from teamwright.teams import team_resume
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.shutdown import delete_team, finish_delete, kill
 from teamwright.teams.shutdown_requests import answer_stop, ask_to_stop
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_file import LeadLease, read_team_file
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -158,14 +158,14 @@ async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_pa
         asyncio.get_running_loop().create_task(kill(inner[0], teammate, "ended by the test"))
         await live(teammate)
 
-    inner, resume_members = [], resume.resume_members
+    inner, resume_members = [], team_resume.resume_members
     monkeypatch.setattr(InProcessTeammate, "run", ended_at_once)
 
     async def resumed(team, deadlines):
         inner.append(team)
         return await resume_members(team, deadlines)
 
-    monkeypatch.setattr(resume, "resume_members", resumed)
+    monkeypatch.setattr(team_resume, "resume_members", resumed)
     async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
         await until(team, lambda: team.session.team.members["ada"].end_processed)
         assert team.members == []

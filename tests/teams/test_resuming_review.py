@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from teamwright import Team, TeamwrightError
 from teamwright.models.model import Failure
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import encode, text_block
+from teamwright.protocol.timestamps import now_ms
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
-from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.creation import create_team, ensure_team
 from teamwright.teams.mailbox.outgoing import SendCall, send_text
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.team_file import LeadLease, read_team_file
+from teamwright.teams.team_catalogue import NewTeam
+from teamwright.teams.team_creation import create_team, ensure_team
+from teamwright.teams.team_state_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until

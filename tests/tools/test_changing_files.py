@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from teamwright.agent.tool import ToolContext, Workplace
 from teamwright.storage.jsonl import read_lines
 from teamwright.tools.files.edit import Edit, EditInput
-from teamwright.tools.files.edit_journal import digest
+from teamwright.tools.files.edit_journal_writer import digest
 from teamwright.tools.files.file_text import decode, unified_diff
 from teamwright.tools.files.notebook_edit import NotebookEdit, NotebookEditInput
 from teamwright.tools.files.read import Read, ReadInput

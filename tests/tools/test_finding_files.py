@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from teamwright.agent.tool_schema import validate
 from teamwright.storage.globs import alternatives, compile_globs
+from teamwright.tools.files.file_walk import walk
 from teamwright.tools.files.glob import Glob, GlobInput
 from teamwright.tools.files.grep import Grep, GrepInput, split_patterns
-from teamwright.tools.files.walk import walk
 from tests.support.examples import examples
 from tests.support.programs import needs
 

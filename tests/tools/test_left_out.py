@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from teamwright.agent.permission_gate import PermissionGate
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, run_tool, with_gate
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, PermissionAnswer, Verdict
 from teamwright.tools.files.glob import Glob

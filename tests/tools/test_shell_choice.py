@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.shell.ambiguity import is_read_alike
 from teamwright.permissions.shell_line_verdict import is_proven_read_only

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.processes.addresses import AddressRefused, is_public, resolve_public
+from teamwright.processes.host_addresses import AddressRefused, is_public, resolve_public
 from teamwright.tools import web_fetch as fetching
 from teamwright.tools.web_fetch import WebFetch, WebFetchInput
 from tests.support.programs import needs

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.processes.agent_command import limit_mark
+from teamwright.processes.agent_command_detection import limit_mark
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program
 from tests.ui.test_requests import Waiting, asks, waiting

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, CutPrompt, Status
+from teamwright.testing.model_server_replies import Answer, CutPrompt, Status
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT

@@ -15,7 +15,7 @@ import pytest
 
 import teamwright.ui.headless.run as headless_face
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.prefix import store_prefix
+from teamwright.agent.prompt_prefix import store_prefix
 from teamwright.models.model import Prefix
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.roster import RosterMember
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease
 from teamwright.ui.cli.main import main
 
 SESSION = "7f3a0000-0000-4000-8000-000000000002"

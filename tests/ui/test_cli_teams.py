@@ -14,17 +14,17 @@ from teamwright.mail.inbox import inbox_for
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.roster import RosterMember
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.shared_list import create_shared_list
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.cli.main import main
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of, told_results

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.agent.compaction.summary_texts import DIRECTIVE
 from teamwright.testing import LoopbackModel
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 from tests.ui.terminal_driver import CTRL_D

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, ErrorEvent
+from teamwright.testing.model_server_replies import Answer, ErrorEvent
 from tests.ui.program import Program, error_of, told_results
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 3.0, "usd_out": 15.0}}

@@ -15,7 +15,7 @@ import pytest
 
 import teamwright
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 from tests.ui.demo_runs import INSTALLED, PROGRAM, RECEIPT, Shown, Stage, shown

@@ -8,7 +8,7 @@ import pexpect
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.preloaded_terminal import spawn
 from tests.support.waits import WAIT_S
 from tests.ui.demo_runs import PROGRAM, Stage

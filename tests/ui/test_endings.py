@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 from tests.ui.test_main_job import all_told, texts_of, who

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 import pytest
 
+from teamwright.ui.claude_code_equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.cli.command_table import ABSENT
 from teamwright.ui.cli.command_table import COMMANDS as BUILT_IN_COMMANDS
 from teamwright.ui.cli.flags import to_kebab
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root
-from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.equivalents_page import render_page
 from teamwright.ui.terminal.command_equivalents import EQUIVALENTS, unknown_command_lines
 from teamwright.ui.terminal.keys import KEY_TABLE

@@ -12,7 +12,7 @@ import pytest
 
 from teamwright.processes.process_records import RECORDS_DIRECTORY
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.session.hook_log import HookLog, unbalanced
 from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT

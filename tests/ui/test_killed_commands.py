@@ -13,7 +13,7 @@ from teamwright.agent.job_journal import JobJournal
 from teamwright.processes.orphans import find_orphans
 from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Mark, Program, told_results, words_of
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 1000.0, "usd_out": 1000.0}}

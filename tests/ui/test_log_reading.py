@@ -16,7 +16,7 @@ from teamwright.storage.event_log_reader import read_events
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.main import main
-from teamwright.views.follow import follow_log
+from teamwright.views.follow_team import follow_log
 
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
 EVENTS = 6_000

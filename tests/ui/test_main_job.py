@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support import preloaded
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S

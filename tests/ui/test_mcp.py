@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.processes.process_tree import list_processes
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results

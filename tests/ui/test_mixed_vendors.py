@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support import preloaded
 from tests.support.waits import WAIT_S
 

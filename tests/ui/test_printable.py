@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.events import Notice, TaskChanged, TaskInfo
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.display_text import clean, json_text
 from teamwright.ui.headless.run_output import RunOutput
 from teamwright.ui.member_process import show_event

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import Program, told_results
 
 pytestmark = [pytest.mark.finding("P15"), pytest.mark.timeout(120)]

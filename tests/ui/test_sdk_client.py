@@ -12,7 +12,7 @@ import venv
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.preloaded import COMMAND
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw, Status
+from teamwright.testing.model_server_replies import Answer, Raw, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Mark, Program, told_results
 

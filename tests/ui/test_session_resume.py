@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, error_of, told_results, words_of
 

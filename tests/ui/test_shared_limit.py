@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.ui.program import KEY, Program
 
 pytestmark = pytest.mark.promise("F60", "H10")

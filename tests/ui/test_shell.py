@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import require
 from tests.ui.program import Program, told_results
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.ui.program import Program
 
 WINDOW = 8_000

@@ -15,7 +15,7 @@ import pexpect
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.leftovers import release
 from tests.support.notices import notices
 from tests.support.waits import WAIT_S

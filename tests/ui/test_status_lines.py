@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.states import MemberState
 from teamwright.tasks import task_file
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.teams.member_processes.started_members import nobody_left
 from tests.ui.member_processes.house import BYPASS, house, kill
 from tests.ui.program import Program, error_of, told_results

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.outside_team import TEAM, Crew
 from tests.ui.program import Mark, Program, error_of, told_results

@@ -24,8 +24,8 @@ from teamwright.protocol.integration import IntegrationState
 from teamwright.ui.display_text import cell_width, clean, cut
 from teamwright.ui.terminal.call_lines import MAX_DIFF_LINES
 from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.paint import Paint, make_paint
 from teamwright.ui.terminal.panel import RunningCalls
+from teamwright.ui.terminal.text_styles import Paint, make_paint
 from tests.support.examples import examples
 
 

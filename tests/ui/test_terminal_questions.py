@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request_events import RequestAnswer
-from teamwright.ui.terminal.editor import NO_DRAFT, LineDraft, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import NO_DRAFT, LineDraft, ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
 from teamwright.ui.terminal.line_input import SETTLE_S, PendingRequests

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
 
 Reply = Answer | Stall | Status | str

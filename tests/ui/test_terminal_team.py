@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import wait_until
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who

@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.ui.terminal.editor import LineDraft
+from teamwright.ui.terminal.editor_protocol import LineDraft
 from teamwright.ui.terminal.line_completion import MAX_CANDIDATES, candidates
 from teamwright.ui.terminal.line_parser import (
     COMMAND_NAMES,

@@ -12,7 +12,7 @@ from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
 from teamwright.session.web_search import SessionSearch
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import Program
 
 pytestmark = [pytest.mark.finding("C4"), pytest.mark.promise("row L10")]

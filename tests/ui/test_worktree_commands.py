@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from teamwright.protocol.errors import UsageError
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.ui.cli.root import root
 from teamwright.worktrees.repository_git import RepositoryGit

@@ -7,10 +7,10 @@ import pytest
 
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_contents import read_state
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, restore_worktree, uncommitted_files
 from teamwright.worktrees.worktree_record import find_record, list_records, read_record
 from teamwright.worktrees.worktree_removal import remove_worktree
+from teamwright.worktrees.worktree_state import read_state
 from tests.support.repositories import commit, git, make_repository, write_files
 
 ANN = Owner("demo", "ann", "session-1")

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import WorktreeRefused
-from teamwright.storage.lease import Lease
-from teamwright.worktrees.worktree_contents import read_state
+from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
 from teamwright.worktrees.worktree_record import WorktreeRecord
 from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
+from teamwright.worktrees.worktree_state import read_state
 from tests.support.repositories import commit, git, write_files
 
 pytestmark = pytest.mark.promise("P5")
@@ -150,7 +150,7 @@ def test_a_worktree_with_a_foreign_lock_or_a_process_in_it_stays_also_with_force
         remove_worktree(repository, root, ann, archive=tmp_path / "archive")
     git(checkout, "worktree", "unlock", ann.path)
     code = (
-        "import sys, pathlib; from teamwright.storage.lease import Lease\n"
+        "import sys, pathlib; from teamwright.storage.file_lease import Lease\n"
         "lease = Lease.take(pathlib.Path(sys.argv[1]), 'other'); print('taken', flush=True); sys.stdin.read()"
     )
     import sys

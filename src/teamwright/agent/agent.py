@@ -12,16 +12,16 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.agent.activity import AgentActivity
+from teamwright.agent.activity_monitor import AgentActivity
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.compaction.compaction_state import Compaction
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.mode_reminders import Remind, no_reminder
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.agent.reminders import Remind, no_reminder
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.effort import Effort, supported_effort
 from teamwright.models.model import NOT_CONTINUED, REQUEST_ID, Failure, Meter, Model, Prefix, Reply
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.events import (
     ESTIMATED_COUNT,
     FAILED_ATTEMPTS,

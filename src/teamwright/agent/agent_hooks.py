@@ -33,7 +33,7 @@ from teamwright.protocol.messages import message_text
 from teamwright.protocol.runtime_tags import escape_tags
 
 if TYPE_CHECKING:
-    from teamwright.hooks.agent_starts import AgentStarts
+    from teamwright.hooks.started_agents_file import AgentStarts
     from teamwright.permissions.verdict import Access
 
 HOOK_RULE = "hook"

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from teamwright.agent.job_journal import Job, JobJournal, all_jobs, omit_command
 from teamwright.processes.orphans import Orphan, end_orphans
 from teamwright.processes.process_records import ProcessRecords
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id
+from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.unknown_names import did_you_mean
 
 if TYPE_CHECKING:

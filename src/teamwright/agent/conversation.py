@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from teamwright.agent.fork import ForkOrigin, all_messages_backward, count_answers, read_conversation
+from teamwright.agent.fork_origin import ForkOrigin, all_messages_backward, count_answers, read_conversation
 from teamwright.agent.transcript import (
     FORK_SCHEMA,
     MESSAGE_KEY,
@@ -30,11 +30,11 @@ from teamwright.agent.transcript import (
     without_thinking,
 )
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
 from teamwright.protocol.messages import Block, ToolCall, decode, encode, message_text, tool_calls, tool_result_block
 from teamwright.protocol.runtime_tags import RuntimeTags
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.jsonl import Journal, LostLines
 
 PAUSE_TURN = "pause_turn"

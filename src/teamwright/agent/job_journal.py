@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.jsonl import Journal, read_lines
 
 JOBS_FILE = "jobs.jsonl"

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, prefix_tokens, total_tokens
 from teamwright.agent.conversation import UserMessage
-from teamwright.models.answer_end import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
 from teamwright.models.model import (
     AlivePart,
     BudgetRefusal,
@@ -34,6 +33,7 @@ from teamwright.models.model import (
     price_usage,
     with_price,
 )
+from teamwright.models.stop_reason import ENDS, INTERRUPTED, NO_ANSWER, AnswerEnd
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Notice, TextDelta
 from teamwright.protocol.messages import Block, encode, message_text, text_block, tool_calls, with_own_ids

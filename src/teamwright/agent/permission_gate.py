@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, revise_input
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.excluded_paths import ExcludedPaths
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import (
     Access,
     Approver,

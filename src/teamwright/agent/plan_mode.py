@@ -16,12 +16,12 @@ from typing import Any, Protocol, cast
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_rules
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate
 from teamwright.protocol.errors import UsageError
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.plan_file import create_plan_file, read_plan, remove_if_empty, reserve_plan, write_plan
 from teamwright.storage.read_bounded import read_plain
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.agent.activity import AgentActivity
+from teamwright.agent.activity_monitor import AgentActivity
 from teamwright.agent.agent_type import LEAD_ONLY, OTHER_PRODUCTS_TOOLS
-from teamwright.agent.call_numbers import CallNumbers, CallRecord, NoCallRecord
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult, Workplace, refuse_host
+from teamwright.agent.tool_call_numbers import CallNumbers, CallRecord, NoCallRecord
 from teamwright.agent.tool_schema import tool_schema, unread_arguments, validate
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import Access

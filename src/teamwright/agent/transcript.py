@@ -17,9 +17,9 @@ from typing import Any, cast
 import msgspec.json
 from msgspec import Struct, field
 
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.messages import Block, bridge_gaps, encode, text_block, tool_calls
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.jsonl import LOST, LostLines, read_backward, read_lines, set_aside_damaged_lines
 
 SCHEMA = 1

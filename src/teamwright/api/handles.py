@@ -15,11 +15,11 @@ from teamwright.api.argument_checks import check_option_types, refuse_coroutine,
 from teamwright.api.options import PermissionMode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.secret_texts import repr_without
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.session.lookup.live_agents import find_member
-from teamwright.session.modes import SessionModes
+from teamwright.session.permission_modes import SessionModes
 from teamwright.tasks.task_rules import TaskWishes
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
@@ -29,7 +29,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 
 if TYPE_CHECKING:
-    from teamwright.session.integration import SessionIntegration
+    from teamwright.session.integration_of_members import SessionIntegration
     from teamwright.worktrees.integration_store import IntegrationEntry
 
 USER = "user"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 from teamwright.api.argument_checks import check_option_types
 from teamwright.api.hook import Hook, to_hooks
 from teamwright.approvals.request_queue import OnRequest
-from teamwright.config.merge import lead_mode
+from teamwright.config.settings_merge import lead_mode
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.models.effort import Effort, parse_optional_effort
 from teamwright.models.model import Model

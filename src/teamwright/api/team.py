@@ -34,10 +34,10 @@ from teamwright.api.options import (
 from teamwright.api.run import EventIterator, EventReaders, Run, no_last_event, numbered
 from teamwright.api.team_opening import create_named_team, options_to_open, require_loop
 from teamwright.approvals.request_queue import RequestQueue
-from teamwright.config.merge import lead_mode
+from teamwright.config.settings_merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
-from teamwright.permissions.decide import parse_mode
+from teamwright.permissions.permission_decision import parse_mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import TeamEvent
@@ -62,10 +62,10 @@ from teamwright.session.slash_command_call import list_commands, require_command
 from teamwright.storage.event_log import EventLog
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
-from teamwright.teams.recovery import recover_teams
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.teams.team_recovery import recover_teams
 
 A_NAME = "a member's name"
 

@@ -13,8 +13,8 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.session.lookup.saved_teams import find_saved_team, find_session_of_team, require_adoptable
 from teamwright.session.options import Options
 from teamwright.session.session import Session
-from teamwright.teams.creation import create_team
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.teams.team_creation import create_team
 
 
 async def options_to_open(options: Options, name: str, mode: str) -> Options:

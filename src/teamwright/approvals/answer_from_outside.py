@@ -22,7 +22,7 @@ from teamwright.approvals.requests_on_disk import (
     parse_request,
     request_directories,
 )
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.pending_request import PendingRequest

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from teamwright.permissions.update_wire_format import from_wire, to_wire
+from teamwright.permissions.permission_update_json import from_wire, to_wire
 from teamwright.permissions.verdict import Approver, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice

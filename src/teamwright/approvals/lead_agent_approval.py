@@ -12,12 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.permissions.verdict import Mode, Question
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import InboxEntry, PermissionRequest, PermissionResponse
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.teams.team import SessionTeam
 

@@ -20,14 +20,14 @@ from msgspec import Struct, field
 from teamwright.agent.plan_mode import PlanExit, PlanMode, PlanOutcome, PlanSubmission
 from teamwright.agent.tool import Workplace
 from teamwright.config.settings.settings import Settings
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Approver, Mode, PermissionAnswer, PermissionUpdate, Question
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import PermissionRequest, PlanApprovalRequest
+from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.plan_requests import POLICY_APPROVER, USER_APPROVER, PendingPlan, newest_plan
 from teamwright.teams.team import SessionTeam
 

@@ -22,14 +22,14 @@ from teamwright.approvals.requests_on_disk import (
     request_body,
 )
 from teamwright.permissions.verdict import Question
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
 from teamwright.storage.doorbell import listen
-from teamwright.storage.lease import lease_path
+from teamwright.storage.file_lease import lease_path
 from teamwright.teams.team import SessionTeam
 
 CUT_OFF = "the process that asked ended before anybody answered"

@@ -299,7 +299,7 @@ class RequestQueue(Struct):
         """Return the updates granted with an approval. Invalid updates are reported and left out."""
         if not reply.updates or reply.verdict != "allow":
             return ()
-        from teamwright.permissions.update_wire_format import from_wire
+        from teamwright.permissions.permission_update_json import from_wire
 
         made: list[PermissionUpdate] = []
         for one in reply.updates:
@@ -325,7 +325,7 @@ def _encode_suggestions(question: Question) -> tuple[Mapping[str, Any], ...]:
     """Return the suggestions in wire format."""
     if not question.suggestions:
         return ()
-    from teamwright.permissions.update_wire_format import to_wire
+    from teamwright.permissions.permission_update_json import to_wire
 
     return tuple(to_wire(one) for one in question.suggestions)
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Question
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import LeadProcess
-from teamwright.storage.lease import lease_held, lease_path
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 
 ELSEWHERE = "another terminal"

@@ -15,8 +15,8 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.budgets.scope import Estimate, ReservedAmount, Scope
-from teamwright.budgets.usage_marks import CallingAgent, UsageMarks
+from teamwright.budgets.budget_scope import Estimate, ReservedAmount, Scope
+from teamwright.budgets.usage_confirmation import CallingAgent, UsageMarks
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal
 from teamwright.protocol.budget import NO_CAPS, Budget

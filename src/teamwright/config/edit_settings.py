@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from teamwright.config.merge import OWN_ONLY
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS, SettingKey
 from teamwright.config.settings.setting_parts import reason
 from teamwright.config.settings.settings_files import (
@@ -26,10 +25,11 @@ from teamwright.config.settings.settings_files import (
     read_layer,
 )
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
-from teamwright.config.settings_survey import survey_layer
+from teamwright.config.settings_files_overview import survey_layer
+from teamwright.config.settings_merge import OWN_ONLY
 from teamwright.config.settings_view import require_key
+from teamwright.config.trust_entries import layer_entries
 from teamwright.config.trust_store import TrustStore, repository_of
-from teamwright.config.trust_survey import layer_entries
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import Home, make_private

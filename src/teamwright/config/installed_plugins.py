@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from teamwright.config.plugins import Plugin, PluginSource, plugin_variables, read_plugin
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import Home, make_private
 from teamwright.storage.read_bounded import read_plain

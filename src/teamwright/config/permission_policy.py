@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from teamwright.config.settings.settings import Settings
+from teamwright.config.trust_entries import files_run_by
 from teamwright.config.trust_store import TrustState
-from teamwright.config.trust_survey import files_run_by
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.storage.paths import Home
 

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.config.merge import settings_places
 from teamwright.config.settings.setting_keys import KEYS, RENAMED_KEYS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsOrigin
+from teamwright.config.settings_files_overview import reads_compat_files, survey_settings
+from teamwright.config.settings_merge import settings_places
 from teamwright.config.settings_schema import default_of
-from teamwright.config.settings_survey import reads_compat_files, survey_settings
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.secret_texts import is_secret_name, mask

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamwright.database.connection import Database
-from teamwright.database.documents import STATE, DatabaseDocument, DatabaseRoster
 from teamwright.database.mailbox import DatabaseMailbox, MailSettings
+from teamwright.database.roster_and_state_rows import STATE, DatabaseDocument, DatabaseRoster
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams
@@ -17,7 +17,7 @@ from teamwright.teams.stored_teams import StoredTeams
 
 if TYPE_CHECKING:
     from teamwright.teams.roster import OnRestored
-    from teamwright.teams.team_file import TeamFile
+    from teamwright.teams.team_state_file import TeamFile
 
 
 class DatabaseStores:

@@ -17,9 +17,9 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import inbox_stem, message_id
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 
 

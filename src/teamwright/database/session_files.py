@@ -17,7 +17,7 @@ from typing import NamedTuple
 from teamwright.database.driver import Connection
 from teamwright.protocol.errors import StorageError
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.paths import Home
 
 _GROWING = ".jsonl"

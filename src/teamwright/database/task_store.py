@@ -11,7 +11,7 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_rows import TaskRow, TaskRows, parse
 from teamwright.protocol.task import Task
 from teamwright.storage.file_watcher import Watcher
-from teamwright.tasks.drafts import claimable_at
+from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
 from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error
 from teamwright.tasks.task_store import (

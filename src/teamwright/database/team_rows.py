@@ -11,14 +11,14 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from teamwright.database.connection import Database
-from teamwright.database.documents import ROSTER, STATE, insert_document
 from teamwright.database.driver import Connection
+from teamwright.database.roster_and_state_rows import ROSTER, STATE, insert_document
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.roster import TeamConfig
 from teamwright.teams.stored_teams import StoredTeam
-from teamwright.teams.team_file import LeadLease, TeamFile, parse_team_file
+from teamwright.teams.team_state_file import LeadLease, TeamFile, parse_team_file
 
 
 def session_lease(session: str) -> str:

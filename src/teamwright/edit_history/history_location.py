@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
-from teamwright.edit_history.edit_journal import EditJournal, display_name
+from teamwright.edit_history.edit_journal_reader import EditJournal, display_name
 from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.session.lookup.saved_members import match_member_name
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
-from teamwright.storage.lease import lease_held, lease_path
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.incarnation import process_directory
 from teamwright.teams.subagents.run_journal import RunJournal

@@ -11,7 +11,7 @@ from shlex import quote
 from msgspec import Struct
 
 from teamwright.agent.transcript import header_tag_key, queued_line, read_header
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.edit_history.history_location import (
     HistoryLocation,
     agents_of_member,
@@ -27,8 +27,8 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.session.session import Session
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lease import Lease, lease_path
 
 BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""

@@ -17,7 +17,7 @@ from typing import cast
 from msgspec import Struct
 
 from teamwright.agent.conversation import INTERRUPTED_RESULT
-from teamwright.agent.fork import count_answers
+from teamwright.agent.fork_origin import count_answers
 from teamwright.agent.transcript import (
     INJECTED_KEY,
     MESSAGE_KEY,
@@ -31,7 +31,7 @@ from teamwright.agent.transcript import (
     read_history,
     without_thinking,
 )
-from teamwright.edit_history.edit_journal import EditJournal, PromptEntry, Scope, read_journal
+from teamwright.edit_history.edit_journal_reader import EditJournal, PromptEntry, Scope, read_journal
 from teamwright.edit_history.history_location import HistoryLocation, find_history, running_members
 from teamwright.edit_history.queries import leave_notice, require_agreed, take_lease
 from teamwright.edit_history.undo import UndoResult, apply_undo

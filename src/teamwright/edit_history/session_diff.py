@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.edit_history.edit_journal import ChangeEntry, EditJournal, count_by_member, display_name
-from teamwright.tools.files.edit_journal import digest, load_content
+from teamwright.edit_history.edit_journal_reader import ChangeEntry, EditJournal, count_by_member, display_name
+from teamwright.tools.files.edit_journal_writer import digest, load_content
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, open_regular, read_all
 

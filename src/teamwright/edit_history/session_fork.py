@@ -14,18 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import header_tag_key, read_header
-from teamwright.edit_history.edit_journal import PromptEntry, read_journal
+from teamwright.edit_history.edit_journal_reader import PromptEntry, read_journal
 from teamwright.edit_history.history_location import HistoryLocation, find_history
 from teamwright.edit_history.rewind import append_fork, complete_rewind_of, find_position, find_prompt
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import session_id
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 from teamwright.session.lookup.saved_sessions import find_session, latest_session
-from teamwright.session.modes import load_mode, save_mode
 from teamwright.session.options import Options
-from teamwright.storage.atomic import storage_error
+from teamwright.session.permission_modes import load_mode, save_mode
+from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.paths import find_home, make_private
-from teamwright.tools.files.edit_journal import append_entry
+from teamwright.tools.files.edit_journal_writer import append_entry
 
 _PREFIXES = "prefixes"
 """The directory of a session with the prefixes that its transcripts name."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import USER_MESSAGE, messages_backward
-from teamwright.edit_history.edit_journal import EditJournal, display_name, read_journal, record_accepted
+from teamwright.edit_history.edit_journal_reader import EditJournal, display_name, read_journal, record_accepted
 from teamwright.edit_history.history_location import (
     HistoryLocation,
     agents_of_member,

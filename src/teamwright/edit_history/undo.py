@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.edit_history.edit_journal import (
+from teamwright.edit_history.edit_journal_reader import (
     EditJournal,
     Scope,
     UndoEntry,
@@ -25,12 +25,12 @@ from teamwright.edit_history.edit_journal import (
 )
 from teamwright.edit_history.session_diff import display_path
 from teamwright.edit_history.undo_plan import RefusedFile, UndoPlan, UndoStep, plan_undo
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.runtime_tags import escape_tags
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.tools.files.edit_journal import digest, load_content
+from teamwright.tools.files.edit_journal_writer import digest, load_content
 from teamwright.tools.files.replace_file import lock_file, read_all, write_file
 
 COMMANDS_STAY = "shell commands are covered in a git repository only, without ignored files"

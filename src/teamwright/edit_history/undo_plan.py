@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.edit_history.edit_journal import (
+from teamwright.edit_history.edit_journal_reader import (
     ChangeEntry,
     EditJournal,
     PromptEntry,
@@ -22,7 +22,7 @@ from teamwright.edit_history.edit_journal import (
     display_name,
 )
 from teamwright.edit_history.session_diff import CurrentContent, current_content
-from teamwright.tools.files.edit_journal import load_content
+from teamwright.tools.files.edit_journal_writer import load_content
 
 WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
 

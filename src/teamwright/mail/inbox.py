@@ -20,11 +20,11 @@ from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage
 from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
 from teamwright.mail.outbox import Outbox, OutgoingEntry
 from teamwright.mail.unread_quota import check_text_size
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import InboxEntry, parse_entry
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.json_array import ArrayFile, FileStamp, NotAnArray, encode_array, file_stamp, read_with_stamp
 from teamwright.storage.jsonl import Journal, read_backward

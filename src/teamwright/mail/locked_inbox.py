@@ -23,7 +23,7 @@ from typing import TypeVar
 from teamwright.mail.inbox_layout import InboxItem, encode_item, split_array
 from teamwright.protocol.errors import LockLost, StorageError
 from teamwright.protocol.mail import RUNTIME_SENDERS, InboxEntry
-from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import FileLock, LockHold, lock_for
 from teamwright.storage.json_array import (
     ArrayFile,

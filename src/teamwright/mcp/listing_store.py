@@ -17,7 +17,7 @@ from teamwright.mcp.client import MAX_INSTRUCTIONS
 from teamwright.mcp.json_rpc import plain_line, plain_text
 from teamwright.mcp.tool_listing import MAX_TOOLS, ServedTool, parse_tools
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 

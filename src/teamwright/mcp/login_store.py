@@ -16,7 +16,7 @@ from msgspec import json as codec
 
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.protocol.secret_texts import repr_without
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import get_command, start_command, widen_command
 from teamwright.models.model import REQUEST_ID, SERVICE_SAID, Failure, ModelCard
-from teamwright.models.prompt_check import PromptCut
 from teamwright.models.service_error import ServiceError, is_context_full, is_key_refused, is_worth_retrying
+from teamwright.models.truncated_prompt_check import PromptCut
 from teamwright.protocol.ids import nearest
 
 OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/reference/providers.md)'

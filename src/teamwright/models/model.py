@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from teamwright.models.answer_end import AnswerEnd, answer_end
+from teamwright.models.stop_reason import AnswerEnd, answer_end
 from teamwright.protocol.messages import Block, encode
 from teamwright.protocol.usage import NO_USAGE, Usage
 

@@ -1,20 +1,20 @@
 """The verdict on one call in one context: rules about the tool and its target, then the mode.
 
-Policies, and those above them, are in `decide`.
+Policies, and those above them, are in `permission_decision`.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from teamwright.permissions.paths import judge_path
-from teamwright.permissions.rule_index import (
+from teamwright.permissions.decision_context import (
     DecisionContext,
     decide_by_mode,
     decide_by_plan,
     decide_by_rule,
     strictest,
 )
+from teamwright.permissions.path_verdicts import judge_path
 from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_host
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, where_allowed
 

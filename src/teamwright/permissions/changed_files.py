@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.file_changes import copied_directories, copied_names, files_below, find_changes
-from teamwright.permissions.possible_files import Operand, option_values
+from teamwright.permissions.possible_file_names import Operand, option_values
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand

@@ -12,9 +12,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
+from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changes import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
-from teamwright.permissions.paths import (
+from teamwright.permissions.path_verdicts import (
     GUARDED,
     judge_all_below,
     judge_copy,
@@ -23,9 +24,8 @@ from teamwright.permissions.paths import (
     judge_unknown_path,
     question_below,
 )
-from teamwright.permissions.possible_files import Operand, base_directories, find_operands, may_be_file
+from teamwright.permissions.possible_file_names import Operand, base_directories, find_operands, may_be_file
 from teamwright.permissions.read_only_commands import CommandReads, absolute_paths, prove_read_only
-from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
-from teamwright.permissions.possible_files import Operand, glob_matches, option_values
+from teamwright.permissions.possible_file_names import Operand, glob_matches, option_values
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
 from teamwright.permissions.real_paths import real_path

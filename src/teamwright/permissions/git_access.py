@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.git_policy import split_git_command
-from teamwright.permissions.possible_files import Operand
+from teamwright.permissions.possible_file_names import Operand
 from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
 from teamwright.processes.repository_discovery import Discovery, discover, possible_trees

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 from teamwright.permissions.command_words import base_name, word_set
-from teamwright.permissions.paths import guard_name
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.path_verdicts import guard_name
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.rule_index import PermissionScope
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.grant_bounds import out_of_bounds
-from teamwright.permissions.paths import containing_directory
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.path_verdicts import containing_directory
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
 

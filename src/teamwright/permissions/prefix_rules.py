@@ -14,9 +14,10 @@ from pathlib import Path
 
 from teamwright.permissions.changed_files import find_changed_files
 from teamwright.permissions.command_words import Words, base_name, word_set
+from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changes import find_changes
-from teamwright.permissions.paths import GUARDED, judge_path
-from teamwright.permissions.possible_files import (
+from teamwright.permissions.path_verdicts import GUARDED, judge_path
+from teamwright.permissions.possible_file_names import (
     PRINTING_PROGRAMS,
     base_directories,
     file_candidates,
@@ -29,7 +30,6 @@ from teamwright.permissions.programs.sed_script import only_prints
 from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments, links_below, prove_read_only
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.shell.evaluated_text import SHELLS
 from teamwright.permissions.shell.parsed_line import ShellCommand

@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts, collect_facts
+from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.rule_index import DecisionContext
 from teamwright.permissions.shell.parsed_line import ParsedLine
 from teamwright.permissions.verdict import Access
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.permissions.line_confinement import HARMLESS_TARGETS
-from teamwright.permissions.paths import judge_path, judge_unknown_path
-from teamwright.permissions.possible_files import glob_shape
-from teamwright.permissions.rule_index import DecisionContext, decide_by_mode, strictest
+from teamwright.permissions.decision_context import DecisionContext, decide_by_mode, strictest
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
+from teamwright.permissions.path_verdicts import judge_path, judge_unknown_path
+from teamwright.permissions.possible_file_names import glob_shape
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict

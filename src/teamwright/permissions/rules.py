@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
-from teamwright.permissions.name_patterns import NamePattern
+from teamwright.permissions.partial_name_matching import NamePattern
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError

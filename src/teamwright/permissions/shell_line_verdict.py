@@ -14,19 +14,8 @@ from msgspec.structs import replace
 
 from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words
-from teamwright.permissions.confined_lines import needs_only_work, reads_when_confined
-from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
-from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
-from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
-from teamwright.permissions.line_confinement import HARMLESS_TARGETS, with_confinement
-from teamwright.permissions.made_links import parse_access
-from teamwright.permissions.paths import containing_directory, judge_unknown_path
-from teamwright.permissions.prefix_rules import uncovered_word
-from teamwright.permissions.project_programs import collect_line_facts
-from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
-from teamwright.permissions.rule_index import (
+from teamwright.permissions.created_links import parse_access
+from teamwright.permissions.decision_context import (
     DecisionContext,
     PermissionScope,
     ToolRules,
@@ -35,7 +24,18 @@ from teamwright.permissions.rule_index import (
     decide_by_rule,
     strictest,
 )
+from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
+from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
+from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
+from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
+from teamwright.permissions.prefix_rules import uncovered_word
+from teamwright.permissions.project_programs import collect_line_facts
+from teamwright.permissions.read_only_commands import prove_read_only
+from teamwright.permissions.real_paths import real_path
+from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
 from teamwright.permissions.rules import Rule
+from teamwright.permissions.sandbox_auto_allow import needs_only_work, reads_when_confined
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE

@@ -1,6 +1,6 @@
 """Values of permission decisions: the access of a call, the verdict with its reason, and the port for approvers.
 
-The decision is made in `decide`.
+The decision is made in `permission_decision`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.permissions.rule_index import DecisionContext, PermissionScope, RuleIndex
+from teamwright.permissions.decision_context import DecisionContext, PermissionScope, RuleIndex
 from teamwright.permissions.rules import PATH_TOOLS, Rule, parse_rule
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 from teamwright.protocol.errors import error_from_json, error_to_json
 from teamwright.protocol.messages import decode, encode
-from teamwright.storage.atomic import storage_error
+from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.paths import make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
 

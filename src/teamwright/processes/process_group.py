@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.agent_command import AGENT_VARIABLE, with_mark
+from teamwright.processes.agent_command_detection import AGENT_VARIABLE, with_mark
 from teamwright.processes.confinement import Child, Confinement, ProcessStart, start_unconfined
 from teamwright.processes.process_output import OutputPipe, ProcessOutput, Sink, StdinWriter
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.process_tree import boot_id, process_start
-from teamwright.protocol.clock import now_ms
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
 
 RECORDS_DIRECTORY = "processes"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git import git_env
+from teamwright.processes.git_calls import git_env
 from teamwright.processes.repository_discovery import GitRepository
 
 _CONFIG = (

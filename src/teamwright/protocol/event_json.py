@@ -40,7 +40,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.integration import IntegrationState
-from teamwright.protocol.states import parse_state
+from teamwright.protocol.member_states import parse_state
 from teamwright.protocol.usage import Usage
 
 SCHEMA = 2

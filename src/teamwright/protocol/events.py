@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request_events import RequestClosed, RequestOpened
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 
 

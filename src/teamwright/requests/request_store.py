@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
-from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_new
+from teamwright.protocol.timestamps import now_ms
+from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_new
 from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import MAX_BYTES, read_plain
 

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore, file_stem
-from teamwright.storage.atomic import storage_error, write_new
+from teamwright.storage.atomic_write import storage_error, write_new
 
 KIND = "stop"
 USER = "user"

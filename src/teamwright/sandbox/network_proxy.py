@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from teamwright.processes.addresses import AddressRefused, resolve_public
+from teamwright.processes.host_addresses import AddressRefused, resolve_public
 
 AskHost: TypeAlias = Callable[[str, int], Awaitable[bool]]
 """Returns True when a connection to this host and port is allowed, perhaps after a question."""

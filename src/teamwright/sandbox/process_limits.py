@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 
-from teamwright.processes.agent_command import bash_line_index
+from teamwright.processes.agent_command_detection import bash_line_index
 from teamwright.sandbox.policy import SandboxPolicy
 
 OOM_SCORE = 800

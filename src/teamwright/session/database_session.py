@@ -29,16 +29,16 @@ from teamwright.database.session_shipper import SessionShipper
 from teamwright.database.team_rows import DatabaseTeams, archived_teams, session_lease
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
-from teamwright.session.context import SessionContext
-from teamwright.storage.atomic import write_atomic
+from teamwright.session.session_context import SessionContext
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.event_log_reader import log_path
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.json_array import encode_array
-from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, is_remote
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.stored_teams import StoredTeam
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_state_file import LeadLease
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.remote_backend import RemoteBackend

@@ -17,16 +17,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentBounds
-from teamwright.config.external_commands import OWN, ExternalCommand
+from teamwright.config.external_member_commands import OWN, ExternalCommand
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.session.context import SessionContext
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.launcher import make_launch, member_flags
+from teamwright.session.session_context import SessionContext
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.backend_choice import IN_PROCESS, TMUX
 from teamwright.teams.external.external_launcher import ExternalStart

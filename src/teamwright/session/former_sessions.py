@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.storage.lease import lease_held, lease_path
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.subagents.owner_notices import notify_lost

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.http_transport import HttpTransport
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpServerError, plain_line

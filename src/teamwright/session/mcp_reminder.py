@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from teamwright.agent.reminders import Remind
+from teamwright.agent.mode_reminders import Remind
 from teamwright.agent.tool import AnyTool
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.session.mcp_servers import CALL, is_mcp_tool

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.read_bounded import read_plain
 
 STATE = "mcp.json"

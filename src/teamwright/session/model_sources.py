@@ -16,11 +16,11 @@ from msgspec import Struct, field
 
 from teamwright.models.catalog import aliases, known_ids
 from teamwright.models.model import Model, ModelCard
+from teamwright.models.model_pool import ModelPool, require_served
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.pool import ModelPool, require_served
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import Home, make_private
 
 if TYPE_CHECKING:

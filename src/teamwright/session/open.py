@@ -17,30 +17,26 @@ from pathlib import Path
 from teamwright.agent.agent import Agent
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.prefix import load_conversation
+from teamwright.agent.prompt_prefix import load_conversation
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.usage_marks import UsageMarks
-from teamwright.config.person_check import require_person_for_mode
+from teamwright.budgets.usage_confirmation import UsageMarks
+from teamwright.config.person_authority import require_person_for_mode
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.session.context import (
-    SessionContext,
-    load_context,
-    trust_warnings,
-)
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.database_choice import find_database
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_parts import start_reading_state
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
-from teamwright.session.factory.components import (
+from teamwright.session.factory.hooks_factory import make_hooks
+from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -49,24 +45,28 @@ from teamwright.session.factory.components import (
     open_call_counter,
     start_services,
 )
-from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
 from teamwright.session.factory.team_factory import make_team
-from teamwright.session.integration import SessionIntegration
+from teamwright.session.integration_of_members import SessionIntegration
 from teamwright.session.lookup.saved_sessions import SessionView, save_title
 from teamwright.session.member_process.lead_side_setup import MemberProcesses
 from teamwright.session.model_sources import SessionModels
-from teamwright.session.modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.options import Options, mark_portions
+from teamwright.session.permission_modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
+from teamwright.session.session_context import (
+    SessionContext,
+    load_context,
+    trust_warnings,
+)
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog, Subscriber
 from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
-from teamwright.storage.lease import Lease, lease_path
 from teamwright.storage.paths import make_private
 from teamwright.teams.external.external_change_watcher import TeamWatcher
 from teamwright.teams.lead import Lead
@@ -78,7 +78,7 @@ from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.caller import Caller
-from teamwright.tools.files.edit_journal import record_prompt
+from teamwright.tools.files.edit_journal_writer import record_prompt
 
 
 @asynccontextmanager
@@ -269,7 +269,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
                 )
             session.warnings += tuple(told)
         if context.resumed or context.options.adopt is not None:
-            from teamwright.teams.recovery import recover_teams
+            from teamwright.teams.team_recovery import recover_teams
 
             session.warnings += await recover_teams(context.home, context.id if context.resumed else "")
         if context.options.adopt is not None:

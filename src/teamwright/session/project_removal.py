@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.ids import session_list_name

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.events import ModelChanged
 from teamwright.protocol.integration import IntegrationState
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:

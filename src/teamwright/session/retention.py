@@ -18,16 +18,16 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings_merge import load_settings, reads_other_product
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import session_list_name
 from teamwright.session.lookup.saved_sessions import SessionView
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams
 from teamwright.session.team_removal import archive_finished_teams
+from teamwright.storage.file_lease import Lease, lease_held, lease_path
 from teamwright.storage.file_lock import remove_unused_guard
-from teamwright.storage.lease import Lease, lease_held, lease_path
 from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_entry, prune_archive
 from teamwright.teams.file_stores import FileStores

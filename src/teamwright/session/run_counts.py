@@ -20,7 +20,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.teammate_state_machine import FAILED_STATES, USER_CAUSE
 

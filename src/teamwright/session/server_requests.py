@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.meter import AgentMeter
+from teamwright.budgets.usage_meter import AgentMeter
 from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, plain_line, plain_text
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.models.model import Failure, Model, Prefix, Reply, Request

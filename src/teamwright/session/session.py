@@ -25,27 +25,27 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
 from teamwright.protocol.events import LimitReached, Notice, RunEnded
 from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import take_tasks
-from teamwright.session.integration import SessionIntegration
+from teamwright.session.integration_of_members import SessionIntegration
 from teamwright.session.model_sources import SessionModels
-from teamwright.session.modes import SessionModes
 from teamwright.session.options import Options
+from teamwright.session.permission_modes import SessionModes
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.result import MemberResult, Result, Stop, TaskResult, judged, task_results
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
-from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 
@@ -208,8 +208,8 @@ class Session(Struct):
 
         Raises TeamRefused while another process leads it, StorageError, LockTimeout.
         """
-        from teamwright.teams.creation import attach_team
-        from teamwright.teams.resume import resume_members
+        from teamwright.teams.team_creation import attach_team
+        from teamwright.teams.team_resume import resume_members
 
         await attach_team(self.team, directory)
         await take_tasks(self.agent_factory.budget_tracker, self.team)

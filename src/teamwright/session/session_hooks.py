@@ -35,7 +35,7 @@ from teamwright.hooks.hook_index import (
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
@@ -46,7 +46,7 @@ from teamwright.teams.lead import Lead
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
-    from teamwright.hooks.agent_starts import AgentStarts
+    from teamwright.hooks.started_agents_file import AgentStarts
     from teamwright.tools.tasks.caller_task_list import CompletionReview
 
 CRASHED = "crashed"
@@ -92,7 +92,7 @@ class SessionHooks(Struct):
         return self._starts_for(self.hooks)
 
     def _starts_for(self, hooks: HookRunner) -> AgentStarts | None:
-        from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
+        from teamwright.hooks.started_agents_file import FILE_NAME, AgentStarts
 
         if self._starts is None and hooks.wants(SUBAGENT_STOP, SESSION_END):
             self._starts = AgentStarts(self.directory / FILE_NAME)
@@ -146,7 +146,7 @@ class SessionHooks(Struct):
         own = self._of(question.member)
         if own is None or question.kind != "permission":
             return None  # plans and questions are only for their addressees
-        from teamwright.permissions.update_wire_format import to_wire
+        from teamwright.permissions.permission_update_json import to_wire
 
         updates = [to_wire(one) for one in question.suggestions]
         asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
@@ -158,7 +158,7 @@ class SessionHooks(Struct):
         return PermissionAnswer(reply.allowed, "hook", reply.message, input=reply.input, updates=whole)
 
     def _granted(self, update: Mapping[str, Any], member: str) -> PermissionUpdate | None:
-        from teamwright.permissions.update_wire_format import from_wire
+        from teamwright.permissions.permission_update_json import from_wire
 
         try:
             return from_wire(update)
@@ -218,7 +218,7 @@ class SessionHooks(Struct):
 
     async def stop_crashed(self, *directories: Path) -> None:
         """Fire the stops of agents whose process was killed, of the sessions in these directories."""
-        from teamwright.hooks.agent_starts import FILE_NAME, AgentStarts
+        from teamwright.hooks.started_agents_file import FILE_NAME, AgentStarts
 
         left: list[HookAgent] = []
         for directory in directories:

@@ -18,14 +18,14 @@ from teamwright.hooks.hook_index import USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.models.model import Model, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
-from teamwright.protocol.states import MemberState
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
@@ -41,7 +41,7 @@ from teamwright.session.slash_command_prompt import CommandCall, prepare_prompt,
 from teamwright.skills.skill_definition import SkillDefinition
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
-from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.subagents.subagent_run import SubagentRun
 
 __all__ = [
     "CommandInfo",

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from teamwright.agent.activity import NOTIFY_AFTER_S
+from teamwright.agent.activity_monitor import NOTIFY_AFTER_S
 from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.policy import PolicyName
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tools.shell.startup import plain_shell
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from teamwright.agent.background_jobs import BackgroundJobs
-    from teamwright.permissions.decide import Policy
+    from teamwright.permissions.permission_decision import Policy
     from teamwright.protocol.task import Task
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.teams.in_process_teammate import InProcessTeammate

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
 from teamwright.teams.archive import archive_team
 from teamwright.teams.file_stores import FileStores
@@ -148,7 +148,7 @@ def _hold_lease(team: SavedTeam) -> Generator[None]:
 
 async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """End orphaned member processes, and processes of commands, before the files are archived."""
-    from teamwright.session.orphans import EndedOrphans, stop_orphan_members
+    from teamwright.session.orphaned_members import EndedOrphans, stop_orphan_members
 
     outlived = await stop_orphan_members(team.home, team.file) if team.file is not None else EndedOrphans()
     if team.lease is None:

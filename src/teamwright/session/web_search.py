@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.meter import AgentMeter
+from teamwright.budgets.usage_meter import AgentMeter
 from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, Model, Prefix, Reply, Request

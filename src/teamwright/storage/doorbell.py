@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import storage_error
+from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.paths import Home, make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
 

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from teamwright.storage.atomic import storage_error
+from teamwright.storage.atomic_write import storage_error
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lock_dir
-from teamwright.storage.atomic import storage_error
+from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.loop_cache import LoopCache
 from teamwright.storage.paths import make_private
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from teamwright.protocol.errors import LockLost, StorageError
-from teamwright.storage.atomic import PendingFile, storage_error
+from teamwright.storage.atomic_write import PendingFile, storage_error
 from teamwright.storage.file_lock import LockHold
 
 PAGE_BYTES = 4096

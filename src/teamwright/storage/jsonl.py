@@ -21,7 +21,7 @@ from threading import Lock
 
 from msgspec import Struct
 
-from teamwright.storage.atomic import keep_damaged_copy, storage_error
+from teamwright.storage.atomic_write import keep_damaged_copy, storage_error
 from teamwright.storage.paths import make_private
 
 MAX_OPEN = 1_000

@@ -9,7 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain
 

@@ -10,7 +10,7 @@ from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.file_watcher import file_mark
-from teamwright.tasks.drafts import claimable_at
+from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_file import task_number
 from teamwright.tasks.task_files import TaskFiles
 from teamwright.tasks.task_graph import Edge, sort_ids
@@ -74,7 +74,7 @@ class FileTaskStore:
         if not edges:
             before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task)))
             return TaskChange(before, after, {}, self._find_unblocked(before, after))
-        from teamwright.tasks.edge_changes import add_edges, refuse_bad_edges
+        from teamwright.tasks.dependency_changes import add_edges, refuse_bad_edges
 
         more = [blocker for blocker, blocked in edges if blocked == id]
         async with files.list_lock().hold() as held:
@@ -93,7 +93,7 @@ class FileTaskStore:
 
     async def create(self, make_task: Callable[[str], Task], blockers: Sequence[str] = ()) -> Task:
         """See TaskStore. Writes the list's directory first."""
-        from teamwright.tasks.edge_changes import add_edges
+        from teamwright.tasks.dependency_changes import add_edges
 
         files = self.files
         files.prepare()
@@ -107,7 +107,7 @@ class FileTaskStore:
 
     async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
         """See TaskStore."""
-        from teamwright.tasks.edge_changes import remove_references
+        from teamwright.tasks.dependency_changes import remove_references
 
         files = self.files
         if not files.path(id).exists():
@@ -142,27 +142,31 @@ class FileTaskStore:
 
     async def archive_all(self, target: Path) -> int:
         """Move all tasks into `target`. Numbers continue where they were. Return how many were moved."""
-        from teamwright.tasks import moves
 
-        return await moves.archive_all(self.files, target)
+        from teamwright.tasks import task_moves
+
+        return await task_moves.archive_all(self.files, target)
 
     async def archive_finished(self, target: Path, days: float) -> int:
-        """Move tasks that were finished long ago into `target`; see `moves`. Return how many were moved."""
-        from teamwright.tasks import moves
+        """Move tasks that were finished long ago into `target`; see `task_moves`. Return how many were moved."""
 
-        return await moves.archive_finished(self.files, target, days)
+        from teamwright.tasks import task_moves
+
+        return await task_moves.archive_finished(self.files, target, days)
 
     async def archive_and_remove(self, target: Path) -> int:
         """Move all tasks into `target` and remove the directory; a new list of that name starts at 1."""
-        from teamwright.tasks import moves
 
-        return await moves.archive_and_remove(self.files, target)
+        from teamwright.tasks import task_moves
+
+        return await task_moves.archive_and_remove(self.files, target)
 
     async def adopt_open_tasks(self, other: FileTaskStore) -> list[Task]:
         """Move the open tasks of another list here under their numbers. Return them."""
-        from teamwright.tasks import moves
 
-        return await moves.adopt_open_tasks(self.files, other.files)
+        from teamwright.tasks import task_moves
+
+        return await task_moves.adopt_open_tasks(self.files, other.files)
 
     # ── internal ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task
-from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import FileLock, LockHold, lock_at
 from teamwright.storage.paths import make_private
 from teamwright.tasks.task_file import LOCK_FILE, WATERMARK_FILE, read_watermark

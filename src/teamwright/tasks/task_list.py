@@ -16,7 +16,7 @@ from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.integration import TaskIntegration
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft
+from teamwright.tasks.draft_tasks import Drafts, finish_draft, mark_draft
 from teamwright.tasks.task_check import (
     CheckProof,
     CheckRunner,

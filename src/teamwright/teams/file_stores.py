@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.storage.paths import Home
-from teamwright.teams.team_file import TeamFile, TeamStateFile, read_team_file
+from teamwright.teams.team_state_file import TeamFile, TeamStateFile, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.mail.inbox import Inbox

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from teamwright.teams.file_stores import FileStores
 
 if TYPE_CHECKING:
-    from teamwright.teams.catalogue import Teams
+    from teamwright.teams.team_catalogue import Teams
 
 
 class HomeStores(FileStores):
@@ -19,6 +19,6 @@ class HomeStores(FileStores):
     @property
     def teams(self) -> Teams:
         """See TeamStores. The catalogue is imported with the first team."""
-        from teamwright.teams.catalogue import Teams
+        from teamwright.teams.team_catalogue import Teams
 
         return Teams(self._home)

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification, InboxEntry, ShutdownRequest, parse_protocol
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import RuntimeTags
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.mailbox.incoming import IncomingMail, has_written_to_lead, known_task_ids
 from teamwright.teams.plan_requests import PendingPlan
 from teamwright.teams.roster import KnownRoster

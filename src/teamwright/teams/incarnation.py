@@ -1,6 +1,7 @@
 """One incarnation of a member as team.json notes it, its end while that is processed, and how both are parsed.
 
-Depends on values of permissions, models and budgets. Leaves the file itself, its lock and its changes to `team_file`.
+Depends on values of permissions, models and budgets. Leaves the file itself, its lock and its changes to
+`team_state_file`.
 """
 
 from __future__ import annotations

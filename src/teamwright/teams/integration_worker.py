@@ -13,7 +13,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import IntegrationChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.integration import Integration

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
-from teamwright.agent.command_queue import CommandPriority, CommandQueue, QueuedCommand
 from teamwright.agent.compaction.compact import clear_conversation
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.input_queue import CommandPriority, CommandQueue, QueuedCommand
+from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.usage import Usage
 from teamwright.teams.team import SessionTeam
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode
 
 MODE_RANK = {

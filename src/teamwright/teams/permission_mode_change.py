@@ -7,15 +7,15 @@ wake it, the event. The lead's process writes the roster and team.json, for a me
 from __future__ import annotations
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.mode_reminders import mode_notice
 from teamwright.agent.plan_mode import PlanExit
-from teamwright.agent.reminders import mode_notice
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChangeMessage as ModeMessage
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol

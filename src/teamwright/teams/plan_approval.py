@@ -12,10 +12,10 @@ from typing import Any
 
 from teamwright.agent.plan_mode import PlanMode, PlanSubmission
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.external.external_plans import answer_external_plan, bound_incarnation
 from teamwright.teams.in_process_teammate import InProcessTeammate

@@ -15,7 +15,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import COLORS, LEAD_ALIAS, agent_id, inbox_stem, member_name
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.runtime_tags import escape_tags
-from teamwright.teams.document import Document
+from teamwright.teams.shared_document import Document
 
 MAX_LISTED = 30
 """Members that one note lists; ListAgents shows the others."""

@@ -16,10 +16,10 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.backends.backend import Location
-from teamwright.teams.document import Document
 from teamwright.teams.incarnation import Incarnation
+from teamwright.teams.shared_document import Document
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import TeamFile
+from teamwright.teams.team_state_file import TeamFile
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 

@@ -20,21 +20,21 @@ from msgspec.structs import replace
 
 from teamwright.agent.transcript import read_header
 from teamwright.mail.inbox import read_entries
-from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import LEAD, agent_id
 from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config, parse_member
-from teamwright.storage.atomic import keep_damaged_copy, storage_error, write_atomic, write_new
+from teamwright.protocol.timestamps import parse_iso_ms
+from teamwright.storage.atomic_write import keep_damaged_copy, storage_error, write_atomic, write_new
 from teamwright.storage.file_lock import lock_for
 from teamwright.storage.file_watcher import file_mark
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.roster import OnRestored
-from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+from teamwright.teams.team_state_file import TeamFile, is_lead_alive, read_team_file
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher

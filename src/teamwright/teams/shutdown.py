@@ -14,17 +14,16 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from teamwright.agent.transcript import find_delivered_ids
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry, ShutdownApproved, TeammateTerminated
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import parse_config
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import TaskStatus
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.archive import find_archived
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.catalogue import archived_lead_mail
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, PendingEnd
 from teamwright.teams.mailbox.incoming import starts_turn
@@ -33,7 +32,8 @@ from teamwright.teams.mailbox.undelivered import return_late_mail, return_mail
 from teamwright.teams.plan_requests import close_plans
 from teamwright.teams.shutdown_answers import is_shutdown_request, shutdown_answer, was_asked_to_stop
 from teamwright.teams.team import SessionTeam
-from teamwright.teams.team_file import TeamFile
+from teamwright.teams.team_catalogue import archived_lead_mail
+from teamwright.teams.team_state_file import TeamFile
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES, FAILED_STATES, LifecycleEvent
 

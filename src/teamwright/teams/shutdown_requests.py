@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.agent.conversation import Conversation
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, parse_recipient, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
 from teamwright.teams.shutdown import kill, lead_stop_error, remove_crashed

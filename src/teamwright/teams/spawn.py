@@ -1,8 +1,8 @@
 """The start of a teammate: name, incarnation, first prompt, coroutine, announcement; a failure undoes them in reverse.
 
 Order: reserve the name in the roster, record the incarnation in team.json, put the first prompt into the inbox, start,
-wait until it runs, announce. After a kill in between, `resume` completes or undoes the start. Depends on the team and
-its agent builder.
+wait until it runs, announce. After a kill in between, `team_resume` completes or undoes the start. Depends on the team
+and its agent builder.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.creation import ensure_team
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.local_team_access import LocalTeamAccess
@@ -37,6 +36,7 @@ from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_creation import ensure_team
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 

@@ -13,8 +13,8 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, agent_id, session_list_name, team_name
 from teamwright.protocol.mail import InboxEntry, is_contentless
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.teams.catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork, team_directory_name
-from teamwright.teams.team_file import LeadLease, TeamFile
+from teamwright.teams.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork, team_directory_name
+from teamwright.teams.team_state_file import LeadLease, TeamFile
 from teamwright.teams.team_stores import TeamStores
 
 

@@ -5,10 +5,10 @@ Depends on the roster and on sending. Leaves to the task list who may change an 
 
 from __future__ import annotations
 
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.protocol.mail import TaskAssignment
 from teamwright.protocol.task import Task
+from teamwright.protocol.timestamps import iso_time
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_rules import DELETED, is_owner
 from teamwright.teams.mailbox.outgoing import SendCall, find_recipient, send_protocol

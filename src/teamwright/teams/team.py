@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from teamwright.agent.spawn_limits import SpawnLimits
-from teamwright.permissions.decide import Policy
-from teamwright.protocol.clock import now_ms
+from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId, session_list_name
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.tasks.task_integration import MemberWorktrees
     from teamwright.teams.backend_teammate import TeammateLauncher
-    from teamwright.teams.document import Document
     from teamwright.teams.in_process_teammate import InProcessTeammate
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.mailbox.incoming import IncomingMail
     from teamwright.teams.roster import Roster
+    from teamwright.teams.shared_document import Document
     from teamwright.teams.spawn_spec import SpawnSpec
-    from teamwright.teams.subagents.registry import Subagents
-    from teamwright.teams.team_file import TeamFile
+    from teamwright.teams.subagents.subagent_registry import Subagents
+    from teamwright.teams.team_state_file import TeamFile
     from teamwright.teams.team_stores import TeamCatalogue, TeamStores
 
 
@@ -288,7 +288,7 @@ class SessionTeam(Struct):
     # ── creation and removal ──────────────────────────────────────────────────────────────────────────────────────────
 
     def adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
-        """Adopt the team in that directory as this session's; `creation` creates or finds it."""
+        """Adopt the team in that directory as this session's; `team_creation` creates or finds it."""
         self.name, self.directory, self.implicit = name, directory, implicit
         self._forget_files()
         self.external.reset()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from teamwright.agent.agent import always_false
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The port through which a team gets its stores, wherever they are, and the port of the catalogue of teams.
 
-By the catalogue teams are found, created, taken over and archived as a whole. `catalogue` and `file_stores` implement
-the ports on files, `stored_teams` the catalogue on stores without files; a session's factory chooses.
+By the catalogue teams are found, created, taken over and archived as a whole. `team_catalogue` and `file_stores`
+implement the ports on files, `stored_teams` the catalogue on stores without files; a session's factory chooses.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
     from teamwright.protocol.mail import InboxEntry
     from teamwright.tasks.task_store import FollowedTaskStore
-    from teamwright.teams.catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork
-    from teamwright.teams.document import Document
     from teamwright.teams.roster import OnRestored, RosterDocument
-    from teamwright.teams.team_file import LeadLease, TeamFile
+    from teamwright.teams.shared_document import Document
+    from teamwright.teams.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork
+    from teamwright.teams.team_state_file import LeadLease, TeamFile
 
 
 class TeamCatalogue(Protocol):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, StructMeta, field
 
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.protocol.usage import Usage
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PendingPlan
 from teamwright.teams.teammate_state_machine import LifecycleEvent, advance

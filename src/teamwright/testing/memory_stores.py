@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.timestamps import iso_time
+from teamwright.storage.file_lease import process_exists
 from teamwright.storage.file_watcher import Watcher
-from teamwright.storage.lease import process_exists
 from teamwright.teams.roster import OnRestored
 from teamwright.teams.stored_teams import StoredTeam, StoredTeams
-from teamwright.teams.team_file import LeadLease, TeamFile
+from teamwright.teams.team_state_file import LeadLease, TeamFile
 from teamwright.testing.memory_tasks import MemoryTaskStore, MemoryTaskTable
 from teamwright.worktrees.integration_store import ChangeEntry, IntegrationEntry
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.file_watcher import Watcher
-from teamwright.tasks.drafts import claimable_at
+from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
 from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error
 from teamwright.tasks.task_store import (

@@ -22,7 +22,16 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, ScriptedReply, Stall, Status
+from teamwright.testing.model_server_replies import (
+    Answer,
+    Cut,
+    CutPrompt,
+    ErrorEvent,
+    Raw,
+    ScriptedReply,
+    Stall,
+    Status,
+)
 from teamwright.testing.wire_formats.answer_parts import AnswerRequest
 from teamwright.testing.wire_formats.wire_format import MESSAGES, WireFormat, format_for_path, requested_model
 

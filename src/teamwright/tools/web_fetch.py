@@ -20,7 +20,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.rules import is_local_host
 from teamwright.permissions.verdict import Access
-from teamwright.processes.addresses import AddressRefused, resolve_public
+from teamwright.processes.host_addresses import AddressRefused, resolve_public
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response

@@ -1,4 +1,4 @@
-"""Lines that show changed files, undo results and the review of a team's work, each as a style of `paint` and a text.
+"""Lines that show changed files, undo results and the review of a team's work, each as a style and a text.
 
 The texts are not cleaned; the caller makes them safe for a terminal.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from teamwright.edit_history.edit_journal import Scope
+from teamwright.edit_history.edit_journal_reader import Scope
 from teamwright.edit_history.session_diff import EditShare, FileChange, display_path
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, MemberReview, TeamReview
 from teamwright.edit_history.undo import COMMANDS_STAY, Did, UndoneFile, UndoResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from teamwright.ui.claude_code_equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.cli.command_table import ABSENT
-from teamwright.ui.equivalents import COMMANDS, FLAGS, KEYS, SUBCOMMANDS, EquivalentRow
 from teamwright.ui.terminal.command_equivalents import EQUIVALENTS
 
 _HEAD = """# Coming from Claude Code

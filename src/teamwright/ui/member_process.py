@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.protocol.member_flags import MemberFlags, parse_argv
-from teamwright.session.member_process.join import RunningMember
+from teamwright.session.member_process.join_team import RunningMember
 from teamwright.session.member_process.member_lifetime import MemberEnd
 from teamwright.session.member_process.run_member import run_external_member, running_member, take_spawn_file
 from teamwright.session.member_process.spawn_file import VARIABLE
@@ -108,7 +108,7 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     from teamwright.ui.member_terminal import MemberTerminal
     from teamwright.ui.terminal.editor_choice import make_editor
     from teamwright.ui.terminal.event_formatter import EventFormatter
-    from teamwright.ui.terminal.paint import make_paint, terminal_environment
+    from teamwright.ui.terminal.text_styles import make_paint, terminal_environment
 
     env = terminal_environment(os.environ, plain=member.settings.plain_terminal)
     control = OwnTerminalControl(

@@ -28,7 +28,7 @@ from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
-from teamwright.ui.terminal.editor import Editor, EditorCallbacks, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from teamwright.config.settings.user_setting import user_setting
 from teamwright.storage.paths import Home
-from teamwright.ui.terminal.paint import terminal_environment
+from teamwright.ui.terminal.text_styles import terminal_environment
 
 
 def configured_terminal(home: Home, *, plain: bool = False) -> Mapping[str, str]:

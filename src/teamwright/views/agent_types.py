@@ -16,14 +16,14 @@ from teamwright.agent.agent_type import AgentType
 from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypeEntry, AgentTypes
 from teamwright.config.installed_plugins import installed_plugins
-from teamwright.config.merge import reads_other_product
 from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings_merge import reads_other_product
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.session.context import load_team_definition
 from teamwright.session.factory.spec_resolver import TrustedDefinitions, require_possible
+from teamwright.session.session_context import load_team_definition
 from teamwright.storage.paths import Home
 
 

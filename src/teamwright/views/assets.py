@@ -19,7 +19,7 @@ from teamwright.config.installed_plugins import FILE, installed_plugins
 from teamwright.config.plugins import Plugin, PluginSource, read_plugin
 from teamwright.config.settings.setting_parts import State, line_in
 from teamwright.config.settings.settings import SettingFlags
-from teamwright.config.settings_survey import SettingsSurvey, reads_compat_files, survey_settings
+from teamwright.config.settings_files_overview import SettingsSurvey, reads_compat_files, survey_settings
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home

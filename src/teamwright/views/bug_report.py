@@ -19,10 +19,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.config.merge import settings_places
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, read_layer
-from teamwright.config.settings_survey import reads_compat_files
+from teamwright.config.settings_files_overview import reads_compat_files
+from teamwright.config.settings_merge import settings_places
 from teamwright.config.trust_store import repository_of
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
 from teamwright.session.platform_check import platform_name

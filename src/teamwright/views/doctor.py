@@ -11,10 +11,10 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
-from teamwright.config.merge import load_settings, reads_other_product
 from teamwright.config.model_settings_parser import model_settings
-from teamwright.config.person_check import agent_command
+from teamwright.config.person_authority import agent_command
 from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.settings_merge import load_settings, reads_other_product
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.models.catalog import source
 from teamwright.models.local_servers import LocalServer, find_local_servers, get_command

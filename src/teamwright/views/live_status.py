@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info

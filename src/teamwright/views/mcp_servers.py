@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from teamwright.config.edit_settings import Target
 from teamwright.config.mcp_settings import reading_of
-from teamwright.config.project_mcp import SERVERS, command_of
+from teamwright.config.project_mcp_file import SERVERS, command_of
 from teamwright.config.settings_view import SettingsQuery, SettingValue, values
 from teamwright.config.trust_store import repository_of
 from teamwright.mcp.server_config import ParsedServer, ServerConfig, parse_entry

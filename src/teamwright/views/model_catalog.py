@@ -123,7 +123,7 @@ def _key(endpoint: Endpoint, needed: bool) -> str:
 
 async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str, str]) -> list[ModelView]:
     """Return the models that a provider lists, in its order, with known facts. Raises CannotStart, ModelFailed."""
-    from teamwright.models.pool import list_models
+    from teamwright.models.model_pool import list_models
 
     wires = await list_models(provider, env, settings)
     row = known_providers(settings)[provider]

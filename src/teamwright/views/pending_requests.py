@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from teamwright.approvals import open_requests
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.requests.request_store import RequestStore
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.file_watcher import Watcher
-from teamwright.storage.lease import lease_held, lease_path
 from teamwright.storage.paths import Home
 
 GATHER_S = 0.03

@@ -14,22 +14,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.agent.reminders import MODE_MEANINGS
-from teamwright.config.merge import MODE, lead_mode, load_settings, reads_other_product
+from teamwright.agent.mode_reminders import MODE_MEANINGS
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
-from teamwright.config.team_roles import TeamDefinition, ownership_of
+from teamwright.config.settings_merge import MODE, lead_mode, load_settings, reads_other_product
+from teamwright.config.team_definition import TeamDefinition, ownership_of
 from teamwright.config.trust_store import TrustStore
-from teamwright.permissions.decide import COORDINATION_TOOLS, Policy, parse_mode
 from teamwright.permissions.grant_offers import suggest_updates
+from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy, parse_mode
+from teamwright.permissions.permission_update_json import to_wire
 from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
-from teamwright.permissions.update_wire_format import to_wire
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest
-from teamwright.session.context import load_team_definition
 from teamwright.session.lookup.saved_members import find_saved_member
-from teamwright.session.modes import load_mode, restore_mode
+from teamwright.session.permission_modes import load_mode, restore_mode
+from teamwright.session.session_context import load_team_definition
 from teamwright.storage.paths import Home
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)

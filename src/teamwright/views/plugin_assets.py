@@ -16,7 +16,7 @@ from teamwright.config.agent_types.definition_sources import definition_sources
 from teamwright.config.agent_types.registry import AgentTypes
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY
 from teamwright.config.plugins import Plugin, plugin_variables
-from teamwright.config.project_mcp import describe_server
+from teamwright.config.project_mcp_file import describe_server
 from teamwright.config.settings.setting_parts import line_in
 from teamwright.config.trusted_skills import plugin_places, repository_places, user_places
 from teamwright.mcp.server_config import ConfigSource, parse_entry

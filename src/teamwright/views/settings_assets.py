@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from teamwright.config.mcp_settings import reading_of
-from teamwright.config.project_mcp import FILE, SERVERS
+from teamwright.config.project_mcp_file import FILE, SERVERS
 from teamwright.config.settings.setting_parts import WHOLE, SettingPart, positions_of
 from teamwright.config.settings.settings_files import SettingsLayer
-from teamwright.config.trust_survey import HOOKS
+from teamwright.config.trust_entries import HOOKS
 from teamwright.mcp.server_config import MAX_SERVERS, parse_entry
 from teamwright.views.assets import Asset, CheckSubject
 

@@ -19,11 +19,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_state_file import ServerStatus, read_state

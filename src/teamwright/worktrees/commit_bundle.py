@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from teamwright.processes.git import GitCallOptions, GitResult, run_git
+from teamwright.processes.git_calls import GitCallOptions, GitResult, run_git
 from teamwright.protocol.errors import CannotStart
 
 MOST_BYTES = 64_000_000

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit

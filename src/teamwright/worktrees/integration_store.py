@@ -16,7 +16,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.integration import IntegrationState
-from teamwright.storage.atomic import write_atomic, write_new
+from teamwright.storage.atomic_write import write_atomic, write_new
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.storage.paths import make_private
 from teamwright.storage.read_bounded import read_plain

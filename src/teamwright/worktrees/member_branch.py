@@ -11,8 +11,8 @@ import time
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.branch_merge import conflicting_paths
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
-from teamwright.worktrees.worktree_contents import changed_files, integrated_commits
 from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_state import changed_files, integrated_commits
 
 STALE_LOCK_S = 10.0
 """Seconds after which the lock of a worktree's index is one that a killed git left."""

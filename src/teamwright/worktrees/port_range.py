@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from teamwright.storage.atomic import write_new
+from teamwright.storage.atomic_write import write_new
 
 PORTS = 10
 """Ports of one worktree."""

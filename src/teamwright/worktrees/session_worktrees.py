@@ -11,12 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from teamwright.processes.git import NO_ENTRIES
+from teamwright.processes.git_calls import NO_ENTRIES
 from teamwright.processes.git_config import GitEntry
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.lease import Lease
+from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import (

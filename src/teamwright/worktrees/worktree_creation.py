@@ -14,13 +14,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_contents import LOCK_REASON, listed_changes, measure
 from teamwright.worktrees.worktree_record import WorktreeRecord, member_branch, ref_part, repository_directory
+from teamwright.worktrees.worktree_state import LOCK_REASON, listed_changes, measure
 
 INCLUDE_FILE = ".worktreeinclude"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
-from teamwright.storage.atomic import storage_error
-from teamwright.storage.lease import Lease
+from teamwright.storage.atomic_write import storage_error
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_contents import WorktreeState, integrated_commits, read_state
 from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_state import WorktreeState, integrated_commits, read_state
 
 
 class Removal(Struct, frozen=True):

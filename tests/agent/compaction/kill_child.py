@@ -13,7 +13,7 @@ from pathlib import Path
 from teamwright.agent.agent import Agent
 from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.loop import append_user_message, run_turn
+from teamwright.agent.turn_loop import append_user_message, run_turn
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import ModelCard, Prefix, Reply
 from teamwright.protocol.messages import text_block

@@ -12,8 +12,8 @@ import pytest
 
 from teamwright.agent.compaction.compact import clear_conversation, compact_now
 from teamwright.agent.conversation import INTERRUPTED_RESULT, Conversation, UserMessage
-from teamwright.agent.loop import run_turn
 from teamwright.agent.transcript import count_calls_without_result, find_delivered_ids, messages_backward, read_history
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import Compacted

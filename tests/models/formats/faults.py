@@ -10,13 +10,13 @@ from pathlib import Path
 
 from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.model import Failure, ModelCard, Prefix, Request, Retrying
+from teamwright.models.model_pool import format_for
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.pool import format_for
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.service_model import ServiceModel
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, encode, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
+from teamwright.testing.model_server_replies import Answer, Cut, ErrorEvent, Raw, ScriptedReply, Stall, Status
 from tests.support.waits import WAIT_S
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "service-faults.md"

@@ -6,12 +6,12 @@ import json
 import pytest
 
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Reply
 from teamwright.models.tool_call_repair import MOST_DEPTH, describe_problem, parse_arguments
 from teamwright.protocol.messages import UNPARSED_ARGUMENTS, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw, encode_event
+from teamwright.testing.model_server_replies import Answer, Raw, encode_event
 from tests.agent.parts import Echo, an_agent
 from tests.support.waits import WAIT_S
 

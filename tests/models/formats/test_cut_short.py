@@ -8,14 +8,14 @@ import pytest
 
 from teamwright import Budget, ModelCard, Reply, Team, TextPart, Usage
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import run_turn
 from teamwright.agent.model_call import INTERRUPTED_NOTE
-from teamwright.models.answer_end import INTERRUPTED
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import UsagePart
+from teamwright.models.stop_reason import INTERRUPTED
 from teamwright.protocol.events import ModelCallEnded, TextDelta
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from tests.agent.parts import an_agent
 from tests.support.waits import WAIT_S
 

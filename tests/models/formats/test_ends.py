@@ -7,13 +7,13 @@ import pytest
 
 from teamwright import Result, Team
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import run_turn
-from teamwright.models.answer_end import ENDS, AnswerEnd
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import ModelCard
+from teamwright.models.stop_reason import ENDS, AnswerEnd
 from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.headless.run_output import result_object
 from tests.agent.parts import Echo, an_agent
 

@@ -11,8 +11,8 @@ from teamwright.models.catalog import source
 from teamwright.models.endpoint import clean_base_url, query_of
 from teamwright.models.model import Reply, Request, price_usage
 from teamwright.models.model_names import key_variables, resolve_model
+from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import ModelSettings
-from teamwright.models.pool import ModelPool
 from teamwright.models.prefix_builder import build_prefix
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage

@@ -10,7 +10,7 @@ from teamwright.models.model import Reply
 from teamwright.models.providers import messages
 from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")

@@ -20,7 +20,7 @@ from teamwright.models.providers.api_format import OutgoingRequest
 from teamwright.models.providers.aws import AwsKeys, sign_request
 from teamwright.protocol.messages import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 

@@ -16,8 +16,8 @@ from teamwright.models.catalog import catalog, thinking_field
 from teamwright.models.endpoint import APIS, clean_base_url
 from teamwright.models.model import Failure, Reply, Request
 from teamwright.models.model_names import resolve_model
+from teamwright.models.model_pool import ModelPool, list_models
 from teamwright.models.model_settings import CustomProvider, ModelSettings
-from teamwright.models.pool import ModelPool, list_models
 from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart
@@ -281,7 +281,7 @@ async def test_what_a_vendor_lists_is_read_page_by_page(lists):
 
 LAZY = """
 import sys
-from teamwright.models import pool
+from teamwright.models import model_pool
 from teamwright.models import model_names
 heavy = {name for name in sys.modules if name.startswith("teamwright.models.providers.")}
 spoken = {"openai_chat", "openai_responses", "gemini", "bedrock", "aws", "event_stream"}

@@ -11,7 +11,7 @@ from teamwright.models.prefix_builder import request_fields
 from teamwright.models.providers.request_conversion import ConversionCache, EncodedMessage
 from teamwright.protocol.messages import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.model import Failure, ModelCard, Reply, price_usage
 from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw, Status
+from teamwright.testing.model_server_replies import Answer, Raw, Status
 from teamwright.views.doctor import find_problems
 from teamwright.views.doctor_findings import DoctorSubject
 from tests.agent.parts import Echo, an_agent

@@ -8,7 +8,7 @@ import pytest
 from teamwright.models.model import Reply, Retrying
 from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Raw
+from teamwright.testing.model_server_replies import Answer, Raw
 from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")

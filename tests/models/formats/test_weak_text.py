@@ -6,12 +6,12 @@ import json
 import pytest
 
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.loop import run_turn
+from teamwright.agent.turn_loop import run_turn
 from teamwright.models.answer_assembly import ThinkTags
 from teamwright.models.model import ModelCard, TextPart, ThinkingPart
 from teamwright.protocol.messages import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Cut
+from teamwright.testing.model_server_replies import Answer, Cut
 from tests.agent.parts import Echo, an_agent
 from tests.support.waits import WAIT_S
 

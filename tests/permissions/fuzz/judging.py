@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule_index import PermissionScope
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, HIDDEN_VARIABLES, remove_variables

@@ -109,7 +109,7 @@ async def test_an_untrusted_team_file_makes_nobody_think_harder(tmp_path):
 
 
 def test_a_team_file_with_an_effort_that_is_none_is_an_error_with_its_line(tmp_path):
-    from teamwright.config.team_file_reader import parse_definition
+    from teamwright.config.team_definition_reader import parse_definition
 
     with pytest.raises(CannotStart, match="effort must be one of") as refused:
         parse_definition('[roles.builder]\neffort = "hihg"\n', tmp_path / "team.toml")

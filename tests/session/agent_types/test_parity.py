@@ -16,7 +16,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import KEY
 from tests.ui.subagents.play import first_words

@@ -10,8 +10,8 @@ from teamwright.config.agent_types.definition_sources import DefinitionDirectory
 from teamwright.config.agent_types.registry import LIST_BYTES, LOOK_UP, AgentTypes
 from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
-from teamwright.views.asset_list import list_assets
 from teamwright.views.assets import AssetQuery
+from teamwright.views.directory_assets import list_assets
 
 GUIDE = (
     "Use this agent when a screen has to be drawn, e.g. a settings page. Do not use it for icons. "

@@ -21,7 +21,7 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.lease import Lease, lease_path
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.paths import Home
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S

@@ -11,9 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec.structs import replace
 
 from teamwright.agent.compaction.compaction_state import IMAGE_TOKENS, message_tokens
+from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.budgets.meter import OUTPUT_HELD, AgentMeter, Meters
-from teamwright.budgets.scope import Estimate, Scope
+from teamwright.budgets.usage_meter import OUTPUT_HELD, AgentMeter, Meters
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal, ModelCard, Prefix, Reply, Request
 from teamwright.protocol.budget import NO_CAPS, Budget

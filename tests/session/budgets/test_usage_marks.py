@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.budgets import usage_marks
+from teamwright.budgets import usage_confirmation
+from teamwright.budgets.budget_scope import Estimate
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.budgets.scope import Estimate
-from teamwright.budgets.usage_marks import UsageMarks
+from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.models.model import NOT_CONTINUED, BudgetRefusal
 from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.budget import Budget
@@ -101,7 +101,7 @@ async def test_each_agent_has_its_own_mark_of_model_calls():
 
 async def test_the_time_counts_from_the_last_prompt_of_the_person(monkeypatch):
     clock = [1_000.0]
-    monkeypatch.setattr(usage_marks, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(usage_confirmation, "monotonic", lambda: clock[0])
     person = Person()
     budget_tracker = used(person, 0, minutes=120)
     assert budget_tracker.marks is not None

@@ -14,8 +14,8 @@ from teamwright.config.trusted_skills import make_shelf
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.session.factory.spec_resolver import TrustedDefinitions
 from teamwright.skills.command_template import CommandArguments, fill_pieces, split_template
-from teamwright.views.asset_list import list_assets
 from teamwright.views.assets import AssetQuery
+from teamwright.views.directory_assets import list_assets
 from tests.session.compatibility.folder import fill, put
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.tool import LastWriters, ToolContext, ToolResult, Workplace
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.edit_history.session_diff import FileChange, file_changes
 from teamwright.edit_history.undo import UndoRequest, UndoResult, apply_undo, require_plan
 from teamwright.tools.files.edit import Edit, EditInput
-from teamwright.tools.files.edit_journal import record_prompt
+from teamwright.tools.files.edit_journal_writer import record_prompt
 from teamwright.tools.files.read import Read, ReadInput
 from teamwright.tools.files.write import Write, WriteInput
 

@@ -3,9 +3,9 @@
 import pytest
 
 from teamwright.edit_history import session_diff
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.edit_history.session_diff import newest_edit_of_call
-from teamwright.tools.files.edit_journal import digest
+from teamwright.tools.files.edit_journal_writer import digest
 
 pytestmark = pytest.mark.promise("K6")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.tools.files.edit_journal import digest
+from teamwright.tools.files.edit_journal_writer import digest
 
 pytestmark = pytest.mark.promise("K6", "P5")
 

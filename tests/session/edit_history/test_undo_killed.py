@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.edit_history.undo import UndoRequest, apply_undo, require_plan
 from teamwright.protocol.errors import TeamwrightError
 from tests.support.waits import WAIT_S

@@ -14,10 +14,10 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.session.member_process.external_lead.join_external import join_external_team
 from teamwright.session.member_process.external_lead.team_search import find_external_team
 from teamwright.storage.paths import Home, find_home
-from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_catalogue import NewTeam, Teams
+from teamwright.teams.team_state_file import LeadLease
 
 ARGV = ["--agent-id", "bob@crew", "--lead-verify-key", "1795.MCow", "--agent-name", "bob", "--brand-new", "--team-name"]
 SESSION = "50101e6d-0000-4000-8000-000000000000"

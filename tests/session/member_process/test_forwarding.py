@@ -23,7 +23,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.session.control.person_actions import list_jobs, move_to_background, stop_task
 from teamwright.testing import LoopbackModel, ScriptedModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 
 OPUS = "claude-opus-4-5"

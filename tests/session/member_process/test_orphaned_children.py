@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from teamwright import Team
 from teamwright.processes.process_tree import process_start
 from teamwright.teams.shutdown_requests import ask_to_stop
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.session.member_process.test_forwarding import crew, over
 from tests.support.waits import wait_until
 

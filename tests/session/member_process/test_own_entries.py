@@ -12,7 +12,7 @@ from teamwright.teams.plan_approval import answer_plan
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.testing import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import wait_until
 from tests.teams.watched import Told
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.config.team_file_reader import line_of, parse_definition, read_definition
+from teamwright.config.team_definition_reader import line_of, parse_definition, read_definition
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart
 

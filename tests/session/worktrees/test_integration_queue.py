@@ -15,8 +15,8 @@ from teamwright.sandbox.sandbox import find_implementation
 from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.storage.paths import find_home
 from teamwright.teams import integration_worker
-from teamwright.teams.creation import create_team
 from teamwright.teams.shutdown import delete_team
+from teamwright.teams.team_creation import create_team
 from teamwright.views.status import status_views
 from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S

@@ -12,7 +12,7 @@ from teamwright import Team
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD
-from teamwright.storage.lease import lease_held
+from teamwright.storage.file_lease import lease_held
 from teamwright.teams.backends import process_launcher
 from teamwright.teams.backends.terminal_adapter_settings import DETACHED
 from teamwright.teams.mailbox.outgoing import send_text

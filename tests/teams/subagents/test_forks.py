@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import force_setattr, replace
 
 from teamwright import ModelCard
-from teamwright.agent.fork import FORK_TAG
-from teamwright.agent.prefix import load_conversation
+from teamwright.agent.fork_origin import FORK_TAG
+from teamwright.agent.prompt_prefix import load_conversation
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import ModelCallEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, LoopbackModel, ScriptedModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.teams.subagents.crowd import crew, notices_in, only, results, start, until
 

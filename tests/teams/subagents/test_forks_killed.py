@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
-from teamwright.agent.fork import FORK_TAG
+from teamwright.agent.fork_origin import FORK_TAG
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing import Call

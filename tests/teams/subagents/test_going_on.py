@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.agent.command_queue import SOURCES, CommandMode, CommandPriority, CommandQueue
+from teamwright.agent.input_queue import SOURCES, CommandMode, CommandPriority, CommandQueue
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD

@@ -7,7 +7,6 @@ import pytest
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.line_input import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, PendingRequests
-from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.request_lines import (
     MAX_LINES,
     ReplyMeaning,
@@ -16,6 +15,7 @@ from teamwright.ui.terminal.request_lines import (
     prompt_lines,
     subject_lines,
 )
+from teamwright.ui.terminal.text_styles import Paint
 from tests.support.waits import WAIT_S
 from tests.ui.test_terminal_questions import Typist, a_question, a_request
 

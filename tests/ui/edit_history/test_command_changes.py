@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.tool import ToolContext, Workplace
-from teamwright.edit_history.edit_journal import read_journal
-from teamwright.tools.files.edit_journal import load_content, record_edit
+from teamwright.edit_history.edit_journal_reader import read_journal
+from teamwright.tools.files.edit_journal_writer import load_content, record_edit
 from teamwright.tools.shell.command_changes import CommandChanges, CommandScan
 from tests.ui.member_processes.house import BYPASS
 from tests.ui.subagents.play import Play, call

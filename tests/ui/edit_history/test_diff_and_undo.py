@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.member_processes.house import BYPASS
 from tests.ui.program import COMMAND, Program, error_of, words_of

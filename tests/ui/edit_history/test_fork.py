@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.member_processes.house import BYPASS
 from tests.ui.program import words_of
 from tests.ui.test_terminal_session import at_terminal

@@ -9,7 +9,7 @@ import pexpect
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Program
 from tests.ui.test_main_job import all_told, who

@@ -10,12 +10,12 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from teamwright.edit_history.edit_journal import read_journal
+from teamwright.edit_history.edit_journal_reader import read_journal
 from teamwright.edit_history.history_location import find_history
 from teamwright.edit_history.rewind import rewind_on_disk
-from teamwright.storage.lease import Lease, lease_path
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.paths import Home
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.member_processes.house import BYPASS
 from tests.ui.program import COMMAND, Program, error_of, words_of

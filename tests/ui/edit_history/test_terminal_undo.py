@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import told_results
 from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import all_told, at_terminal, told, who

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.root import root, spread_directories
 from teamwright.ui.headless.named_command import IN_PLACE

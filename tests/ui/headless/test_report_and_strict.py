@@ -11,7 +11,7 @@ import pytest
 
 from teamwright.protocol.events import ToolCalled
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from teamwright.views.run_report import CallCollector
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.ui.program import Program, error_of
 
 pytestmark = pytest.mark.finding("U10")

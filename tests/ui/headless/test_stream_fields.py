@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import Program
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"

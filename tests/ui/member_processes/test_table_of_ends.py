@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.docs.pages import ROOT
 from tests.ui.member_processes.house import BYPASS, DETACHED, TMUX, House, kill, until
 from tests.ui.subagents.play import Held, agent, call

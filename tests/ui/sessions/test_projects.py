@@ -5,7 +5,7 @@ import json
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import KEY, Program, error_of
 
 pytestmark = pytest.mark.promise("K13")

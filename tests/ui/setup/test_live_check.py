@@ -10,7 +10,7 @@ import pexpect
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, CutPrompt, Raw, Stall, Status
+from teamwright.testing.model_server_replies import Answer, CutPrompt, Raw, Stall, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, KEY, Program, error_of
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.program import Program
 
 

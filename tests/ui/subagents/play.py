@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program, told_results
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.model_server_replies import Answer, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import words_of
 from tests.ui.subagents.play import Files, Held, Play, agent, call

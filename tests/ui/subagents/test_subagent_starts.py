@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 from tests.ui.subagents.play import Files, Held, Play, agent, call, notices

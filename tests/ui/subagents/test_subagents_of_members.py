@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import WAIT_S
 from tests.ui.program import told_results, words_of
 from tests.ui.subagents.play import Files, Held, Play, call

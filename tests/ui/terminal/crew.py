@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import wait_until
 from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import all_told, bash, told, who

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 
-from teamwright.testing.replies import Answer, Raw, answer_events, encode_event
+from teamwright.testing.model_server_replies import Answer, Raw, answer_events, encode_event
 from tests.support.waits import WAIT_S
 
 

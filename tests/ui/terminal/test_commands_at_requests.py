@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.test_terminal_session import at_terminal
 
 

@@ -7,7 +7,7 @@ import pytest
 from teamwright.config.instruction_notes import append_note, note_files
 from teamwright.protocol.errors import TeamRefused
 from teamwright.storage.paths import find_home
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.terminal.line_completion import best_matches
 from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
 from tests.ui.terminal_driver import BACKSPACE, CTRL_C

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.terminal.crew import below, crew, gates, last, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_D, CTRL_T
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who

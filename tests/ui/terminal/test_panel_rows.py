@@ -12,15 +12,13 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width
-from teamwright.ui.terminal.paint import Paint
-from teamwright.ui.terminal.panel import Panel, RunningCalls
-from teamwright.ui.terminal.panel_rows import (
+from teamwright.ui.terminal.member_rows import (
     STATUS_PARTS,
     RowContext,
     RowStyle,
@@ -32,6 +30,8 @@ from teamwright.ui.terminal.panel_rows import (
     status_line,
     task_rows,
 )
+from teamwright.ui.terminal.panel import Panel, RunningCalls
+from teamwright.ui.terminal.text_styles import Paint
 from teamwright.views.live_status import SessionRow, TaskBoard
 from tests.support.waits import WAIT_S
 

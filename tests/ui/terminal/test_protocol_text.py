@@ -18,7 +18,7 @@ from teamwright.protocol.mail import (
     TaskCompleted,
     TeammateTerminated,
 )
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from teamwright.ui.protocol_text import input_lines, message_words, output_lines
 from teamwright.ui.terminal.agent_text_output import MAX_REPORT_LINES, MemberReports, raw_lines
 from teamwright.ui.terminal.event_formatter import EventFormatter

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.test_terminal_session import all_told, at_terminal
 
 

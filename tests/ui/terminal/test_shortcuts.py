@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from teamwright.ui.terminal.keys import ESCAPE_WINDOW_S, InterruptState
 from tests.ui.terminal_driver import ENTER, ESC
 from tests.ui.test_terminal_session import at_terminal, told

@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.terminal.crew import crew, gates, opens, row_of, starts
 from tests.ui.terminal.slow_answers import paused
 from tests.ui.terminal_driver import ENTER

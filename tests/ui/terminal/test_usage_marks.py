@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, who
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.support.waits import wait_until
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, DOWN, ENTER, ESC, SHIFT_DOWN, SHIFT_UP, UP

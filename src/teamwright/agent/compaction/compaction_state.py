@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from teamwright.agent.toolbox import Toolbox
     from teamwright.models.effort import Effort
     from teamwright.models.model import Model
-    from teamwright.permissions.decide import Policy
+    from teamwright.permissions.permission_decision import Policy
 
 
 AUTO, MANUAL, CLEAR = "auto", "manual", "clear"

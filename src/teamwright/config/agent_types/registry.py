@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from teamwright.agent.agent_type import BUILT_IN, AgentType, built_in_types, find_agent_type
 from teamwright.config.agent_types.definition_sources import DefinitionSources, FoundDefinition
-from teamwright.config.team_roles import TeamDefinition, role_definitions
+from teamwright.config.team_definition import TeamDefinition, role_definitions
 from teamwright.protocol.errors import UsageError
 
 State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from teamwright.agent.activity import STALLED_AFTER_S
+from teamwright.agent.activity_monitor import STALLED_AFTER_S
 from teamwright.agent.compaction.compaction_state import CompactSettings
 from teamwright.agent.spawn_limits import SpawnSettings
-from teamwright.config.external_commands import ExternalCommandSettings
+from teamwright.config.external_member_commands import ExternalCommandSettings
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.config.settings.setting_fields import fill_settings
 from teamwright.config.settings.settings_files import bad_settings

@@ -1,7 +1,7 @@
 """Settings files: JSON read and checked against one table of keys, each value with its file.
 
-Reads and validates only; `merge` decides which layer may set a key and which value is used. An unknown key is a
-warning, a wrong type an error with file and line.
+Reads and validates only; `settings_merge` decides which layer may set a key and which value is used. An unknown key is
+a warning, a wrong type an error with file and line.
 """
 
 from __future__ import annotations

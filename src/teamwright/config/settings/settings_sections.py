@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from teamwright.config.external_commands import commands_settings
+from teamwright.config.external_member_commands import commands_settings
 from teamwright.config.settings.setting_fields import fill_settings, plain_fields
 from teamwright.config.settings.settings import Settings, parse_notify_settings
 from teamwright.config.settings.settings_files import bad_settings

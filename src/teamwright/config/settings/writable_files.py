@@ -17,7 +17,7 @@ from msgspec import Struct
 from teamwright.config.settings.settings_files import SettingsOrigin
 from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import TeamRefused
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.paths import Home
 from teamwright.storage.read_bounded import read_plain
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
-from teamwright.models.answer_end import CONTENT_FILTER
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
@@ -36,6 +35,7 @@ from teamwright.models.providers.request_conversion import (
     result_blocks,
 )
 from teamwright.models.service_error import ServiceError
+from teamwright.models.stop_reason import CONTENT_FILTER
 from teamwright.protocol.messages import Block, encode
 
 PRELUDE = 12

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from teamwright.models.answer_end import CONTENT_FILTER
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
@@ -35,6 +34,7 @@ from teamwright.models.providers.request_conversion import (
     result_text,
 )
 from teamwright.models.service_error import ServiceError
+from teamwright.models.stop_reason import CONTENT_FILTER
 from teamwright.protocol.messages import Block, encode
 from teamwright.storage.sse import SseReader
 

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from teamwright.models.answer_end import CONTENT_FILTER
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Prefix
 from teamwright.models.providers.api_format import (
@@ -35,6 +34,7 @@ from teamwright.models.providers.request_conversion import (
     result_text,
 )
 from teamwright.models.service_error import ServiceAnswer, ServiceError, parse_event_error
+from teamwright.models.stop_reason import CONTENT_FILTER
 from teamwright.protocol.messages import Block, encode
 from teamwright.storage.sse import SseReader
 

@@ -24,7 +24,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_state import RateState
 from teamwright.processes.process_tree import boot_id
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import write_atomic, write_new
+from teamwright.storage.atomic_write import write_atomic, write_new
 from teamwright.storage.paths import Home, make_private
 
 KEY_FILE = "key"

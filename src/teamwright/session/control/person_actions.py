@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from teamwright.permissions.verdict import PermissionAnswer, PermissionUpdate
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.session.control.remote_actions import (
     BACKGROUND,

@@ -26,7 +26,7 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.subagents.subagent_run import SubagentRun
 from teamwright.teams.team import SessionTeam
 
 BY_USER = "stopped by the user"

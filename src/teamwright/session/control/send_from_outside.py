@@ -14,9 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.processes.pid_watch import WatchedProcess
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import (
     LimitExceeded,
     ModelFailed,
@@ -27,8 +26,9 @@ from teamwright.protocol.errors import (
 from teamwright.protocol.events import MemberChanged, MessageDelivered, TeamEvent, TurnEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import InboxEntry, fence_protocol
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.requests.stop_request import USER
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent, always_false
 from teamwright.agent.agent_type import BUILT_IN, LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentType, load_prompt
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.mode_reminders import ReminderRole
 from teamwright.agent.plan_mode import PlanExit
-from teamwright.agent.prefix import load_conversation
-from teamwright.agent.reminders import ReminderRole
+from teamwright.agent.prompt_prefix import load_conversation
 from teamwright.agent.system_prompt import lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.transcript import read_header
 from teamwright.config.agent_types.definition_fields import INHERIT
-from teamwright.config.team_roles import roles_text
+from teamwright.config.team_definition import roles_text
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.models.model import Model
@@ -34,18 +34,18 @@ from teamwright.protocol.messages import Block
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.agent_skills import with_skills
-from teamwright.session.factory.forks import StartingPoint, fork_definition, start_fork, starting_point
+from teamwright.session.factory.fork_factory import StartingPoint, fork_definition, start_fork, starting_point
 from teamwright.session.factory.spec_resolver import require_possible, required_effort
 from teamwright.teams.blocked_callback import blocked_callback
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
 
 if TYPE_CHECKING:
-    from teamwright.processes.git import GitState
+    from teamwright.processes.git_calls import GitState
     from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.incarnation import Incarnation
     from teamwright.teams.spawn_spec import SpawnSpec
-    from teamwright.teams.subagents.run import SubagentRun
+    from teamwright.teams.subagents.subagent_run import SubagentRun
 
 
 TYPE_KEY = "agent_type"

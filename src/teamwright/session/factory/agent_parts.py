@@ -14,31 +14,31 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from teamwright.agent.activity import AgentActivity, Watchdog
+from teamwright.agent.activity_monitor import AgentActivity, Watchdog
 from teamwright.agent.agent import Agent, always_false
 from teamwright.agent.agent_hooks import NO_HOOKS, AgentHooks
 from teamwright.agent.agent_type import AgentType
-from teamwright.agent.call_numbers import CallNumbers
 from teamwright.agent.compaction.compaction_state import Compaction, CompactSettings
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import SessionInstructions
+from teamwright.agent.mode_reminders import ModeReminder, Remind, ReminderRole, no_reminder
 from teamwright.agent.permission_gate import Denial, KeepGrant, PermissionGate
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.agent.prefix import PrefixCache, PrefixModel
-from teamwright.agent.reminders import ModeReminder, Remind, ReminderRole, no_reminder
+from teamwright.agent.prompt_prefix import PrefixCache, PrefixModel
 from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.system_prompt import PromptEnvironment, SessionPart
 from teamwright.agent.tool import AnyTool, LastWriters, Workplace
+from teamwright.agent.tool_call_numbers import CallNumbers
 from teamwright.agent.toolbox import Toolbox
 from teamwright.agent.transcript import TAG_KEY, header_tag_key
 from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.meter import Meters
+from teamwright.budgets.usage_meter import Meters
 from teamwright.hooks.payload import SUBAGENT, HookAgent
 from teamwright.models.effort import Effort, prefix_effort, supported_effort
 from teamwright.models.model import Meter, Model, ModelCard, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Approver
 from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.budget import NO_CAPS, Budget
@@ -48,7 +48,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.session.factory.agent_policies import AgentPolicies, Inheritance
-from teamwright.session.factory.compaction import CompactionFactory
+from teamwright.session.factory.compaction_ports import CompactionFactory
 from teamwright.session.factory.model_switch import FallbackModels
 from teamwright.session.factory.spec_resolver import SpecResolver, missing_effort, name_requester, required_effort
 from teamwright.session.mcp_reminder import ServerReminder
@@ -60,7 +60,7 @@ from teamwright.teams.subagents.owner_notices import deliver_text
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:
-    from teamwright.processes.git import GitState
+    from teamwright.processes.git_calls import GitState
     from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.worktrees.session_worktrees import SessionWorktrees
@@ -386,7 +386,7 @@ def start_reading_state(cwd: Path) -> Awaitable[GitState | None]:
     """Start to read the state of the repository of `cwd`; the result is None outside one (see `read_state`)."""
     loop = asyncio.get_running_loop()
     if discover(cwd).repository is not None:
-        from teamwright.processes.git import read_state  # outside a repository nothing pays for this import
+        from teamwright.processes.git_calls import read_state  # outside a repository nothing pays for this import
 
         return loop.run_in_executor(None, read_state, cwd)
     nothing: asyncio.Future[GitState | None] = loop.create_future()

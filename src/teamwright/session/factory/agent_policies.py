@@ -14,9 +14,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.team_roles import TeamDefinition, ownership_of
+from teamwright.config.team_definition import TeamDefinition, ownership_of
 from teamwright.models.effort import Effort
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from teamwright.hooks.hook_index import HookSpec
     from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
-    from teamwright.teams.subagents.run import MarkBlocked, SubagentRun
+    from teamwright.teams.subagents.subagent_run import MarkBlocked, SubagentRun
 
 
 class Inheritance(Struct, eq=False, weakref=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD

@@ -17,8 +17,8 @@ from teamwright.config.plugins import plugin_variables
 from teamwright.mcp.server_config import ConfigSource, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.context import SessionContext
 from teamwright.session.mcp_servers import SessionMcpServers
+from teamwright.session.session_context import SessionContext
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables

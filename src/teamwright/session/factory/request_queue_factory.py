@@ -20,17 +20,17 @@ from teamwright.approvals.request_files import RequestFiles
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.settings.settings_files import SettingsOrigin, bad_settings, read_layer
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
+from teamwright.config.trust_entries import entry_of
 from teamwright.config.trust_store import TrustStore
-from teamwright.config.trust_survey import entry_of
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.context import SessionContext, waits_for_answers
 from teamwright.session.factory.agent_policies import AgentPolicies
-from teamwright.session.modes import SessionModes
+from teamwright.session.permission_modes import SessionModes
+from teamwright.session.session_context import SessionContext, waits_for_answers
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_watcher import Watcher
 

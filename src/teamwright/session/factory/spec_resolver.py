@@ -16,17 +16,17 @@ from teamwright.agent.agent_type import BUILT_IN, FORK_TYPE, AgentBounds, AgentT
 from teamwright.config.agent_types.definition_fields import INHERIT
 from teamwright.config.agent_types.definition_sources import FoundDefinition
 from teamwright.config.agent_types.registry import AgentTypes
-from teamwright.config.external_commands import OWN, ExternalCommandSettings
-from teamwright.config.team_roles import with_role
+from teamwright.config.external_member_commands import OWN, ExternalCommandSettings
+from teamwright.config.team_definition import with_role
+from teamwright.config.trust_entries import agent_entry
 from teamwright.config.trust_store import TrustState, TrustStore
-from teamwright.config.trust_survey import agent_entry
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort, describe_efforts, supported_effort, supports
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.context import SessionContext
+from teamwright.session.session_context import SessionContext
 from teamwright.storage.paths import Home
 from teamwright.teams.spawn_spec import REMOTE, WORKTREE
 

@@ -11,18 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.secret_texts import find_secrets
-from teamwright.session.context import SessionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.session.platform_check import mask_secrets
+from teamwright.session.session_context import SessionContext
 from teamwright.session.task_checks import AllowedCommands, FindTeammate, TaskChecks
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path
-from teamwright.storage.lease import lease_path
+from teamwright.storage.file_lease import lease_path
 from teamwright.teams.external.participants import ExternalParticipants
 from teamwright.teams.home_stores import HomeStores
 from teamwright.teams.status.team_status import TeamStatus
-from teamwright.teams.subagents.registry import Subagents
+from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment

@@ -19,12 +19,12 @@ from teamwright.protocol.ids import LEAD, nearest, team_dir
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.unknown_names import unknown_team
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, session_views
-from teamwright.storage.lease import lease_holder, lease_path
+from teamwright.storage.file_lease import lease_holder, lease_path
 from teamwright.storage.paths import Home
 
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import TaskView, TeamView
-    from teamwright.teams.team_file import TeamFile
+    from teamwright.teams.team_state_file import TeamFile
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class SavedTeam(Struct, frozen=True):
 
     def lead_pid(self) -> int | None:
         """Return the process that leads it; 0 when its pid is unknown, None when no process leads the team."""
-        from teamwright.teams.team_file import is_lead_alive
+        from teamwright.teams.team_state_file import is_lead_alive
 
         if self.file is not None and is_lead_alive(self.file.lead):
             return lease_holder(Path(self.file.lead.lease)) or self.file.lead.pid

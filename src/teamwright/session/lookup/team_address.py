@@ -19,10 +19,10 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.unknown_names import ended_member, unknown_member
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.event_log_reader import parse_event
+from teamwright.storage.file_lease import lease_holder
 from teamwright.storage.jsonl import read_backward
-from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
-from teamwright.teams.team_file import TeamFile, is_lead_alive
+from teamwright.teams.team_state_file import TeamFile, is_lead_alive
 
 MOST_LINES = 20_000
 """Maximum lines of a log that are read backward for a member's state."""

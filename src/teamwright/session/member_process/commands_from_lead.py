@@ -20,7 +20,7 @@ from teamwright.processes.ipc import IpcBody
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import track_event

@@ -13,11 +13,11 @@ from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from teamwright.approvals.request_queue import Answerer, ask_hooks
+from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.budgets.scope import Estimate, Scope
 from teamwright.budgets.usage_totals import UsageTotals
 from teamwright.models.model import BudgetRefusal
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import LimitExceeded, TeamRefused

@@ -11,22 +11,22 @@ from pathlib import Path
 from msgspec import Struct, convert, field, to_builtins
 
 from teamwright.agent.permission_gate import Denial
+from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.budgets.scope import Estimate, Scope
 from teamwright.models.model import BudgetRefusal
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.processes.ipc import IpcBody
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import FAILED_ATTEMPTS, ModelCallEnded, SubagentChanged, TeamEvent, ToolCalled
+from teamwright.protocol.timestamps import now_ms
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.components import call_counter_path
+from teamwright.session.factory.process_components import call_counter_path
 from teamwright.session.member_process.policy_json import (
     policy_to_json,
 )
-from teamwright.session.modes import set_of_member
+from teamwright.session.permission_modes import set_of_member
 from teamwright.teams.shutdown import kill
 from teamwright.teams.teammate_state_machine import USER_CAUSE
 

@@ -9,7 +9,7 @@ import asyncio
 
 from msgspec import Struct, field
 
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 

@@ -23,7 +23,7 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.session.control.remote_actions import list_running, move_to_background, running_command
-from teamwright.session.member_process.join import RunningMember
+from teamwright.session.member_process.join_team import RunningMember
 from teamwright.session.result import TaskResult
 from teamwright.tasks.task_store import OnExternalChange
 from teamwright.teams.file_stores import FileStores

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from teamwright import __version__
 from teamwright.database.connection import Database
+from teamwright.database.ipc_tunnel import WireTunnel
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.start_orders import (
     OrderState,
@@ -26,7 +27,6 @@ from teamwright.database.start_orders import (
     misfits,
     order_topic,
 )
-from teamwright.database.wire_tunnel import WireTunnel
 from teamwright.database.workers import WorkerStatus, list_workers
 from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.protocol.errors import CannotStart, TeamwrightError

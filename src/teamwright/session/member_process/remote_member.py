@@ -17,17 +17,17 @@ from msgspec.structs import replace
 from teamwright.database.address import SECRET_VARIABLES, parse_address
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
+from teamwright.database.ipc_tunnel import WireTunnel
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
 from teamwright.database.start_orders import member_lease
-from teamwright.database.wire_tunnel import WireTunnel
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.roster import RosterMember
-from teamwright.session.context import SessionContext
 from teamwright.session.member_process.spawn_file import SpawnFile
+from teamwright.session.session_context import SessionContext
 from teamwright.storage.paths import find_home
 from teamwright.teams.incarnation import Incarnation
 

@@ -19,7 +19,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.session.member_process.external_lead.external_member_lifetime import ExternalMembership
 from teamwright.session.member_process.external_lead.join_external import join_external_team
-from teamwright.session.member_process.join import OnStarted, RunningMember, end_work, join_team
+from teamwright.session.member_process.join_team import OnStarted, RunningMember, end_work, join_team
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
 from teamwright.teams.file_stores import FileStores

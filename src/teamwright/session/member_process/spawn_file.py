@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.errors import CannotStart
 from teamwright.session.options import Options
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 
 VARIABLE = "TEAMWRIGHT_SPAWN_FILE"

@@ -19,7 +19,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.doorbell import TeamDoorbells
-from teamwright.storage.lease import lease_held, lease_path
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.located_process import process_tree, wait_set

@@ -17,10 +17,10 @@ from msgspec import Struct, field
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.ipc import IpcBody, IpcConnection
 from teamwright.processes.orphans import end_orphans
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.doorbell import remove_unused
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.incarnation import process_directory

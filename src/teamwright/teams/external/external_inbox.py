@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.mail.mailbox import Mailbox
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.teams.home_stores import HomeStores

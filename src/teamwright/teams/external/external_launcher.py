@@ -16,12 +16,12 @@ from typing import Protocol
 from msgspec import Struct
 
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import parse_iso_ms
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.timestamps import parse_iso_ms
 from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.backend_teammate import TeammateLauncher
 from teamwright.teams.backends.backend import Backend, Launch, Location

@@ -16,12 +16,12 @@ from msgspec import Struct, field
 from teamwright.mail.mailbox import FollowedMailbox
 from teamwright.processes.pid_watch import WatchedProcess as ProcessLife
 from teamwright.processes.process_tree import process_start
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import FileMark, ModeChanged
 from teamwright.protocol.mail import IdleNotification, InboxEntry
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.secret_texts import mask_tokens
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.backend_teammate import BackendTeammate
 from teamwright.teams.backends.detached import DETACHED
 from teamwright.teams.plan_requests import PendingPlan

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from teamwright.permissions.decide import Policy
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, Verdict
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mode_rank import MODE_RANK
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, PLAN_KIND, PendingPlan, answer_message_id

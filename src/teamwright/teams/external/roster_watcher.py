@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.states import MemberState
 from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.runtime_notes import send_note

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct, field
 
 from teamwright.agent.agent import SteeringInput
-from teamwright.agent.command_queue import SOURCES, CommandQueue
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.protocol.clock import now_ms, parse_iso_ms
+from teamwright.agent.input_queue import SOURCES, CommandQueue
 from teamwright.protocol.events import Emit, MessageDelivered
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import (
@@ -34,6 +33,7 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.messages import Block, ToolCall, text_block, tool_calls
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
+from teamwright.protocol.timestamps import now_ms, parse_iso_ms
 
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import Mailbox

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, parse_recipient
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry

@@ -5,11 +5,11 @@ Depends on the team and its inboxes.
 
 from __future__ import annotations
 
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.runtime_tags import escape_tags
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.team import SessionTeam
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from teamwright.agent.transcript import find_delivered_ids
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.mailbox.incoming import RUNTIME_SENDERS
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.team import SessionTeam

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.states import MemberState
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import TaskInfo
-from teamwright.protocol.states import MemberState, parse_state
+from teamwright.protocol.member_states import MemberState, parse_state
 from teamwright.protocol.usage import Usage
 from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 

@@ -34,8 +34,8 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request import PendingRequest
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.usage import Usage
 from teamwright.storage.event_log_reader import RecentEvents
 from teamwright.teams.status.member_status import MemberStatus

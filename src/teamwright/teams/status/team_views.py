@@ -19,16 +19,16 @@ from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightErro
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_protocol
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
-from teamwright.protocol.states import MemberState
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
-from teamwright.storage.lease import lease_held, lease_path
+from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.team_file import TeamFile, is_lead_alive, read_team_file
+from teamwright.teams.team_state_file import TeamFile, is_lead_alive, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""

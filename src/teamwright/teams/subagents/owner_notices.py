@@ -16,12 +16,12 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.job_journal import Job
 from teamwright.hooks import payload
 from teamwright.hooks.payload import HookAgent
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.lead import Lead
-from teamwright.teams.subagents.registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.teams.subagents.run_reports import end_notice as of_agent
 from teamwright.teams.subagents.run_reports import job_end_notice, subagent_event
+from teamwright.teams.subagents.subagent_registry import INTERRUPTED, SESSION_ENDED, Subagents
 from teamwright.teams.team import SessionTeam
 
 Notify: TypeAlias = Callable[[str, str], None]

@@ -15,7 +15,7 @@ from teamwright.agent.agent import Agent
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit
     from teamwright.teams.spawn_spec import SpawnSpec
-    from teamwright.teams.subagents.run import SubagentRun
+    from teamwright.teams.subagents.subagent_run import SubagentRun
 
 
 class SubagentSettings(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 `agents.jsonl` in the session's directory has one line for each event: begun, moved to the background, ended, reported.
 A run is settled when its owner's transcript has its end, its end was read, or its owner is gone. Starting and stopping
-runs is left to `registry`. Format: docs/formats/runs.md.
+runs is left to `subagent_registry`. Format: docs/formats/runs.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from msgspec.structs import asdict
 
 from teamwright.agent.agent_type import FORK_TYPE, AgentBounds
 from teamwright.agent.conversation import find_delivered_ids, read_header
-from teamwright.agent.fork import is_fork
+from teamwright.agent.fork_origin import is_fork
 from teamwright.protocol.budget import Budget
-from teamwright.protocol.clock import iso_time, now_ms
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.messages import encode, message_text
+from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
 from teamwright.teams.spawn_spec import SpawnSpec
-from teamwright.teams.subagents.run import RunState, SubagentRun, find_run
+from teamwright.teams.subagents.subagent_run import RunState, SubagentRun, find_run
 
 _ID = re.compile(r"a[0-9a-f]{6}")
 

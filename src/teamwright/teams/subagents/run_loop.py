@@ -1,6 +1,6 @@
 """The turns of a sub-agent: they run until it has no input and nothing that it started is running.
 
-Depends on a built agent and its queue, the agent loop and hooks. The wait for its end is left to `registry`.
+Depends on a built agent and its queue, the agent loop and hooks. The wait for its end is left to `subagent_registry`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Literal, Protocol, TypeAlias
 
 from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.background_jobs import BackgroundJobs
-from teamwright.agent.command_queue import to_user_message
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
+from teamwright.agent.input_queue import to_user_message
+from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
 from teamwright.protocol.events import FAILED_ATTEMPTS, Emit, ModelCallEnded, TeamEvent
-from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_reports import OutputFile, end_notice, job_end_notice
+from teamwright.teams.subagents.subagent_run import SubagentRun
 
 RunningKind: TypeAlias = Literal["agents", "jobs", ""]
 """The running things that the agent started: sub-agents, or only commands."""

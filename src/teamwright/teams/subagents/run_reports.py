@@ -15,7 +15,7 @@ from teamwright.protocol.events import SubagentChanged
 from teamwright.protocol.messages import Block, text_block
 from teamwright.protocol.runtime_tags import RuntimeTags, escape_tags
 from teamwright.protocol.usage import Usage
-from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.subagents.subagent_run import SubagentRun
 
 _MAX_INPUT_CHARS = 200
 """Characters of a call's input that the file shows."""

@@ -6,7 +6,7 @@ import json
 
 from msgspec import Struct
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 
 
 class AnswerRequest(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from teamwright.testing.replies import Answer, Event
+from teamwright.testing.model_server_replies import Answer, Event
 from teamwright.testing.wire_formats.answer_parts import AnswerRequest, answer_tokens, call_id, split_text, stop_reason
 
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from teamwright.testing.replies import ERROR_TYPES, Answer, Event
+from teamwright.testing.model_server_replies import ERROR_TYPES, Answer, Event
 from teamwright.testing.wire_formats import bedrock, gemini, messages, openai_chat, openai_responses
 from teamwright.testing.wire_formats.answer_parts import AnswerRequest
 

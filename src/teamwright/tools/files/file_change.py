@@ -17,7 +17,7 @@ from msgspec import Struct
 from teamwright.agent.tool import Input, Tool, ToolContext, ToolResult, Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import StorageError
-from teamwright.tools.files.edit_journal import digest, load_content, record_edit
+from teamwright.tools.files.edit_journal_writer import digest, load_content, record_edit
 from teamwright.tools.files.file_text import count_changes, decode, is_binary, replace_surrogates, unified_diff
 from teamwright.tools.files.replace_file import MAX_BYTES, lock_file, open_regular, read_all, write_file
 

@@ -16,7 +16,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import ExcludedPaths, compile_patterns
 from teamwright.permissions.verdict import Access
 from teamwright.storage.globs import compile_globs
-from teamwright.tools.files.walk import WalkTimeout, walk
+from teamwright.tools.files.file_walk import WalkTimeout, walk
 
 MAX_FILES = 100
 """The most files in one answer."""

@@ -22,7 +22,7 @@ from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.storage.globs import alternatives, compile_globs
 from teamwright.tools.files.glob import relative_path
-from teamwright.tools.files.search import Search
+from teamwright.tools.files.python_search import Search
 
 TIMEOUT_S = 20.0
 MAX_LINE = 500
@@ -114,7 +114,7 @@ class Grep(Tool[GrepInput]):
                 return answer
         # The search in Python reads patterns that ripgrep does not: lookaround, back references, a literal brace.
         path = os.pathsep.join(part for part in (str(_SOURCE_ROOT), os.environ.get("PYTHONPATH", "")) if part)
-        argv = (sys.executable, "-P", "-m", "teamwright.tools.files.search", search.as_argument())
+        argv = (sys.executable, "-P", "-m", "teamwright.tools.files.python_search", search.as_argument())
         return await _run(argv, {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"})
 
 

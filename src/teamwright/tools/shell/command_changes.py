@@ -28,11 +28,11 @@ from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import ToolContext
 from teamwright.processes.repository_discovery import discover
 from teamwright.processes.worktree_scan import ChangedFile, WorktreeScan
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.timestamps import iso_time
 from teamwright.storage.paths import make_private
-from teamwright.tools.files.edit_journal import JOURNAL, append_line, load_content, store_content
+from teamwright.tools.files.edit_journal_writer import JOURNAL, append_line, load_content, store_content
 from teamwright.tools.files.replace_file import open_regular, read_all
 
 LIMIT_S = 0.15

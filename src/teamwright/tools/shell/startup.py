@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
 from teamwright.protocol.errors import CannotStart, TeamwrightError
-from teamwright.storage.atomic import write_atomic
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.snapshot import (
     MAX_DUMP,

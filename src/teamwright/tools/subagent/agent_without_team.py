@@ -21,8 +21,6 @@ from teamwright.protocol.ids import member_name
 from teamwright.protocol.messages import text_block
 from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.subagents.ports import CallRef
-from teamwright.teams.subagents.registry import Subagents
-from teamwright.teams.subagents.run import SubagentRun
 from teamwright.teams.subagents.run_reports import (
     background_facts,
     is_running_error,
@@ -30,6 +28,8 @@ from teamwright.teams.subagents.run_reports import (
     result_facts,
     usage_text,
 )
+from teamwright.teams.subagents.subagent_registry import Subagents
+from teamwright.teams.subagents.subagent_run import SubagentRun
 from teamwright.tools.subagent.background_lookup import find_subagent
 
 _FIXED_AT_START = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "isolation", "name")

@@ -12,8 +12,8 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.subagents.ports import CallRef
-from teamwright.teams.subagents.registry import Subagents
-from teamwright.teams.subagents.run import SubagentRun
+from teamwright.teams.subagents.subagent_registry import Subagents
+from teamwright.teams.subagents.subagent_run import SubagentRun
 from teamwright.tools.caller import json_result
 from teamwright.tools.subagent.background_lookup import find_subagent
 

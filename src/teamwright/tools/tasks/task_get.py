@@ -9,9 +9,9 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import CALL, Task
+from teamwright.protocol.timestamps import now_ms
 from teamwright.tasks.task_rules import RUNTIME_KEYS
 from teamwright.tools.tasks.caller_task_list import CallerTaskList
 

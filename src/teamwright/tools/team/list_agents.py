@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.teams.status.member_state import OpenTask, remote_members, with_state
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.team import SessionTeam

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.permissions.decide import parse_mode
+from teamwright.permissions.permission_decision import parse_mode
 from teamwright.permissions.verdict import PermissionAnswer
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient

@@ -7,7 +7,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
-from teamwright.teams.creation import create_team
+from teamwright.teams.team_creation import create_team
 from teamwright.tools.caller import Caller, json_result
 
 

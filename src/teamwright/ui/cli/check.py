@@ -16,8 +16,8 @@ from teamwright.ui.cli.output import WIDTH, json_flag, say, say_json
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import cell_width, one_line, pad
 from teamwright.ui.invocation import parse_agents, parse_plugin_dirs
-from teamwright.views.asset_list import Assets, list_assets
 from teamwright.views.assets import GROUPS, Asset, AssetQuery, display_path
+from teamwright.views.directory_assets import Assets, list_assets
 
 STATE_WIDTH = 12
 """The width of the state column, and the indent of continuation lines."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.session.database_choice import find_database
 from teamwright.teams.status.team_views import resolve_home

@@ -19,7 +19,13 @@ from teamwright.ui.display_text import one_line, pad
 from teamwright.ui.invocation import is_on_terminal
 from teamwright.views.bug_report import LEFT_OUT, ReportPart, ReportScope, collect_parts, report_path, save_bug_report
 from teamwright.views.doctor import SECTIONS, DoctorSubject, Finding, find_problems, models_settings
-from teamwright.views.live_check import LiveCheck, LiveCheckPlan, LiveCheckResult, perform_live_check, plan_live_check
+from teamwright.views.model_live_check import (
+    LiveCheck,
+    LiveCheckPlan,
+    LiveCheckResult,
+    perform_live_check,
+    plan_live_check,
+)
 
 _CHECK_MARKS = {"ok": "✓", "failed": "✗", "not offered": "·", "not seen": "?", "not tried": "·"}
 

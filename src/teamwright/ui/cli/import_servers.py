@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from teamwright.config.edit_settings import SettingTarget, set_value
-from teamwright.config.person_check import require_person
-from teamwright.config.project_mcp import SERVERS
+from teamwright.config.person_authority import require_person
+from teamwright.config.project_mcp_file import SERVERS
 from teamwright.config.settings_view import SettingsQuery
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json

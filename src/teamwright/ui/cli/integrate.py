@@ -12,9 +12,9 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from teamwright.config.merge import load_settings
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings_merge import load_settings
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState

@@ -111,7 +111,7 @@ async def _follow(found: LogView, part: _EventFilter, *, as_json: bool) -> int:
     """Print new events until the user interrupts. The end of a run is printed, and the log may continue with another
     run.
     """
-    from teamwright.views.follow import WriterGone, follow_log
+    from teamwright.views.follow_team import WriterGone, follow_log
 
     who = None if part.member is None else event_name(part.member)
     after = first_event_number(found, part.since, part.last, who)

@@ -17,8 +17,8 @@ import click
 
 from teamwright.config.edit_settings import SettingTarget, Target, set_value, unset_value
 from teamwright.config.mcp_settings import reading_of
-from teamwright.config.person_check import require_person
-from teamwright.config.project_mcp import FILE, SERVERS
+from teamwright.config.person_authority import require_person
+from teamwright.config.project_mcp_file import FILE, SERVERS
 from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.config.settings_view import SettingsQuery
 from teamwright.config.trust_store import repository_of

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from teamwright.storage.paths import Home
 from teamwright.ui.display_text import cell_width, clean, cut, json_text, one_line, pad
 from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
-from teamwright.ui.terminal.paint import make_paint
+from teamwright.ui.terminal.text_styles import make_paint
 from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.cost_line import duration
 

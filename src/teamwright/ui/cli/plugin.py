@@ -19,7 +19,7 @@ from teamwright.config.installed_plugins import (
     digest_of,
     require_unchanged,
 )
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.plugin_fetch import FetchedPlugin, fetch_again, fetch_plugins
 from teamwright.config.plugins import Plugin, read_plugin
 from teamwright.protocol.errors import UsageError

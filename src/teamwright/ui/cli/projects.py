@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.session.project_removal import ProjectData, find_project, projects, remove_project
 from teamwright.teams.status.team_views import resolve_home

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_on_review, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.status.team_views import resolve_home

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from teamwright.config.person_check import require_person
-from teamwright.edit_history.edit_journal import Scope
+from teamwright.config.person_authority import require_person
+from teamwright.edit_history.edit_journal_reader import Scope
 from teamwright.edit_history.history_location import HistoryLocation, find_history
 from teamwright.edit_history.rewind import complete_rewind, preview_rewind, rewind_list, rewind_on_disk
 from teamwright.edit_history.session_fork import fork_session

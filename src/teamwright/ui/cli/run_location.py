@@ -111,7 +111,7 @@ def open_files_home(where: RunLocation, word: str | None = None) -> Home:
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """
-    from teamwright.teams.recovery import open_recovered_home
+    from teamwright.teams.team_recovery import open_recovered_home
     from teamwright.ui.cli.output import note
 
     home, rebuilt = open_recovered_home(where.home, word or "")

@@ -8,7 +8,7 @@ import sys
 import click
 from msgspec.structs import asdict
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.control.send_from_outside import EVERYONE, Delivery, follow_answer, send, send_to_all
 from teamwright.session.lookup.team_address import TeamAddress, find_address

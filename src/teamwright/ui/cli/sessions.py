@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.lookup.saved_sessions import find_session, session_views
 from teamwright.session.retention import remove_session, retention_days

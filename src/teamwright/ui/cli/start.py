@@ -40,7 +40,7 @@ def run(where: RunLocation, flags: Mapping[str, Any], prompt: str | None, *, hea
     """Run the call in a terminal or headless. Returns the exit code; raises TeamwrightError when it cannot start."""
     invocation = build_invocation(where, flags, prompt, interactive=not headless)
     if not headless:
-        from teamwright.ui.terminal.interactive import run_interactive
+        from teamwright.ui.terminal.interactive_session import run_interactive
 
         return run_interactive(invocation.options, invocation.prompt)
     if invocation.input_format == "text":

@@ -23,7 +23,7 @@ from teamwright.ui.cli.run_location import RunLocation, open_home, require_files
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
-from teamwright.ui.terminal.paint import is_plain_terminal
+from teamwright.ui.terminal.text_styles import is_plain_terminal
 from teamwright.ui.terminal_settings import configured_terminal
 from teamwright.views.cost_line import duration
 from teamwright.views.status import StatusView, status_views
@@ -170,7 +170,7 @@ def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) ->
 
 
 async def _follow(where: RunLocation, view: StatusView, screen: WatchScreen) -> int:
-    from teamwright.views.follow import watch_status
+    from teamwright.views.follow_team import watch_status
 
     ticking = asyncio.create_task(screen.tick()) if screen.draws else None
     async with aclosing(watch_status(resolve_home(where.home), view)) as changes:

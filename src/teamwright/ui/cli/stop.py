@@ -6,9 +6,9 @@ import asyncio
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.session.control.stop import STOPS, StopResult, stop_member, stop_team
+from teamwright.session.control.stop_from_outside import STOPS, StopResult, stop_member, stop_team
 from teamwright.session.lookup.team_address import find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.trust_store import TrustState
 from teamwright.protocol.errors import UsageError
 from teamwright.session.options import Options

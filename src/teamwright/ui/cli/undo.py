@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.edit_history.history_location import HistoryLocation, find_history
 from teamwright.edit_history.queries import preview_undo, undo_on_disk
 from teamwright.edit_history.undo import COMMANDS_STAY

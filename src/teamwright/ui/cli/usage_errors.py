@@ -13,8 +13,8 @@ from click.exceptions import NoSuchOption
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.ui.claude_code_equivalents import absent_flag
 from teamwright.ui.cli.command_table import ABSENT, COMMANDS
-from teamwright.ui.equivalents import absent_flag
 
 _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
 _RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.teams.status.team_views import resolve_home

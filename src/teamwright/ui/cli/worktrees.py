@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from teamwright.config.person_check import require_person
+from teamwright.config.person_authority import require_person
 from teamwright.config.trust_store import TrustStore
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
@@ -18,9 +18,9 @@ from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import describe_base
-from teamwright.worktrees.worktree_contents import WorktreeState, read_state
 from teamwright.worktrees.worktree_record import WorktreeRecord, find_record, list_records
 from teamwright.worktrees.worktree_removal import remove_worktree
+from teamwright.worktrees.worktree_state import WorktreeState, read_state
 
 
 @click.group("worktrees", invoke_without_command=True)

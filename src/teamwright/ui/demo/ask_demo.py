@@ -23,13 +23,13 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import text_block
+from teamwright.session.git_repository import Repository
 from teamwright.session.open import open_session
 from teamwright.session.options import Options
-from teamwright.session.repository import Repository
 from teamwright.session.result import Result
 from teamwright.ui.demo.demo_screen import WIDTH, DemoScreen
 from teamwright.ui.demo.demo_session import demo_options, demo_team_name
-from teamwright.ui.demo.demo_text import DemoOptions
+from teamwright.ui.demo.demo_summary import DemoOptions
 from teamwright.ui.display_text import cut
 from teamwright.ui.event_text import answer_text, short_id
 from teamwright.ui.python_gc import freeze_loaded

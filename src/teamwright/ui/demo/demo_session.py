@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import resources
 
 from teamwright.protocol.budget import Budget
+from teamwright.session.git_repository import Repository
 from teamwright.session.options import Options
-from teamwright.session.repository import Repository
-from teamwright.ui.demo.demo_text import CAP_USD
+from teamwright.ui.demo.demo_summary import CAP_USD
 from teamwright.ui.display_text import cut, one_line
 
 GIT_COMMAND = (

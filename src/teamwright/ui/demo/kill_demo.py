@@ -22,10 +22,10 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.states import MemberState
+from teamwright.session.git_repository import Repository
 from teamwright.session.open import open_session
-from teamwright.session.repository import Repository
 from teamwright.storage.event_log_reader import log_path
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.demo_process import DemoSpec
@@ -33,7 +33,7 @@ from teamwright.ui.demo.demo_screen import DemoScreen
 from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.event_text import display_name
 from teamwright.views.audit.consistency_check import Audit, audit
-from teamwright.views.follow import follow_log
+from teamwright.views.follow_team import follow_log
 
 KILLS = 3
 FIRST_KILL_EVENT, LAST_KILL_EVENT, MIN_EVENTS_APART = 15, 45, 12

@@ -19,7 +19,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.config.merge import lead_mode
+from teamwright.config.settings_merge import lead_mode
 from teamwright.hooks.hook_index import TIMEOUT_S, HookSpec
 from teamwright.mcp.json_rpc import McpServerError, Message
 from teamwright.protocol.errors import TeamwrightError, UsageError

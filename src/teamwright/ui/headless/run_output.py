@@ -28,7 +28,7 @@ from teamwright.protocol.events import (
     ToolStarted,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.session.result import Result, TaskResult

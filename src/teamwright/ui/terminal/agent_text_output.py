@@ -29,7 +29,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.ui.display_text import cell_width, clean, cut, one_line, window_size, wrap_words
 from teamwright.ui.terminal.event_formatter import SHELL, EventFormatter, display_name
 from teamwright.ui.terminal.markdown_stream import BlockKind, BlockStream, TextBlock
-from teamwright.ui.terminal.paint import is_plain_terminal
+from teamwright.ui.terminal.text_styles import is_plain_terminal
 
 RenderBlock: TypeAlias = Callable[[TextBlock, int], list[str]]
 """A function that returns the lines of a block for a width in columns. Their only sequences are colours."""

@@ -17,7 +17,7 @@ from typing import cast
 from teamwright.protocol.events import ToolCalled
 from teamwright.ui.display_text import cell_width, clean, cut, one_line
 from teamwright.ui.terminal.diff_colors import hunk_lines, paint_lines
-from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.text_styles import Paint
 
 MAX_DIFF_LINES = 20
 """The number of diff lines that are shown; the rest is counted."""

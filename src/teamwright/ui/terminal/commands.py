@@ -39,12 +39,7 @@ from teamwright.session.slash_command_call import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.command_equivalents import MAX_CUSTOM_COMMANDS
-from teamwright.ui.terminal.event_formatter import display_name
-from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
-from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
-from teamwright.ui.terminal.permission_commands import permissions
-from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
-from teamwright.ui.terminal.setup_commands import (
+from teamwright.ui.terminal.directory_commands import (
     PROGRAM_COMMANDS,
     add_directory,
     export,
@@ -53,6 +48,11 @@ from teamwright.ui.terminal.setup_commands import (
     memory,
     program_lines,
 )
+from teamwright.ui.terminal.event_formatter import display_name
+from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
+from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
+from teamwright.ui.terminal.permission_commands import permissions
+from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
 from teamwright.views.cost import session_cost
 from teamwright.views.log import LogView, find_call
 

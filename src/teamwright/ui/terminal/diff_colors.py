@@ -1,6 +1,6 @@
 """Unified diffs as styled lines, and styled lines with their colours: changed words of a line are marked.
 
-Depends on `paint` alone. The texts are not cleaned; the caller makes them safe for a terminal.
+Depends on `text_styles` alone. The texts are not cleaned; the caller makes them safe for a terminal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.text_styles import Paint
 
 StyledLine: TypeAlias = tuple[str, str]
 """A style, empty for none, and a text."""

@@ -34,7 +34,7 @@ from teamwright.ui.change_text import (
 )
 from teamwright.ui.display_text import clean, fold_lines, window_size
 from teamwright.ui.terminal.diff_colors import StyledLine, paint_lines
-from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.text_styles import Paint
 
 MAX_LINES = 1_000
 """The number of lines that /diff shows; `teamwright diff` shows all of them."""

@@ -15,8 +15,15 @@ import tty
 from collections.abc import Callable, Mapping
 
 from teamwright.ui.display_text import cell_width
-from teamwright.ui.terminal.editor import NO_DRAFT, Editor, EditorCallbacks, LineDraft, PlainEditor, ReadCancelled
-from teamwright.ui.terminal.paint import is_plain_terminal
+from teamwright.ui.terminal.editor_protocol import (
+    NO_DRAFT,
+    Editor,
+    EditorCallbacks,
+    LineDraft,
+    PlainEditor,
+    ReadCancelled,
+)
+from teamwright.ui.terminal.text_styles import is_plain_terminal
 
 
 def make_editor(callbacks: EditorCallbacks, env: Mapping[str, str], *, deferred: bool = False) -> Editor:

@@ -25,11 +25,11 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.integration import IntegrationState
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.ui.display_text import cell_width, clean, cut, model_name, one_line, pad
 from teamwright.ui.event_text import answer_text, compaction_text, refusal_text, request_subject
 from teamwright.ui.terminal.call_lines import call_line, diff_lines, reason_lines, result_line
-from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.text_styles import Paint
 
 PROGRAM_DEFAULT_MODEL = "default"
 """The model name of a member that another program runs, when none was given."""

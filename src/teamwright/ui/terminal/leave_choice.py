@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from teamwright.ui.terminal.editor import Editor, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import Editor, ReadCancelled
 from teamwright.ui.terminal.keys import LEAVE_WINDOW_S
 
 

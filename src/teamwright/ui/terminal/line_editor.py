@@ -35,7 +35,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.display_text import window_size
-from teamwright.ui.terminal.editor import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import NO_DRAFT, EditorCallbacks, LineDraft, ReadCancelled
 from teamwright.ui.terminal.keys import KEY_TABLE, InterruptAction, KeyAction
 from teamwright.ui.terminal.pasted_text import PastedTexts, image_mention
 from teamwright.ui.terminal.window_focus import FOCUS_OFF, FOCUS_ON

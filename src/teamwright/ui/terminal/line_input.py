@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.ui.display_text import clean
-from teamwright.ui.terminal.editor import NO_DRAFT, Editor, LineDraft, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import NO_DRAFT, Editor, LineDraft, ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import (
     EDITABLE_KEY,

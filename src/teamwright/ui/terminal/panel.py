@@ -26,15 +26,14 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session import Session
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.ui.display_text import one_line, window_size
-from teamwright.ui.terminal.paint import Paint
-from teamwright.ui.terminal.panel_rows import (
+from teamwright.ui.terminal.member_rows import (
     RowContext,
     RowStyle,
     age_starts,
@@ -44,6 +43,7 @@ from teamwright.ui.terminal.panel_rows import (
     task_rows,
 )
 from teamwright.ui.terminal.status_script import StatusScript, make_status_script
+from teamwright.ui.terminal.text_styles import Paint
 from teamwright.views.live_status import SessionStatusSource, StatusSource, TaskBoard
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from teamwright.agent.reminders import MODE_MEANINGS
-from teamwright.permissions.decide import Policy
+from teamwright.agent.mode_reminders import MODE_MEANINGS
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
 from teamwright.ui.display_text import one_line, pad
-from teamwright.ui.terminal.setup_commands import program_lines
+from teamwright.ui.terminal.directory_commands import program_lines
 from teamwright.views.permission_check import parse_call
 
 _ORDER = ("deny", "ask", "allow")

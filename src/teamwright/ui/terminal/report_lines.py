@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from teamwright.agent.context_window import ContextView
-from teamwright.session.modes import describe_modes
+from teamwright.session.permission_modes import describe_modes
 from teamwright.session.result import TaskResult
 from teamwright.ui.display_text import clean, one_line
 from teamwright.ui.terminal.event_formatter import display_name

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from teamwright.session.session_list import ListedSession
 from teamwright.ui.display_text import cell_width, cut, one_line, pad, window_size
-from teamwright.ui.terminal.paint import is_plain_terminal, make_paint
+from teamwright.ui.terminal.text_styles import is_plain_terminal, make_paint
 
 HEAD = ("", "id", "last", "team", "members", "prompt")
 _MAX_TEAM = 20

@@ -35,7 +35,7 @@ from teamwright.ui.terminal.agent_text_output import AgentTextOutput, MemberRepo
 from teamwright.ui.terminal.command_equivalents import has_equivalent, unknown_command_lines
 from teamwright.ui.terminal.commands import CommandCalls
 from teamwright.ui.terminal.conversation_view import ConversationView
-from teamwright.ui.terminal.editor import Editor
+from teamwright.ui.terminal.editor_protocol import Editor
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
@@ -54,9 +54,9 @@ from teamwright.ui.terminal.line_parser import (
 from teamwright.ui.terminal.panel import RunningCalls, make_session_panel
 from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
-from teamwright.ui.terminal.screen_commands import ScreenCommands
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session, choose_rewind
 from teamwright.ui.terminal.shortcuts import Shortcuts
+from teamwright.ui.terminal.view_and_request_commands import ScreenCommands
 from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.edit_history.edit_journal import PromptEntry, Scope
+from teamwright.edit_history.edit_journal_reader import PromptEntry, Scope
 from teamwright.edit_history.history_location import HistoryLocation, find_history, history_of_session
 from teamwright.edit_history.rewind import preview_rewind, rewind_list, rewind_on_disk
 from teamwright.edit_history.undo import COMMANDS_STAY
@@ -28,7 +28,7 @@ from teamwright.session.session_list import ListedSession, listed_sessions
 from teamwright.storage.paths import find_home
 from teamwright.ui.change_text import TAKEN_BACK, plan_rows, rewound_lines
 from teamwright.ui.display_text import clean, one_line
-from teamwright.ui.terminal.editor import Editor, ReadCancelled
+from teamwright.ui.terminal.editor_protocol import Editor, ReadCancelled
 from teamwright.ui.terminal.session_picker import session_rows
 
 ShowLines = Callable[[Sequence[str]], None]

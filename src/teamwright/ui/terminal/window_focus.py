@@ -17,7 +17,7 @@ from teamwright.session.notifications import Notification, NotificationSender
 from teamwright.ui.display_text import clean, cut, one_line
 from teamwright.ui.event_text import answer_command, request_subject
 from teamwright.ui.terminal.event_formatter import display_name
-from teamwright.ui.terminal.paint import PLAIN_TERMINALS
+from teamwright.ui.terminal.text_styles import PLAIN_TERMINALS
 
 PRESENT_S = 20.0
 """Seconds after a key for which the person counts as present, at a terminal that does not report its focus."""

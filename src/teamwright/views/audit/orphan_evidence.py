@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from teamwright.processes.process_tree import MARK_VARIABLE, list_processes
 from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.file_lease import lease_held, lease_holder, lease_path
 from teamwright.storage.guard_record import read_guard
-from teamwright.storage.lease import lease_held, lease_holder, lease_path
 from teamwright.storage.lock_dir import DirectoryMark, directory_mark
 from teamwright.views.audit.team_location import TeamLocation, entries
 

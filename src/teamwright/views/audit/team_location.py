@@ -22,7 +22,7 @@ from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import ARCHIVED
-from teamwright.teams.team_file import TeamFile, read_team_file
+from teamwright.teams.team_state_file import TeamFile, read_team_file
 
 FOREVER = float("inf")
 

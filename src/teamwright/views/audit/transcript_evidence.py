@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, field
 
-from teamwright.agent.fork import ForkOrigin, read_conversation
-from teamwright.agent.prefix import load_prefix
+from teamwright.agent.fork_origin import ForkOrigin, read_conversation
+from teamwright.agent.prompt_prefix import load_prefix
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import fence_protocol

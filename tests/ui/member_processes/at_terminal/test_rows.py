@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.member_processes.at_terminal.desk import STRANGER, at_desk, process_of

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.model_server_replies import Answer
 from tests.ui.member_processes.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.program import told_results
 from tests.ui.terminal.crew import gates, row_of, spawn

@@ -14,21 +14,21 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
 from teamwright.protocol.ids import LEAD, agent_id, message_id
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.member_flags import MemberFlags
+from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
-from teamwright.protocol.states import MemberState
+from teamwright.protocol.timestamps import now_ms
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.member_process.external_lead.team_search import ExternalTeam
 from teamwright.session.member_process.member_lifetime import MemberEnd, MemberLifetime
 from teamwright.storage.event_log import EventLog
 from teamwright.tasks.task_store import TaskFollower
 from teamwright.teams.external.external_lead import LeadPresence
-from teamwright.teams.external.membership import (
+from teamwright.teams.external.own_roster_entry import (
     RESUMABLE_ENDS,
     DepartingMember,
     Departure,

@@ -20,20 +20,20 @@ from teamwright.agent.transcript import read_header
 from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
-from teamwright.config.person_check import require_person_for_mode
+from teamwright.config.person_authority import require_person_for_mode
 from teamwright.models.model_names import resolve_model
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.clock import iso_time
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import Notice, SessionOpened
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.member_flags import MemberFlags
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.session.context import SessionContext, load_member_context
+from teamwright.protocol.timestamps import iso_time
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
-from teamwright.session.factory.components import (
+from teamwright.session.factory.hooks_factory import make_hooks
+from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
     make_models,
@@ -42,7 +42,6 @@ from teamwright.session.factory.components import (
     open_call_counter,
     start_services,
 )
-from teamwright.session.factory.hooks import make_hooks
 from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
 from teamwright.session.member_process.external_lead.external_member_lifetime import (
@@ -65,14 +64,15 @@ from teamwright.session.member_process.external_lead.team_search import (
 )
 from teamwright.session.member_process.lead_proxies import ShutdownRefusal
 from teamwright.session.options import Options
+from teamwright.session.session_context import SessionContext, load_member_context
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.jsonl import read_backward
-from teamwright.storage.lease import Lease, lease_path
 from teamwright.teams.external.external_inbox import ExternalMailFormat, ExternalTeamStores, InboxContext
 from teamwright.teams.external.external_lead import LeadMail, LeadPresence, lead_process
-from teamwright.teams.external.membership import MembershipFile, MembershipRecord, OwnRosterEntry
+from teamwright.teams.external.own_roster_entry import MembershipFile, MembershipRecord, OwnRosterEntry
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation
 from teamwright.teams.spawn import start_in_process

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from teamwright.approvals.lead_agent_approval import LeadApprover
 from teamwright.approvals.request_queue import RequestQueue
-from teamwright.permissions.decide import Policy
 from teamwright.permissions.grant_bounds import check_mode
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
@@ -25,7 +25,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PermissionResponse
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.session.factory.agent_policies import AgentPolicies
-from teamwright.teams.external.membership import MembershipFile
+from teamwright.teams.external.own_roster_entry import MembershipFile
 from teamwright.teams.team import SessionTeam
 
 LEAD_SAYS = "lead"

@@ -1,0 +1,311 @@
+"""The loop: one turn of one agent, from its prompt to its final answer.
+
+The function gets every object as a parameter and decides only the order: compact when that is due, call the model, run
+the tool calls, deliver results and new input. Tool failures are values; a model failure is one way in which a turn
+ends. A turn that a stop hook blocks from ending continues with the hook's reason, a bounded number of times. Depends on
+the contracts of this package and of `models`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.agent.agent import NO_STEERING, REPEATED_CALLS, Agent, Steering, TurnEnd
+from teamwright.agent.compaction.compact import CONTEXT_FULL, NOTHING_TO_FOLD, answer_request, compact, is_due
+from teamwright.agent.compaction.compaction_state import AUTO, CompactResult, measure_context
+from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
+from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, call_model, is_call_as_text
+from teamwright.agent.repetition_guard import RepetitionGuard, file_time
+from teamwright.agent.tool import ToolResult
+from teamwright.models.model import BudgetRefusal, Failure, Reply
+from teamwright.models.stop_reason import ENDS, AnswerEnd, kept_blocks
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import message_id
+from teamwright.protocol.messages import Block, ToolCall, message_text, tool_calls, tool_result_block
+from teamwright.protocol.usage import NO_USAGE, Usage
+
+
+class ModelAnswer(Struct, frozen=True):
+    """A model's answer, the task that it was charged to, and the usage of compactions and failed models before it."""
+
+    answer: CallOutcome
+    task: str = ""
+    usage_before: Usage = NO_USAGE
+
+
+async def finish_interrupted_calls(agent: Agent, steering: Steering = NO_STEERING) -> bool:
+    """Answer the calls that a kill left without a result; calls that may run again do. `steering` as in `run_turn`.
+
+    Return True at the turn's end.
+    """
+    calls = agent.conversation.unanswered_calls()
+    return bool(calls) and await run_tool_calls(agent, calls, steering, agent.toolbox.rerun)
+
+
+async def run_turn(agent: Agent, message: UserMessage | None, steering: Steering = NO_STEERING) -> TurnEnd:
+    """Run one turn. `message` None asks for an answer that is still owed. `steering` has input for the busy agent.
+
+    A cancel stores a result for every running call, so that the next request is accepted, and is raised again. Raises
+    StorageError when the transcript cannot be written; nothing is lost then.
+    """
+    async with agent.compaction.turn_lock:
+        agent.activity.start_turn()
+        try:
+            over = await finish_interrupted_calls(agent, steering)
+            if message is not None:
+                append_user_message(agent, message)
+            elif over:
+                return TurnEnd("done")
+            return await _run_model_calls(agent, steering)
+        finally:
+            agent.activity.end_turn()
+            if not agent.conversation.is_closed:
+                agent.apply_deferred_changes()
+
+
+class _TurnProgress(Struct):
+    """The state of a running turn."""
+
+    usage: Usage = NO_USAGE
+    model_calls: int = 0
+    tool_calls: int = 0
+    text: str = ""
+    end: str = ""
+    continues: bool = False
+    """True when the newest text continues in the next answer."""
+
+    def end_turn(self, stop: str, *, failure: Failure | None = None, refusal: BudgetRefusal | None = None) -> TurnEnd:
+        limit, reason = (refusal.limit, refusal.reason) if refusal is not None else ("", "")
+        made = TurnEnd(stop, self.text, self.usage, self.model_calls, failure, limit, self.tool_calls, reason)
+        return replace(made, answer_end=self.end)
+
+    def take_answer(self, agent: Agent, answer: Reply, end: AnswerEnd, task: str) -> list[ToolCall]:
+        """Store, count and show an answer. Return its calls that are to run."""
+        self.end = str(end)
+        content = kept_blocks(answer.content, end)
+        if content:
+            agent.conversation.append_reply(
+                answer if len(content) == len(answer.content) else replace(answer, content=content)
+            )
+            agent.emit_message("assistant", content, answer)
+        self.model_calls += 1
+        self.usage += answer.usage
+        if agent.model_calls_left is not None:
+            agent.model_calls_left -= 1
+        calls, words = tool_calls(content), message_text(content)
+        if words:
+            self.text = self.text + words if self.continues else words
+        self.continues = end is AnswerEnd.LENGTH and not calls
+        agent.report_model_call(answer, len(calls), task)
+        self.tool_calls += len(calls)
+        return calls
+
+
+async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
+    """Call the model and run its tool calls until an answer has none.
+
+    `ENDS` decides what follows each end of an answer.
+    """
+    so_far, again = _TurnProgress(), RetryCount()
+    places = agent.toolbox.workplace
+    repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox.is_wait)
+    while True:
+        answered = await next_answer(agent)
+        heard = answered.answer
+        so_far.usage += answered.usage_before
+        if isinstance(heard, BudgetRefusal):
+            return so_far.end_turn("limit", refusal=heard)
+        so_far.usage += heard.failed_usage
+        if isinstance(heard, Failure):
+            so_far.text = message_text(heard.partial) or so_far.text
+            return so_far.end_turn("failed", failure=heard)
+        end = heard.end
+        calls, note = so_far.take_answer(agent, heard, end, answered.task), ENDS[end].note
+        if calls:
+            if await run_tool_calls(agent, calls, steering, note=note, repetition_guard=repeats):
+                return so_far.end_turn("done")
+            if repeats.end_reason:
+                return so_far.end_turn("limit", refusal=BudgetRefusal(REPEATED_CALLS, repeats.end_reason))
+            await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
+        elif (failure := again.failure(heard, end, agent.model.card)) is not None:
+            return so_far.end_turn("failed", failure=failure)
+        elif end is AnswerEnd.DONE and not (is_call_as_text(heard.content) and again.may_call_again(agent)):
+            return so_far.end_turn("done")
+        elif end is AnswerEnd.DONE:
+            append_user_message(agent, UserMessage((agent.tags.note(CALL_NOTE),)))
+        elif note:
+            append_user_message(agent, UserMessage((agent.tags.note(note),)))
+
+
+CAP_REACHED_RESULT = "The call was not run: the cap on tool calls is spent."
+
+CallResults: TypeAlias = dict[str, tuple[Block, ToolResult]]
+"""Results of a round of calls as they arrive, by the calls' ids."""
+
+
+async def run_tool_calls(
+    agent: Agent,
+    calls: Sequence[ToolCall],
+    steering: Steering,
+    run: Callable[[Sequence[ToolCall], CallResults], Awaitable[None]] | None = None,
+    *,
+    note: str = "",
+    repetition_guard: RepetitionGuard | None = None,
+) -> bool:
+    """Run the calls of one answer and append the results, with messages that have arrived.
+
+    Return True at the turn's end. `note` follows the results; `repetition_guard` detects the same results again and
+    again.
+    """
+    done: CallResults = {}
+    began = file_time()
+    try:
+        if run is not None:
+            await run(calls, done)
+        else:
+            await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
+        over = any(result.ends_turn for _, result in done.values())
+        steered = None if over else await steering.next_input()
+        if repetition_guard is not None and steered is None:
+            results = {id: result for id, (_, result) in done.items()}
+            note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began))))
+        elif repetition_guard is not None:
+            repetition_guard.reset()
+    except BaseException:
+        # After an interrupt or an unreadable inbox the results of finished calls are stored too.
+        append_user_message(agent, UserMessage(_result_blocks(calls, done)))
+        raise
+    told = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
+    told += (agent.tags.note(note),) if note else ()
+    if steered is None:
+        append_user_message(agent, UserMessage(told))
+    else:
+        append_user_message(agent, UserMessage((*told, *steered.texts), steered.ids))
+        if steered.on_delivered is not None:
+            await steered.on_delivered()
+    return over
+
+
+def append_user_message(agent: Agent, message: UserMessage) -> None:
+    """Store a user message with its reminder, then show it."""
+    note = agent.remind(not message.blocks or message.blocks[0]["type"] != "tool_result")
+    if note:
+        message = replace(message, blocks=(*message.blocks, agent.tags.note(note)))
+    agent.conversation.append_user_message(message)
+    agent.emit_message("user", message.blocks)
+
+
+def _result_blocks(
+    calls: Sequence[ToolCall], done: CallResults, otherwise: str = INTERRUPTED_RESULT
+) -> tuple[Block, ...]:
+    """Return a result for every call, in their order."""
+    return tuple(
+        done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
+    )
+
+
+RunTurn: TypeAlias = Callable[[Agent, UserMessage | None], Awaitable[TurnEnd]]
+
+MAX_BLOCKS = 8
+"""The number of blocks in a row after which a turn ends anyway."""
+
+
+async def run_turn_with_stop_hooks(
+    agent: Agent,
+    message: UserMessage | None,
+    ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
+    turn: RunTurn,
+) -> TurnEnd:
+    """Run a turn and what stop hooks add to it. `ask_hooks` returns the reason to continue, empty to stop;
+
+    None: no hooks. It receives the end of the turn and whether the agent has continued before because of a hook. `turn`
+    runs one turn. Raises the errors of `run_turn`.
+    """
+    end = await turn(agent, message)
+    if ask_hooks is None:
+        return end
+    blocked = 0
+    while end.stop == "done" and (why := await ask_hooks(end, blocked > 0)):
+        if blocked == MAX_BLOCKS:
+            text = f"a hook would not let {agent.name} stop {MAX_BLOCKS} times in a row; now it stops"
+            agent.emit(Notice(member=agent.name, text=text, level="warning"))
+            break
+        blocked += 1
+        notes = agent.tags.hook_notes([f"A hook does not let you stop yet: {why}"])
+        append_user_message(agent, UserMessage(notes, (f"notice:{message_id()}",)))
+        end = join_turns(end, await turn(agent, None))
+    return end
+
+
+def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:
+    """Join two parts of a turn into one."""
+    return replace(
+        after,
+        text=after.text or before.text,
+        usage=before.usage + after.usage,
+        model_calls=before.model_calls + after.model_calls,
+        tool_calls=before.tool_calls + after.tool_calls,
+    )
+
+
+async def next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer.
+
+    The conversation is compacted first when that is due, and once when the window is full. A failure of a model that
+    is not available is followed by calls of the fallback models, in order.
+    """
+    answered = await _next_answer(agent)
+    while isinstance(failure := answered.answer, Failure) and await _use_fallback(agent, failure):
+        before = answered.usage_before + failure.failed_usage
+        answered = await _next_answer(agent)
+        answered = replace(answered, usage_before=before + answered.usage_before)
+    return answered
+
+
+async def _use_fallback(agent: Agent, failure: Failure) -> bool:
+    """Make the next call with a fallback model, if the model that failed is not available. Return False otherwise."""
+    return agent.fallback is not None and failure.is_unavailable and await agent.fallback.switch(agent, failure)
+
+
+async def _next_answer(agent: Agent) -> ModelAnswer:
+    """Return the next answer of the agent's present model."""
+    agent.apply_deferred_changes()
+    if agent.model_calls_left == 0:
+        return ModelAnswer(*await call_model(agent))
+    compaction_usage = NO_USAGE
+    if agent.compaction.request is not None:
+        compaction_usage += (await answer_request(agent, agent.compaction.request)).usage
+    elif is_due(agent):
+        compaction_usage += (await compact(agent, AUTO)).usage
+    outcome, task = await call_model(agent)
+    if isinstance(outcome, Failure) and outcome.slug == CONTEXT_FULL:
+        compacted = await compact(agent, AUTO, full=True)
+        compaction_usage += compacted.usage
+        if compacted.done:
+            outcome, task = await call_model(agent)
+        outcome = _explain_full(agent, outcome, compacted)
+    return ModelAnswer(outcome, task, compaction_usage)
+
+
+def _explain_full(agent: Agent, outcome: CallOutcome, compacted: CompactResult) -> CallOutcome:
+    """Return the outcome for a conversation that was full: the next answer, or the reason why compaction failed."""
+    if not compacted.done and compacted.limit:
+        return BudgetRefusal(compacted.limit, compacted.why)
+    if not compacted.done and compacted.failure is not None and compacted.failure.slug != CONTEXT_FULL:
+        return compacted.failure  # the service may be available later
+    if not isinstance(outcome, Failure) or outcome.slug != CONTEXT_FULL:
+        return outcome
+    name = agent.model.card.name
+    tokens = f"{measure_context(agent.conversation, agent.compaction):,} tokens by our count"
+    if compacted.done or compacted.why == NOTHING_TO_FOLD:
+        even = ", even after compaction" if agent.conversation.is_compacted else ""
+        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
+    else:
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {compacted.why}"
+    do = ("put what is long into a file and name the file", "use a model with a larger window")
+    return replace(outcome, what=what, do=do)

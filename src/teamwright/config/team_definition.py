@@ -1,0 +1,301 @@
+"""A team definition: its values, the table of its keys, which drives the reader, and its effect on agents.
+
+The effect: agent types, specs with a role's values, path ownership, text for the lead. Restrictions apply at once; any
+other part of a repository's file applies once a person trusted exactly this part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from teamwright.agent.agent_type import AgentType, built_in_types
+from teamwright.agent.spawn_limits import SpawnSettings
+from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
+from teamwright.models.effort import Effort
+from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
+from teamwright.permissions.rules import PathPattern
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.teams.spawn_spec import SpawnSpec
+
+
+class Role(Struct, frozen=True):
+    """One role, whose limits apply to each member of it; `line` is its first line in the file.
+
+    `type` is the agent type that it builds on; `model`, `effort`, `mode` None mean those of the spawn call; `owns` are
+    path patterns that only its members may change; `writes` the only other paths that it may change (None: all unowned
+    paths). `command` names the command of the user's settings that runs its teammates; `isolation` says
+    whether each has a worktree.
+    """
+
+    name: str
+    description: str = ""
+    type: str = "general-purpose"
+    model: str | None = None
+    effort: Effort | None = None
+    mode: str | None = None
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    owns: tuple[str, ...] = ()
+    writes: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    budget: Budget = NO_CAPS
+    command: str = ""
+    isolation: str | None = None
+    line: int = 1
+
+
+class TeamDefinition(Struct, frozen=True):
+    """A whole file. `budget` caps the run, `check` must pass before a task is completed; None when not given.
+
+    `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
+    the approver of plans, `permissions` the approver of teammates' permission requests besides the person. `setup`
+    prepares each new worktree; `isolation` applies to all members whose role names none.
+    """
+
+    file: str = ""
+    roles: dict[str, Role] = field(default_factory=dict[str, Role])
+    check: str | None = None
+    plans: str | None = None
+    permissions: str | None = None
+    setup: str | None = None
+    isolation: str | None = None
+    members: int | None = None
+    effort: Effort | None = None
+    budget: Budget = NO_CAPS
+
+    def role(self, name: str) -> Role | None:
+        """Return the role of that name, without regard to case."""
+        lower = name.lower()
+        return next((role for key, role in self.roles.items() if key.lower() == lower), None)
+
+
+class KeyKind(Struct, frozen=True):
+    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
+
+    kind: str
+    words: tuple[str, ...] = ()
+
+
+_WORD_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk")
+
+TEAM: dict[str, KeyKind] = {
+    "check": KeyKind("text"),
+    "plans": KeyKind("word", ("lead", "human", "auto")),
+    "permissions": KeyKind("word", ("human", "lead")),
+    "setup": KeyKind("text"),
+    "isolation": KeyKind("word", ("worktree", "none")),
+    "members": KeyKind("count"),
+    "effort": KeyKind("effort"),
+    "budget": KeyKind("budget"),
+}
+"""The keys of `[team]`."""
+
+ROLE: dict[str, KeyKind] = {
+    "description": KeyKind("text"),
+    "type": KeyKind("text"),
+    "model": KeyKind("text"),
+    "effort": KeyKind("effort"),
+    "mode": KeyKind("word", _WORD_MODES),
+    "prompt": KeyKind("text"),
+    "tools": KeyKind("texts"),
+    "disallowed_tools": KeyKind("texts"),
+    "owns": KeyKind("paths"),
+    "writes": KeyKind("paths"),
+    "max_turns": KeyKind("count"),
+    "budget": KeyKind("budget"),
+    "command": KeyKind("text"),
+    "isolation": KeyKind("word", ("worktree", "none")),
+}
+"""The keys of `[roles.NAME]`."""
+
+TOPS = ("team", "roles")
+
+EXPECTED = {
+    "text": "a text",
+    "texts": "a list of texts",
+    "paths": "a list of path patterns below the repository (no leading /, no ..)",
+    "count": "a whole number from 1 on",
+    "number": "a number above 0",
+    "effort": EFFORTS,
+    "budget": "a table of caps",
+}
+"""The name of each type in an error."""
+
+
+DEFAULT_TYPE = "general-purpose"
+
+
+def widening_of_role(role: Role) -> dict[str, Any]:
+    """Return the parts of a role that need trust: prompts, model and granted permissions of its agents."""
+    said = {
+        "description": role.description,
+        "type": role.type,
+        "model": role.model,
+        "effort": role.effort,
+        "mode": role.mode,
+        "prompt": role.prompt,
+        "tools": role.tools,
+        "command": role.command,
+    }
+    plain = Role(role.name)
+    return {key: value for key, value in said.items() if value != getattr(plain, key)}
+
+
+def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
+    """Return the parts of `[team]` that need trust: a command to run, the approver in a person's place, and the effort
+    of its agents.
+    """
+    said = {
+        "check": definition.check,
+        "setup": definition.setup,
+        "plans": definition.plans,
+        "permissions": definition.permissions,
+        "effort": definition.effort,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], bool]) -> TeamDefinition:
+    """Return the definition reduced to its usable parts. `allows` tells whether `team` or a role was trusted in this
+    form.
+    """
+    roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
+    said = widening_of_team(definition)
+    if said and not allows("team", said):
+        return replace(definition, roles=roles, check=None, setup=None, plans=None, permissions=None, effort=None)
+    return replace(definition, roles=roles)
+
+
+def _trusted(role: Role, allows: Callable[[str, Mapping[str, Any]], bool]) -> bool:
+    said = widening_of_role(role)
+    return not said or allows(role.name, said)
+
+
+def _narrowed(role: Role) -> Role:
+    """Return the parts of an untrusted role that apply: its name and its restrictions."""
+    return Role(
+        role.name,
+        disallowed_tools=role.disallowed_tools,
+        owns=role.owns,
+        writes=role.writes,
+        isolation=role.isolation,
+        max_turns=role.max_turns,
+        budget=role.budget,
+        line=role.line,
+    )
+
+
+def role_definitions(definition: TeamDefinition | None) -> list[AgentType]:
+    """Return the roles as agent types."""
+    return [_kind(role, definition.file) for role in definition.roles.values()] if definition is not None else []
+
+
+def _kind(role: Role, file: str) -> AgentType:
+    base = built_in_types()[role.type]
+    tools = base.tools if role.tools is None else role.tools
+    if base.tools is not None and role.tools is not None:
+        tools = tuple(tool for tool in role.tools if tool in base.tools)
+    return replace(
+        base,
+        name=role.name,
+        description=role.description or base.description,
+        prompt="\n\n".join(part for part in (base.prompt, role.prompt.strip()) if part),
+        tools=tools,
+        disallowed_tools=(*base.disallowed_tools, *role.disallowed_tools),
+        model=role.model or base.model,
+        effort=role.effort,
+        max_turns=role.max_turns or base.max_turns,
+        source="team file",
+        file=f"{file}:{role.line}",
+        role=True,
+    )
+
+
+def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
+    """Return the spec with the values of its role: the role named as its type, else the one with the member's name."""
+    if definition is None:
+        return spec
+    role = definition.role(spec.agent_type)
+    if role is None and spec.agent_type == DEFAULT_TYPE:
+        role = definition.role(spec.name)
+    if role is None:
+        return replace(spec, isolation=spec.isolation or _team_isolation(spec, definition))
+    planned = role.mode == "plan" and spec.mode is None
+    return replace(
+        spec,
+        agent_type=role.name,
+        model=spec.model or role.model,
+        mode=spec.mode or role.mode,
+        plan_mode_required=spec.plan_mode_required or planned,
+        max_turns=_least(spec.max_turns, role.max_turns),
+        budget=spec.budget.smaller_caps(role.budget),
+        command=spec.command or role.command,
+        isolation=spec.isolation or role.isolation or _team_isolation(spec, definition),
+    )
+
+
+def _team_isolation(spec: SpawnSpec, definition: TeamDefinition) -> str | None:
+    """Return the isolation of all members: sub-agents without a role work where their caller does."""
+    return definition.isolation if spec.name else None
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((cap for cap in (one, other) if cap is not None), default=None)
+
+
+def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> PathOwnership | None:
+    """Return the paths that an agent of this type may not change; None when no path is owned by others."""
+    if definition is None:
+        return None
+    role = definition.role(kind)
+    owned = tuple(
+        OwnedPaths.parse(other.name, pattern, f"{definition.file}:{other.line}", base)
+        for other in definition.roles.values()
+        if role is None or other.name != role.name
+        for pattern in other.owns
+    )
+    only: tuple[PathPattern, ...] | None = None
+    if role is not None and role.writes is not None:
+        only = tuple(PathPattern.parse(pattern, base, False) for pattern in (*role.writes, *role.owns))
+    if not owned and only is None:
+        return None
+    source = f"{definition.file}:{role.line}" if role is not None else definition.file
+    return PathOwnership(owned, only, role.name if role is not None else "", source)
+
+
+def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:
+    """Return the limits on starting agents, with at most as many members as the definition allows."""
+    members = limits.members if definition.members is None else min(limits.members, definition.members)
+    return replace(limits, members=members)
+
+
+def roles_text(definition: TeamDefinition | None) -> str:
+    """Return the text about roles for the lead; empty when there are none."""
+    if definition is None or not definition.roles:
+        return ""
+    lines = [f"- {role.name}: {_in_words(role)}" for role in definition.roles.values()]
+    return "\n".join(
+        [
+            "# Roles of this repository's teams",
+            "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that "
+            "role: no other member can change them, and neither can you.",
+            *lines,
+        ]
+    )
+
+
+def _in_words(role: Role) -> str:
+    said = [role.description.strip().rstrip(".")] if role.description else []
+    if role.owns:
+        said.append(f"owns {', '.join(role.owns)}")
+    if role.writes is not None:
+        said.append(f"changes only {', '.join((*role.writes, *role.owns)) or 'nothing'}")
+    if role.command:
+        said.append(f"run by {role.command}, another program")
+    return "; ".join(said) + "." if said else "a teammate."

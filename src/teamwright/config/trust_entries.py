@@ -1,0 +1,354 @@
+"""The entries of a repository that could run, redirect or widen something, each with a digest of its content.
+
+Nothing is run or trusted here. `settings` decides which entries take effect, `trust_store` which are trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
+from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
+from teamwright.config.project_mcp_file import SERVERS, command_of, describe_server, project_servers
+from teamwright.config.settings.setting_keys import KEYS, MODE
+from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
+from teamwright.config.team_definition import widening_of_role, widening_of_team
+from teamwright.config.team_definition_reader import FILE, read_definition
+from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.permissions.verdict import Mode
+from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.protocol.errors import CannotStart
+from teamwright.skills.skill_definition import SkillKind
+from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
+from teamwright.storage.read_bounded import read_plain
+
+TrustEffect: TypeAlias = Literal["used", "not used yet"]
+
+MAX_FILES = 200
+"""Files of one definition directory that go into a digest. With more files, or an unreadable one, the digest is always
+new, so that the directory cannot be trusted.
+"""
+
+MAX_ENTRIES = 1_000
+"""Skills, or commands, of one directory that are read, in the order of their names; 300 of them are used."""
+
+MAX_BYTES = 64_000_000
+"""Bytes of one definition directory that go into a digest; the limit works like that of files."""
+
+NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
+"""The only settings of a repository that apply without trust."""
+
+
+HOOKS = "hooks"
+STATUS_LINE = "statusLine"
+
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
+"""The pattern of a text that is unknown before the command runs."""
+
+
+class TrustEntry(Struct, frozen=True):
+    """One entry of a repository. `file` is relative to its root; `summary` describes its effect in one line."""
+
+    kind: str
+    name: str
+    file: str
+    digest: str
+    effect: TrustEffect
+    summary: str
+    allows: bool = False
+    """True when it allows calls that would otherwise need an answer."""
+
+    @property
+    def key(self) -> str:
+        """The key of the entry in `trust.json`."""
+        return f"{self.kind} {self.file} {self.name}"
+
+
+def repository_layers(root: Path, compat: bool) -> list[tuple[Path, SettingsOrigin]]:
+    """Return the possible settings files of a repository, the nearest last."""
+    theirs = [
+        (root / ".claude" / "settings.json", SettingsOrigin.COMPAT_SHARED),
+        (root / ".claude" / "settings.local.json", SettingsOrigin.COMPAT_LOCAL),
+    ]
+    ours = [
+        (root / ".teamwright" / "settings.json", SettingsOrigin.SHARED),
+        (root / ".teamwright" / "settings.local.json", SettingsOrigin.LOCAL),
+    ]
+    return [*(theirs if compat else []), *ours]
+
+
+def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
+    """Return every entry of the repository that needs trust, in a stable order. Unreadable files are left out."""
+    found: list[TrustEntry] = []
+    for path, origin in repository_layers(root, compat):
+        try:
+            layer = read_layer(path, origin)
+        except CannotStart:
+            continue
+        if layer is not None:
+            found += layer_entries(layer, root)
+    found += _team_file(root)
+    found += _servers(root, compat)
+    found += _agents(root, compat)
+    found += _assets(root, compat)
+    found += [_git_entry(root, entry) for entry in git_entries(root)]
+    return sorted(found, key=_rank)
+
+
+def _rank(entry: TrustEntry) -> int:
+    """Return the sort rank: entries that allow calls first, since they also decide on git; then hooks, which run
+    automatically.
+    """
+    return 0 if entry.allows else 1 if entry.kind == "hook" else 2
+
+
+def layer_entries(layer: SettingsLayer, root: Path) -> list[TrustEntry]:
+    """Return the entries of one settings file: each rule, directory, variable and value separately."""
+    found: list[TrustEntry] = []
+    for name, value in layer.values.items():
+        if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
+            parts = (one for one in _parts(name, value) if not _is_user_only(name, *one))
+            found += [entry_of(layer, root, name, part, inner) for part, inner in parts]
+    hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
+    found += [hook_entry(layer, root, hook) for hook in hooks]
+    entries = layer.values.get(SERVERS, {})
+    found += [server_entry(root, layer.path, name, entry) for name, entry in entries.items()]
+    return found
+
+
+def _is_user_only(name: str, part: str, value: Any) -> bool:
+    """Return True for a variable or a mode that no repository may set, trusted or not."""
+    return (name == "env" and is_user_only_variable(part)) or (name == MODE and value == Mode.BYPASS)
+
+
+def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
+    """Return the entry of one part of one setting, as `layer_entries` makes it."""
+    if name == STATUS_LINE:
+        return _status_line_entry(_relative(layer.path, root), root, value)
+    return _entry(name, part, _relative(layer.path, root), "used", value)
+
+
+def _status_line_entry(file: str, root: Path, value: Any) -> TrustEntry:
+    """Return the entry of a status line. Its digest covers the scripts of the repository that the command names."""
+    command = cast("Mapping[str, Any]", value).get("command") if isinstance(value, dict) else None
+    text = command if isinstance(command, str) else ""
+    parts = [STATUS_LINE, json.dumps(value, sort_keys=True), *map(_tree_digest, _named_files(root, text))]
+    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", f"status line: {' '.join(text.split())}")
+
+
+def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
+    """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs: a script named
+    in its command, and all of `hooks/` beside the settings file.
+    """
+    name, beside = hook.name, layer.path.parent / "hooks"
+    parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
+    parts += [_tree_digest(file) for file in _named_files(root, hook.line)]
+    parts += [part for part in (hook.shell, hook.wake_text) if part]
+    # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
+    summary = f"hook: {' '.join(name.split())}"
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
+
+
+def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
+    """Return the files of the repository that these hooks run, by real path, also missing ones."""
+    found = {path for hook in hooks for path in _named_paths(root, hook.line)}
+    return frozenset(str(path) for path in found if path != root and not path.is_dir())
+
+
+def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
+    """Return the files of the repository that a command names, which runs in `base` or at the root."""
+    return sorted(path for path in _named_paths(root, command, base) if os.path.isfile(path))
+
+
+def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
+    """Return every path in a command that could name a file of the repository: rather too many than too few.
+
+    A path after a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may be anywhere in it.
+    """
+    plain = command.replace('"', "").replace("'", "")
+    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
+    words = {word for form in forms for word in _BETWEEN.split(form)}
+    words |= {part for word in words for part in _FILLED_IN.split(word)}
+    found: set[Path] = set()
+    for word in words:
+        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
+            with suppress(OSError, ValueError):  # a name that no file can have
+                found.add(Path(os.path.realpath((base or root) / name)))
+    return {path for path in found if path.is_relative_to(root)}
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        yield from ((str(part), part) for part in cast("list[Any]", value))
+    elif name == "env":
+        yield from cast("Mapping[str, Any]", value).items()
+    else:
+        yield "", value
+
+
+def _entry(kind: str, name: str, file: str, effect: TrustEffect, value: Any) -> TrustEntry:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    what = kind.removeprefix("permissions.")
+    shown = _shortened(name if name == value else f"{name} {text}".strip())
+    allows = kind == "permissions.allow"
+    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}", allows)
+
+
+def _team_file(root: Path) -> list[TrustEntry]:
+    """Return the entries of the team definition: the `team` part, and each role separately."""
+    try:
+        definition = read_definition(root / FILE)
+    except CannotStart:
+        return []
+    if definition is None:
+        return []
+    said = {name: widening_of_role(role) for name, role in definition.roles.items()}
+    said["team"] = widening_of_team(definition)
+    return [team_entry(name, values) for name, values in said.items() if values]
+
+
+def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
+    """Return the entry of a role, or of `team`, of the team definition."""
+    return _entry("team file", name, str(FILE), "used", dict(said))
+
+
+def _servers(root: Path, compat: bool) -> list[TrustEntry]:
+    """Return the entries of the servers of `.mcp.json`."""
+    found = project_servers(root).servers if compat else dict[str, Any]()
+    return [server_entry(root, root / SERVERS_FILE, name, entry) for name, entry in sorted(found.items())]
+
+
+def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
+    """Return the entry of one MCP server, shown whole. Its digest covers the repository's files that it names."""
+    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *_run_by(root, entry)]
+    summary = f"mcp server: {describe_server(name, entry)}"
+    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
+
+
+def _run_by(root: Path, entry: Any) -> list[str]:
+    """Return digests of the repository's files that a server's entry names."""
+    said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    place, env = said.get("cwd"), said.get("env")
+    bases = [root, root / place] if isinstance(place, str) else [root]
+    values = cast("dict[str, Any]", env).values() if isinstance(env, dict) else ()
+    command = " ".join([command_of(said), *(value for value in values if isinstance(value, str))])
+    named = {file for base in bases for file in _named_files(root, command, base)}
+    return [_tree_digest(file) for file in sorted(named)]
+
+
+def _agents(root: Path, compat: bool) -> list[TrustEntry]:
+    """Return the entries of agent definitions. An unreadable one takes no effect and needs no trust."""
+    every = [found for shelf in repository_directories(root, compat) for found in shelf.definitions()]
+    return [agent_entry(root, found) for found in every if found.definition is not None]
+
+
+def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
+    """Return the entry of a definition. Its digest covers its content and the repository's files that its hooks run;
+    the commands of its hooks are shown whole, so that the person who trusts them has read them.
+    """
+    made = found.definition
+    hooks = made.hooks if made is not None else ()
+    servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
+    parts = ["agent", found.digest]
+    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.line)]
+    parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
+    summary = f"agent: {found.name}"
+    summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())
+    summary += "".join(f"; hook: {' '.join(hook.name.split())}" for hook in hooks)
+    return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
+
+
+def asset_places(compat: bool) -> list[tuple[SkillKind, str]]:
+    """Return the directories of a repository with skills and commands, in order of precedence."""
+    skills = [".teamwright/skills", *([".claude/skills"] if compat else []), ".agents/skills"]
+    commands = [".teamwright/commands", *([".claude/commands"] if compat else [])]
+    return [*(("skill", place) for place in skills), *(("command", place) for place in commands)]
+
+
+def _assets(root: Path, compat: bool) -> Iterator[TrustEntry]:
+    for kind, place in asset_places(compat):
+        base = root / place
+        with suppress(OSError):
+            for name in sorted(os.listdir(base))[:MAX_ENTRIES]:
+                yield _asset_entry(root, kind, place, base / name)
+
+
+def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEntry:
+    """Return the entry of a skill, a command, or a directory of commands. Commands that it would run automatically are
+    shown whole.
+
+    One whose real path is elsewhere is neither used nor read.
+    """
+    from teamwright.skills.command_template import describe_effects
+
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    does = describe_effects(_texts(kind, path)) if inside else ""
+    summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
+    digest = asset_digest(path) if inside else _digest(["it leads out of the repository"])
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does)
+
+
+def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
+    """Yield the texts of its files; an unreadable file yields nothing and is never used."""
+    files = [skill_file(path) or path / SKILL_FILE] if kind == "skill" else [path]
+    if kind == "command" and path.is_dir():
+        files = sorted(islice(path.rglob("*.md"), MAX_FILES))
+    for file in files:
+        with suppress(OSError):
+            yield read_plain(file, MAX_FILE_BYTES).decode("utf-8", "replace")
+
+
+def asset_digest(path: Path) -> str:
+    """Return the digest of all content of a file or directory; always new when it cannot be computed."""
+    return _tree_digest(path)
+
+
+def _tree_digest(path: Path) -> str:
+    # A link may lead to the whole disk: at most as many files are read as are used.
+    below = (p for p in path.rglob("*") if p.is_file())
+    files = [path] if path.is_file() else sorted(islice(below, MAX_FILES + 1))
+    if len(files) > MAX_FILES:
+        return _digest(["too many", os.urandom(8).hex()])
+    parts: list[str] = []
+    left = MAX_BYTES
+    for file in files:
+        try:
+            content = read_plain(file)
+        except OSError:
+            return _digest(["unreadable", os.urandom(8).hex()])
+        parts += [_relative(file, path.parent), hashlib.sha256(content).hexdigest()]
+        left -= len(content)
+        if left < 0:
+            return _digest(["too much", os.urandom(8).hex()])
+    return _digest(parts)
+
+
+def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
+    summary = f"git could run a program, or read other files: {_shortened(found.name)}"
+    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def _shortened(text: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return plain if len(plain) <= 100 else plain[:99] + "…"

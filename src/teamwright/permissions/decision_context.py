@@ -1,0 +1,163 @@
+"""The inputs of permission decisions: the rules by tool, and the context with mode, scope and directories.
+
+Rules are sorted once, so that a tool without rules costs one look-up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from teamwright.permissions.path_ownership import PathOwnership
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.processes.git_entries import GitEntry
+
+if TYPE_CHECKING:
+    from teamwright.permissions.worktree_bounds import WorktreeBounds
+    from teamwright.sandbox.temporary_files import TemporaryFiles
+
+PLAN_MODE_RULE = f"mode {Mode.PLAN}"
+"""The reason of a decision by plan mode."""
+
+
+class PermissionScope(Struct, frozen=True):
+    """The directories and private paths of an agent, all by real path.
+
+    `directories` are allowed; `private` are denied to file tools (the state root), except reading the agent's `own`
+    files in them; `trusted_git` is the git configuration of a repository that a person trusts; `base` is the directory
+    for relative rules and offered rules; `path_ownership` has the paths of others. `hook_files` are files that hooks
+    run: they are always guarded.
+    """
+
+    directories: tuple[Path, ...] = ()
+    private: tuple[Path, ...] = ()
+    own: tuple[Path, ...] = ()
+    trusted_git: frozenset[GitEntry] = frozenset()
+    base: Path = Path("/")
+    ownership: PathOwnership | None = None
+    worktree: WorktreeBounds | None = None
+    """The worktree in which the agent works; None for one in the session's directory."""
+    settings: Path | None = None
+    """The user's settings file, whose rules answer every question. Denials name it."""
+    hook_files: frozenset[str] = frozenset()
+    temporary: TemporaryFiles | None = None
+    """The session's temporary files, which count as inside the directories; None without a sandbox."""
+
+
+class ToolRules(Struct, frozen=True):
+    """The rules for one tool."""
+
+    deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    allow: tuple[Rule, ...] = ()
+
+
+class RuleIndex(Struct):
+    """All rules, in the order given, and by tool."""
+
+    rules: tuple[Rule, ...] = ()
+    _by_tool: dict[str, ToolRules] = field(default_factory=dict[str, ToolRules])
+
+    def rules_for(self, tool: str) -> ToolRules:
+        """Return the rules for this tool."""
+        found = self._by_tool.get(tool)
+        if found is None:
+            mine = [rule for rule in self.rules if rule.names_tool(tool)]
+            found = self._by_tool[tool] = ToolRules(
+                tuple(rule for rule in mine if rule.verdict is Verdict.DENY),
+                tuple(rule for rule in mine if rule.verdict is Verdict.ASK),
+                tuple(rule for rule in mine if rule.verdict is Verdict.ALLOW),
+            )
+        return found
+
+
+class DecisionContext(Struct):
+    """All inputs of a decision besides the call, with the directories as texts.
+
+    A path is in one of them when its text and a `/` begins with it; the private ones are in lower case, because some
+    file systems ignore case. `plan_file` is the real path of the agent's plan, or empty. The texts are computed from
+    the scope, also in a copy with another one.
+    """
+
+    rules: RuleIndex
+    scope: PermissionScope
+    mode: Mode
+    plan_file: str = ""
+    directories: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    is_confined: bool = False
+    """True for a command that the sandbox confines, so that `/tmp` may be the session's."""
+
+    def __post_init__(self) -> None:
+        self.directories = _as_texts(self.scope.directories)
+        self.own = _as_texts(self.scope.own)
+        self.private = tuple(text.lower() for text in _as_texts(self.scope.private))
+
+    def locate(self, path: Path) -> tuple[str, Path]:
+        """Return the name of a path for rules, and the path of the file that the call reaches."""
+        temporary, named = self.scope.temporary, os.path.normpath(path)
+        if temporary is None:
+            return named, path
+        if self.is_confined:
+            return named, Path(temporary.seen_by_command(named, map(str, self.scope.directories)))
+        return temporary.name(named), path
+
+    def is_temporary(self, real: str) -> bool:
+        """Return True when a real path is one of the session's temporary files."""
+        return self.scope.temporary is not None and self.scope.temporary.contains(real)
+
+    @property
+    def bypasses(self) -> bool:
+        """True when every call without a deny rule is allowed."""
+        return self.mode is Mode.BYPASS
+
+    @property
+    def accepts_edits(self) -> bool:
+        """True when files inside the directories may be changed, also by a teammate in delegate mode."""
+        return self.mode is Mode.ACCEPT_EDITS or self.mode is Mode.DELEGATE
+
+    @property
+    def is_planning(self) -> bool:
+        """True when nothing may be changed yet."""
+        return self.mode is Mode.PLAN
+
+
+@lru_cache(maxsize=256)
+def _as_texts(directories: tuple[Path, ...]) -> tuple[str, ...]:
+    return tuple(f"{str(directory).rstrip('/')}/" for directory in directories)
+
+
+def decide_by_rule(rule: Rule) -> Decision:
+    """Return the decision of a matching rule."""
+    words = {Verdict.DENY: "forbids", Verdict.ASK: "asks before", Verdict.ALLOW: "allows"}
+    return Decision(rule.verdict, str(rule), f"The rule {rule.text} {words[rule.verdict]} this.")
+
+
+def decide_by_mode(mode: Mode, verdict: Verdict, reason: str) -> Decision:
+    """Return the decision of the mode, for a call without a matching rule."""
+    return Decision(verdict, f"mode {mode}", reason)
+
+
+def decide_by_plan(context: DecisionContext) -> Decision:
+    """Return the decision of plan mode on each call that may change something, despite allow rules."""
+    to = f" to {context.plan_file}" if context.plan_file else ""
+    reason = f"Nothing is changed while you plan: read what you need, write the plan{to}, then call ExitPlanMode."
+    return Decision(Verdict.DENY, PLAN_MODE_RULE, reason)
+
+
+def strictest(decisions: Iterable[Decision], default: Decision) -> Decision:
+    """Return the first of the strictest decisions, or `default` when there is none."""
+    best: Decision | None = None
+    for decision in decisions:
+        if decision.verdict is Verdict.DENY:
+            return decision
+        if best is None or (best.verdict is Verdict.ALLOW and decision.verdict is Verdict.ASK):
+            best = decision
+    return best or default

@@ -1,0 +1,75 @@
+"""The sandbox policy of an allowed shell line: a line that only reads runs where it cannot change anything.
+
+The line only reads if no rule for commands was needed to allow it. Depends on the proofs of single commands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from teamwright.permissions.command_facts import CommandFacts, collect_facts
+from teamwright.permissions.decision_context import DecisionContext
+from teamwright.permissions.git_access import explain_git_doubt
+from teamwright.permissions.path_verdicts import judge_path
+from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
+from teamwright.permissions.variable_assignments import changing_variable, prints_secret
+from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.sandbox.policy import PolicyName
+
+HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+"""Files to which every line may write."""
+
+
+def with_confinement(
+    context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts], decision: Decision
+) -> Decision:
+    """Return the decision with the sandbox policy of the line."""
+    if decision.verdict is not Verdict.ALLOW:
+        return decision
+    if _only_reads(context, parsed, facts):
+        return replace(decision, confinement=PolicyName.READ)
+    if _is_unconfined(context, parsed, facts):
+        return replace(decision, confinement=PolicyName.UNCONFINED)
+    return decision
+
+
+def _is_unconfined(context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]) -> bool:
+    """Return True when a rule `Unconfined(…)` names every command of the line that does more than read."""
+    rules = [rule for rule in context.rules.rules_for("Bash").allow if rule.is_unconfined]
+    if not rules or not parsed.is_valid or parsed.doubt:
+        return False
+    run = [fact for fact in facts if fact.command.role in {"run", "unsure"} and fact.reads is None]
+    return bool(run) and all(any(rule.matches_words(fact.command.words) for rule in rules) for fact in run)
+
+
+def _only_reads(context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]) -> bool:
+    """Return True when every command reads only, and path rules alone allow what it reads."""
+    if not parsed.is_valid or parsed.doubt or changing_variable(parsed) or prints_secret(parsed):
+        return False
+    if context.bypasses:  # its facts allow every path
+        context = replace(context, mode=Mode.DEFAULT)
+        facts = [collect_facts(context, command) for command in parsed.commands]
+    run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
+    return all(_reads(context, fact) for fact in run) and all(
+        _is_read(context, redirect) for redirect in parsed.redirects if redirect.target not in HARMLESS_TARGETS
+    )
+
+
+def _reads(context: DecisionContext, fact: CommandFacts) -> bool:
+    if fact.reads is None:
+        return False
+    if fact.reads.by_git and explain_git_doubt(fact.command, fact.reads.paths, context.scope.trusted_git):
+        return False
+    return all(decision.verdict is Verdict.ALLOW for decision in (*fact.touched, *fact.below))
+
+
+def _is_read(context: DecisionContext, redirect: FileRedirect) -> bool:
+    if redirect.writes or redirect.target is None or redirect.glob or None in redirect.directories:
+        return False
+    target = os.path.expanduser(redirect.target)
+    paths = (Path(os.path.join(place or "/", target)) for place in redirect.directories)
+    return all(judge_path(context, "Read", path, writes=False).verdict is Verdict.ALLOW for path in paths)

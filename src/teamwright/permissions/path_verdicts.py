@@ -1,0 +1,285 @@
+"""Verdicts on reading or changing a path, for all file tools and for the files of a shell command.
+
+Rules come first, then private and guarded paths, then the directories and the mode. The disk is only used to find the
+real path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.permissions.command_words import word_set
+from teamwright.permissions.decision_context import (
+    DecisionContext,
+    ToolRules,
+    decide_by_mode,
+    decide_by_plan,
+    decide_by_rule,
+)
+from teamwright.permissions.excluded_paths import Segments, compile_patterns
+from teamwright.permissions.real_paths import is_process_link, real_path
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Decision, Verdict
+
+if TYPE_CHECKING:
+    from teamwright.permissions.shell.word_expansion import Shape
+
+_GUARDED_DIRECTORIES = frozenset(
+    {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
+    | {".cursor", ".gemini", ".codex", ".opencode", ".windsurf", ".zed", ".buildkite", ".woodpecker", ".cargo"}
+)
+_DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".config": "", ".circleci": ""}
+_GUARDED_FILES = word_set(
+    ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
+    " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
+    " .yarnrc.yml .pypirc .netrc .pgpass .pg_service.conf .ripgreprc .tool-versions .mise.toml"
+    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml .lefthook.yml mise.toml .travis.yml azure-pipelines.yml"
+    " bitbucket-pipelines.yml .drone.yml .woodpecker.yml jenkinsfile opencode.json .vimrc .exrc .nvimrc .nvim.lua"
+    " .gdbinit .lldbinit"
+)
+
+GUARDED = "guarded files"
+"""The reason of a question about a guarded file."""
+
+
+def guard_name(path: str) -> str:
+    """Return the name that makes a file guarded (`.git`, `.envrc`), or an empty text. Case is ignored."""
+    parts = path.lower().split("/")
+    if parts and parts[-1] in _GUARDED_FILES:
+        return parts[-1]
+    for at, part in enumerate(parts):
+        if part in _GUARDED_DIRECTORIES:
+            return part
+        under = _DIRECTORIES_UNDER.get(part)
+        if under is not None and (not under or parts[at + 1 : at + 2] == [under]):
+            return part
+    return ""
+
+
+_MAX_ENTRIES = 20_000
+"""The most entries below a directory that is searched."""
+
+
+def judge_path(
+    context: DecisionContext, tool: str, path: Path, *, writes: bool, deep: bool = False, except_denied: bool = False
+) -> Decision:
+    """Return the verdict on one absolute path.
+
+    `deep`: everything below it is read too; `except_denied`: except denied files.
+    """
+    named, path = context.locate(path)
+    real = real_path(path)
+    rules = context.rules.rules_for(tool)
+    denied = _matching(rules.deny, named, real)
+    if denied is not None:
+        return decide_by_rule(denied)
+    is_temporary = context.is_temporary(real)
+    if writes and not is_temporary and (fenced := _refusal_by_owner(context, path)) is not None:
+        return fenced
+    if writes and context.is_planning:
+        return decide_by_plan(context)
+    if is_process_link(real):
+        return _judge_process_link(context, tool, named, writes)
+    if not is_temporary and _is_private(context, rules, named, real, writes):
+        return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
+    if context.bypasses:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    asked = _matching(rules.ask, named, real)
+    if asked is not None:
+        return decide_by_rule(asked)
+    if deep and (decision := _judge_below(context, rules, real, except_denied)) is not None:
+        return decision
+    if writes and (decision := _judge_guarded(context, rules, named, real)) is not None:
+        return decision
+    allowed = _matching(rules.allow, named, real)
+    return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
+
+
+def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
+    """Return the denial of a change to a path that others own, or that is outside the agent's worktree."""
+    fence, tree = context.scope.ownership, context.scope.worktree
+    refused = fence.refusal(path if tree is None else tree.original(path)) if fence is not None else None
+    return tree.refusal(path) if refused is None and tree is not None else refused
+
+
+def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:
+    """Return the verdict on a path such as `/proc/self/cwd/x`: it may be any file."""
+    from teamwright.permissions.shell.word_expansion import ANY_SHAPE
+
+    for decision in judge_unknown_path(context, tool, ANY_SHAPE, certain=True):
+        return decision
+    reason = f"{named} is another file in each process; write the path out."
+    if context.bypasses and (writes or os.path.basename(named) not in {"cwd", "root"}):
+        return Decision(Verdict.DENY, "private files", reason)
+    return decide_by_mode(context.mode, Verdict.ALLOW if context.bypasses else Verdict.ASK, reason)
+
+
+def judge_unknown_path(context: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
+    """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
+    rules = context.rules.rules_for(tool)
+    for rule in (*rules.deny, *(() if context.bypasses else rules.ask)):
+        if rule.may_name(shape, certain=certain):
+            reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
+            yield Decision(Verdict.DENY if context.bypasses else Verdict.ASK, str(rule), reason)
+            return
+
+
+def judge_all_below(context: DecisionContext, tool: str, path: Path, name: str) -> Iterator[Decision]:
+    """Yield the denial of a change to everything below a path whose name matches, if some of it must not be changed."""
+    real = real_path(path)
+    for rule, patterns in denied_below(context, tool, str(path)):
+        if patterns and (there := _named_below(real, compile_patterns(patterns), name)):
+            yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
+
+
+def judge_copy(context: DecisionContext, source: Path, goal: Path) -> Iterator[Decision]:
+    """Yield the denial of a copy of a directory that reads a denied file, or that makes a file with a denied name."""
+    for tool, top in (("Read", source), ("Write", goal)):
+        for rule, patterns in denied_below(context, tool, str(top)):
+            if patterns and (there := _named_below(real_path(source), compile_patterns(patterns), "*")):
+                yield Decision(Verdict.DENY, rule, f"It copies everything below {source} to {goal}, {there}.")
+
+
+def judge_new_names(context: DecisionContext, tool: str, directory: Path, pattern: str) -> Iterator[Decision]:
+    """Yield the denial of names in a directory that match a pattern of the shell, also of names that do not exist."""
+    for rule, forbidden in denied_below(context, tool, str(directory)):
+        if any(_may_be_first(segments, pattern) for segments in forbidden):
+            yield Decision(Verdict.DENY, rule, f"{pattern} may match a file in {directory} that the rule names.")
+
+
+def _may_be_first(segments: Segments, pattern: str) -> bool:
+    """Return True when the first name of these segments may match the pattern of the shell."""
+    name = next((segment for segment in segments if segment != "**"), "*")
+    if set(name) & set("*?"):
+        return True
+    hidden = name.startswith(".") and not pattern.startswith(".")  # a star matches no dot at the beginning
+    return not hidden and fnmatchcase(name.lower(), pattern.lower())
+
+
+def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
+    """Return the paths below a directory that both patterns name, or the fact that there are too many entries."""
+    left = _MAX_ENTRIES
+    for place, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            below = os.path.relpath(os.path.join(place, name), directory)
+            if fnmatchcase(name, pattern) and paths.fullmatch(below):
+                return f"also {below}"
+        left -= len(directories) + len(files)
+        if left < 0:
+            return "and there are too many files to look through"
+    return ""
+
+
+def containing_directory(path: Path) -> Path:
+    """Return the real path of a directory, or of the directory that contains a file."""
+    real = Path(real_path(path))
+    return real if real.is_dir() else real.parent
+
+
+def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) -> Decision:
+    """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
+    named, real = os.path.normpath(path), real_path(path)
+    rules = context.rules.rules_for(tool)
+    for group in (rules.deny, () if context.bypasses else rules.ask):
+        found = _matching(group, named, real)
+        if found is not None:
+            return decide_by_rule(found)
+    return decide_by_mode(context.mode, Verdict.ALLOW, why)
+
+
+def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
+    """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
+    real = real_path(root)
+    for rule in context.rules.rules_for(tool).deny:
+        yield rule.text, rule.names_below(root) | rule.names_below(real)
+    above = f"{real.rstrip('/')}/".lower()
+    for directory in context.private:
+        if directory.startswith(above) and directory != above:
+            yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
+
+
+def question_below(context: DecisionContext, tool: str, real: str) -> Decision | None:
+    """Return the question that deny rules require before a whole directory, given by its real path, is shown."""
+    return _denied_by_rule(context.rules.rules_for(tool).deny, real)
+
+
+def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
+    for rule in rules:
+        if rule.matches_path(named, real):
+            return rule
+    return None
+
+
+def _is_private(context: DecisionContext, rules: ToolRules, named: str, real: str, writes: bool) -> bool:
+    place = f"{real}/"
+    if not place.lower().startswith(context.private):
+        return False
+    if not writes and place.startswith(context.own):
+        return False
+    if any(one.lower().startswith(context.private) and place.startswith(one) for one in context.directories):
+        return False  # an agent that works inside a private directory may use the files given to it
+    lifted = (
+        rule for rule in rules.allow if rule.by_user and not rule.is_whole_tool and _names_private(context, rule.text)
+    )
+    return not any(rule.matches_path(named, real) for rule in lifted)
+
+
+def _names_private(context: DecisionContext, text: str) -> bool:
+    """Return True when a rule names the private directories. A general rule does not open them."""
+    return any(directory.name in text for directory in context.scope.private)
+
+
+def _judge_below(context: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:
+    """Return the verdict on reading a whole directory: a rule about a file in it must still apply."""
+    above = f"{real.rstrip('/')}/".lower()
+    if any(directory.startswith(above) for directory in context.private):
+        return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
+    return _denied_by_rule((*(() if spares else rules.deny), *rules.ask), real)
+
+
+def _denied_by_rule(rules: tuple[Rule, ...], real: str) -> Decision | None:
+    fenced = next((rule for rule in rules if rule.may_name_below(real)), None)
+    if fenced is None or not os.path.isdir(real):
+        return None
+    reason = f"It reads everything below {real}, and {fenced.text} may name some of it."
+    return Decision(Verdict.ASK, str(fenced), reason)
+
+
+def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
+    guard = _guard_inside(context, real) or (_guard_inside(context, named) if named != real else "")
+    if not guard and real in context.scope.hook_files:
+        guard = os.path.basename(real).lower()
+    if not guard:
+        return None
+    for rule in rules.allow:
+        if rule.by_user and guard in (rule.pattern or "").lower() and rule.matches_path(named, real):
+            return decide_by_rule(rule)
+    reason = f"{os.path.basename(named)} can run something for you or widen what is allowed ({guard})."
+    return Decision(Verdict.ASK, GUARDED, reason)
+
+
+def _guard_inside(context: DecisionContext, path: str) -> str:
+    """Return the guarded name below the allowed directory; names above it do not count."""
+    roots = [len(directory) for directory in context.directories if path.startswith(directory)]
+    return guard_name(path[min(roots) :] if roots else path)
+
+
+def _by_mode(context: DecisionContext, named: str, real: str, writes: bool) -> Decision:
+    place = f"{real}/"
+    # A link counts as the path that it leads to.
+    inside = place.startswith(context.directories) or context.is_temporary(real)
+    if inside and not writes:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
+    if inside and context.accepts_edits:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+    if not inside and not writes and place.startswith(context.own):
+        return decide_by_mode(context.mode, Verdict.ALLOW, "It is this agent's own file.")
+    where = "" if inside else ", which is outside the directories"
+    return decide_by_mode(
+        context.mode, Verdict.ASK, f"Nothing allows to {'change' if writes else 'read'} {named}{where}."
+    )

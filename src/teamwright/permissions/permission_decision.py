@@ -1,0 +1,395 @@
+"""The permission decision: from a tool and its access to a verdict with its reason. Only links are read from disk.
+
+Deny rules come before ask rules and allow rules, then the mode. The verdict of a narrowed policy is the stricter of its
+own and its parents', computed at each call. Questions to approvers are in `agent`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from msgspec.structs import replace
+
+from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, judge_call
+from teamwright.permissions.command_words import word_set
+from teamwright.permissions.decision_context import (
+    PLAN_MODE_RULE,
+    DecisionContext,
+    PermissionScope,
+    RuleIndex,
+    decide_by_plan,
+    strictest,
+)
+from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
+from teamwright.permissions.path_verdicts import denied_below, judge_own_file, judge_path
+from teamwright.permissions.real_paths import real_path
+from teamwright.permissions.rules import Rule
+from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.sandbox.policy import narrower_policy
+
+if TYPE_CHECKING:
+    from teamwright.permissions.worktree_bounds import WorktreeBounds
+
+_MAX_CACHED = 1_000
+"""The number of cached verdicts. A subject may be any text."""
+
+COORDINATION_TOOLS = word_set(
+    "TeamCreate TeamDelete SendMessage TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop ListAgents"
+    " AskUserQuestion EnterPlanMode ExitPlanMode"
+)
+"""The tools of a lead that only coordinates, besides an `Agent` call that starts a member."""
+
+_PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
+"""Tools for an agent's plan file, which it may always read and may change in plan mode; and for its memory."""
+
+_PLAN_REASON, _MEMORY_REASON = "It is the plan that this agent writes.", "It is what agents of this kind remember."
+
+
+def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
+    """Return the mode of this name. Raises UsageError for an unknown one."""
+    try:
+        return Mode(text)
+    except ValueError:
+        raise UsageError(
+            "usage",
+            f"{text[:60]!r} is not a permission mode",
+            looked_at=[("from", source), ("modes", ", ".join(mode for mode in Mode if mode is not Mode.BUBBLE))],
+            do=did_you_mean(text, list(Mode)),
+        ) from None
+
+
+class Policy:
+    """The permissions of an agent: a mode, rules and a scope, and the policies that it may not exceed.
+
+    Mode and rules may change during a run (`change_mode`, `add_rules`); policies narrowed to this one follow at once.
+    `is_delegating`: the agent of this policy only coordinates. Other tools are denied to it, but not to agents below
+    it.
+    """
+
+    def __init__(
+        self,
+        mode: Mode = Mode.DEFAULT,
+        rules: Iterable[Rule] = (),
+        scope: PermissionScope | None = None,
+        parents: tuple[Policy, ...] = (),
+        *,
+        is_delegating: bool = False,
+    ) -> None:
+        self._context = DecisionContext(RuleIndex(tuple(rules)), scope or PermissionScope(), mode)
+        self._parents = parents
+        self._decided_by_name: dict[tuple[str, str | None, bool], Decision] = {}
+        self._with_caller: tuple[DecisionContext, DecisionContext] | None = None
+        self.is_delegating = is_delegating
+        self._granted: tuple[Rule, ...] = ()
+        self._memory = ""
+        self._followers: tuple[Callable[[], None], ...] = ()
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call `follower` when the mode, rules or scope of this policy have changed."""
+        self._followers = (*self._followers, follower)
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of this policy. A parent may be stricter."""
+        return self._context.mode
+
+    def change_mode(self, mode: Mode) -> None:
+        """Change the mode, from the next call on."""
+        # A policy without a mode used its caller's rules. It keeps them from now on, or it would ask more often than
+        # others.
+        self._set_context(
+            replace(self._context if mode is Mode.BUBBLE else self._current_context(), mode=mode, plan_file=self._plan)
+        )
+
+    @property
+    def effective_mode(self) -> Mode:
+        """The mode that decides, without delegation: the caller's current mode when this policy has none."""
+        return self._current_context().mode
+
+    @property
+    def display_mode(self) -> Mode:
+        """The mode for display: `delegate` for a lead that only coordinates, else the one that decides."""
+        return Mode.DELEGATE if self.is_delegating else self.effective_mode
+
+    @property
+    def is_caller_planning(self) -> bool:
+        """True when an agent above is in plan mode: this agent changes nothing either, and cannot leave that mode."""
+        return any(policy.mode is Mode.PLAN or policy.is_caller_planning for policy in self._parents)
+
+    @property
+    def plan_file(self) -> Path | None:
+        """The path of this agent's plan, which Write and Edit may change in plan mode."""
+        return Path(self._plan) if self._plan else None
+
+    @property
+    def _plan(self) -> str:
+        return self._context.plan_file
+
+    def allow_plan(self, path: Path | None) -> None:
+        """Let this agent change this file in plan mode, in the place of an earlier one."""
+        real = "" if path is None else os.path.join(real_path(path.parent), path.name)
+        self._set_context(replace(self._context, plan_file=real))
+
+    @property
+    def memory_directory(self) -> Path | None:
+        """The memory directory of this agent's type, which it may read and change unless a rule decides otherwise."""
+        return Path(self._memory) if self._memory else None
+
+    def allow_memory(self, directory: Path | None) -> None:
+        """Let this agent read and change this directory, in the place of an earlier one."""
+        self._memory = "" if directory is None else str(directory)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of this policy, without its parents'."""
+        return self._context.rules.rules
+
+    @property
+    def scope(self) -> PermissionScope:
+        """The directories and private paths: the caller's when this policy has no mode."""
+        return self._current_context().scope
+
+    def change_scope(self, scope: PermissionScope) -> None:
+        """Change the directories and private paths, from the next call on."""
+        self._set_context(replace(self._context, scope=scope))
+
+    def apply_update(
+        self, update: PermissionUpdate, source: str = "granted with an answer", *, by_user: bool = False
+    ) -> None:
+        """Apply a grant from the next call on, as far as the parents allow it.
+
+        `source` names the person or program that granted it. `by_user`: a person did, so that its rules also answer the
+        git policy. Raises UsageError, and changes nothing, when it exceeds the bounds of `permissions.grant_bounds`.
+        """
+        from teamwright.permissions.grant_bounds import check_directories, check_mode, check_rules
+
+        if update.kind == "setMode":
+            self.change_mode(check_mode(update, self.effective_mode))
+        elif update.kind == "addDirectories":
+            added = check_directories(update, self.scope)
+            scope = self._context.scope
+            self.change_scope(replace(scope, directories=tuple(dict.fromkeys((*scope.directories, *added)))))
+        else:
+            self.add_rules(*check_rules(update, self.scope, source, by_user))
+
+    @property
+    def granted(self) -> tuple[Rule, ...]:
+        """Allow rules of this agent only, as with an approved plan.
+
+        They answer questions, and an agent below needs the same grant.
+        """
+        return self._granted
+
+    def grant(self, rules: Iterable[Rule]) -> None:
+        """Add allow rules of this agent only."""
+        self._granted = (*self._granted, *rules)
+
+    def revoke(self, rules: Iterable[Rule]) -> None:
+        """Remove these very rules from those that were granted."""
+        gone = {id(rule) for rule in rules}
+        self._granted = tuple(rule for rule in self._granted if id(rule) not in gone)
+
+    def change_delegation(self, is_delegating: bool) -> None:
+        """Restrict the agent of this policy to coordination, or end that."""
+        self.is_delegating = is_delegating
+
+    def add_rules(self, *rules: Rule) -> None:
+        """Add rules, as after an "always" answer."""
+        self._set_context(replace(self._context, rules=RuleIndex((*self.rules, *rules))))
+
+    def replace_rules(self, former: Collection[Rule], rules: Iterable[Rule]) -> None:
+        """Replace the former rules by these, as when settings are read again. All others stay."""
+        gone = set(map(id, former))
+        kept = (rule for rule in self.rules if id(rule) not in gone)
+        self._set_context(replace(self._context, rules=RuleIndex((*rules, *kept))))
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The allowed directories, by real path."""
+        return self.scope.directories
+
+    def with_mode(self, mode: Mode) -> Policy:
+        """Return a policy with the same rules and scope and another mode. Narrow it to the policy that it came from."""
+        context = self._context if mode is Mode.BUBBLE else self._current_context()
+        return Policy(mode, context.rules.rules, context.scope, self._parents)
+
+    def narrow_to(self, parent: Policy) -> Policy:
+        """Return this policy with another parent: each call then has the stricter of both verdicts."""
+        made = Policy(self.mode, self.rules, self.scope, (*self._parents, parent))
+        if self._plan:
+            made.allow_plan(self.plan_file)
+        return made
+
+    def in_worktree(self, place: WorktreeBounds) -> Policy:
+        """Return this policy for an agent that works in that worktree. It follows the changes of this one."""
+        from teamwright.permissions.worktree_context import move_context
+
+        moved = Policy(self.mode, parents=tuple(parent.in_worktree(place) for parent in self._parents))
+        target = ref(moved)
+
+        def follow() -> None:
+            if (policy := target()) is not None:
+                policy._set_context(move_context(self._context, place))
+
+        follow()
+        self.follow(follow)
+        return moved
+
+    def hides(self, tool: str) -> bool:
+        """Return True when the tool is forbidden as a whole, so that it need not be offered."""
+        for rule in self._context.rules.rules_for(tool).deny:
+            if rule.is_whole_tool:
+                return True
+        return any(policy.hides(tool) for policy in self._parents) if self._parents else False
+
+    @property
+    def hidden_tools(self) -> frozenset[str]:
+        """Names, and names that end in a star, that deny rules forbid as a whole. `hides` is exact."""
+        whole = [rule for rule in self.rules if rule.is_whole_tool and rule.verdict is Verdict.DENY]
+        mine = frozenset[str]().union(*(rule.tools for rule in whole))
+        return mine.union(*(policy.hidden_tools for policy in self._parents))
+
+    def decide(self, tool: str, access: Access) -> Decision:
+        """Return the verdict on this call. Equal calls have equal verdicts under equal rules."""
+        if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
+            reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
+            return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
+        own = (
+            _PLAN_REASON if self._is_own_plan(tool, access) else _MEMORY_REASON if self._is_memory(tool, access) else ""
+        )
+        decision = self._decide_with_parents(tool, access, own)
+        if decision.rule == PLAN_MODE_RULE and decision.verdict is Verdict.DENY:
+            plans = self.mode is Mode.PLAN or bool(self._plan)
+            return decide_by_plan(self._context) if plans else replace(decision, reason=_CALLER_PLANS_REASON)
+        if self._granted and decision.verdict is not Verdict.ALLOW:
+            return self._decide_by_grant(tool, access) or decision
+        return decision
+
+    def _decide_by_grant(self, tool: str, access: Access) -> Decision | None:
+        """Allow a call by a grant to this agent if all parents would allow it. A denied call stays denied."""
+        for policy in self._parents:
+            plain = policy._decide_with_parents(tool, access, "").verdict is Verdict.ALLOW
+            if not plain and (not policy._granted or policy._decide_by_grant(tool, access) is None):
+                return None
+        context = self._current_context()
+        decision = judge_call(replace(context, rules=RuleIndex((*context.rules.rules, *self._granted))), tool, access)
+        return decision if decision.verdict is Verdict.ALLOW else None
+
+    def excluded_paths(self, tool: str, root: Path) -> ExcludedPaths:
+        """Return the paths that this tool leaves out of a listing of a directory: those denied here or by a parent."""
+        found: dict[str, set[Segments]] = {}
+        for context in self._contexts():
+            for said, patterns in denied_below(context, tool, str(root)):
+                if patterns:
+                    found.setdefault(said, set()).update(patterns)
+        if not found:
+            return NOTHING_EXCLUDED
+        patterns = sorted(set[Segments]().union(*found.values()))
+        return ExcludedPaths(tuple(patterns), tuple(found), lambda path: self._forbids(tool, path))
+
+    def _contexts(self) -> Iterator[DecisionContext]:
+        yield self._current_context()
+        for policy in self._parents:
+            yield from policy._contexts()
+
+    def _forbids(self, tool: str, path: str) -> bool:
+        judged = (judge_path(context, tool, Path(path), writes=False) for context in self._contexts())
+        return any(decision.verdict is Verdict.DENY for decision in judged)
+
+    def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
+        """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
+        from teamwright.permissions.shell_line_verdict import explain
+
+        context = self._current_context()
+        return [
+            (words, complete_decision(context, "Bash", access, decision))
+            for words, decision in explain(context, access)
+        ]
+
+    def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
+        """Return the stricter verdict of this policy and its parents. `own`: the reason why the file is the agent's."""
+        if self.mode is Mode.BUBBLE and self._parents and not self.rules:
+            return strictest(
+                (policy._decide_with_parents(tool, access, own) for policy in self._parents), NOTHING_TO_DECIDE
+            )
+        decision = self._decide_own(tool, access, own)
+        for policy in self._parents:
+            theirs = policy._decide_with_parents(tool, access, own)
+            if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
+                decision = theirs
+            elif narrower_policy(decision.confinement, theirs.confinement) is not decision.confinement:
+                decision = replace(decision, confinement=theirs.confinement)
+        return decision
+
+    def _decide_own(self, tool: str, access: Access, own: str) -> Decision:
+        context = self._current_context()
+        if own:
+            paths = access.writes or access.reads
+            decision = strictest((judge_own_file(context, tool, path, own) for path in paths), NOTHING_TO_DECIDE)
+            return complete_decision(context, tool, access, decision)
+        if access.reads or access.writes or access.command is not None or access.url is not None:
+            return complete_decision(context, tool, access, judge_call(context, tool, access))
+        return self._decide_by_name_cached(context, tool, access)
+
+    def _is_own_plan(self, tool: str, access: Access) -> bool:
+        """Return True when the call only reads this agent's plan, or changes it in plan mode."""
+        mine = self._plan
+        if not mine or tool not in _PLANNERS_TOOLS or access.command is not None:
+            return False
+        if access.writes and self.effective_mode is not Mode.PLAN:
+            return False
+        paths = (*access.writes, *access.reads)
+        return bool(paths) and all(real_path(path) == mine for path in paths)
+
+    def _is_memory(self, tool: str, access: Access) -> bool:
+        """Return True when the call only touches the memory of this agent's type. In plan mode changes do not count."""
+        if not self._memory or tool not in _PLANNERS_TOOLS or access.command is not None:
+            return False
+        if access.writes and (self.effective_mode is Mode.PLAN or self.is_caller_planning):
+            return False
+        paths = (*access.writes, *access.reads)
+        return bool(paths) and all(real_path(path).startswith(f"{self._memory}/") for path in paths)
+
+    def _current_context(self) -> DecisionContext:
+        """Return the context of decisions: the caller's with this policy's rules, when it has no mode."""
+        context = self._context
+        if context.mode is not Mode.BUBBLE:
+            return context
+        above = self._parents[0]._current_context() if self._parents else context
+        if self._with_caller is None or self._with_caller[0] is not above:
+            self._decided_by_name = {}
+            if self._parents:
+                self._with_caller = (above, replace(above, rules=RuleIndex((*above.rules.rules, *context.rules.rules))))
+            else:
+                self._with_caller = (above, replace(context, mode=Mode.DEFAULT))
+        return self._with_caller[1]
+
+    def _decide_by_name_cached(self, context: DecisionContext, tool: str, access: Access) -> Decision:
+        """Return a verdict that depends on names only. It is cached until the rules change."""
+        key = (tool, access.subject, access.harmless)
+        decision = self._decided_by_name.get(key)
+        if decision is None:
+            decision = complete_decision(context, tool, access, judge_call(context, tool, access))
+            if len(self._decided_by_name) < _MAX_CACHED:
+                self._decided_by_name[key] = decision
+        return decision
+
+    def _set_context(self, context: DecisionContext) -> None:
+        self._context = context
+        self._with_caller = None
+        self._decided_by_name = {}
+        for follower in self._followers:
+            follower()
+
+
+_DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."
+_CALLER_PLANS_REASON = (
+    "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
+)
+"""What is told to those who cannot end the planning: somebody above them does."""

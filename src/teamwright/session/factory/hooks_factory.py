@@ -1,0 +1,65 @@
+"""The construction of a session's hooks from its settings: their environment, input and notices.
+
+Depends on settings, the request queue and the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from teamwright.approvals.request_queue import Answerer
+from teamwright.config.plugins import plugin_hooks
+from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
+from teamwright.hooks.payload import HookAgent
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.session.session_context import SessionContext
+from teamwright.session.session_hooks import SessionHooks
+from teamwright.session.toolset import Toolset
+from teamwright.storage.event_log import EventLog
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.startup import plain_shell
+
+
+class AnswererList(Protocol):
+    """An object with the answerers of requests, which are tried in order before any approver."""
+
+    answerers: list[Answerer]
+
+
+def make_hooks(
+    context: SessionContext,
+    log: EventLog,
+    toolset: Toolset,
+    requests: AnswererList,
+    own_of: Callable[[str], Sequence[HookSpec]],
+) -> None:
+    """Connect hooks to the toolset: they answer before any approver, and notify a person through events.
+
+    `own_of` returns the hooks of an agent type's definition.
+    """
+    settings, root = context.settings, context.trust.root
+    used = () if settings.hooks_off else context.places.plugins
+    plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
+    named = (*settings.hooks, *plugins) if context.options.hooks else ()
+    book = HookIndex((*named, *context.options.own_hooks))
+    kept = remove_variables(toolset.bash.hidden, context.env)
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
+    place = HookEnvironment(
+        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), toolset.jobs.records
+    )
+    who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
+
+    def tell(text: str, level: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level=level))
+
+    runner, runs_own = HookRunner(book, place, tell), context.options.hooks and not settings.hooks_off
+    made = toolset.hooking = SessionHooks(
+        runner, who, context.directory, log.emit, own_of, requests.answerers, runs_own=runs_own
+    )
+    if book.has_hooks(PERMISSION):
+        made.answer_requests()
+    if book.has_hooks(NOTIFICATION):
+        log.subscribe(lambda _number, event: made.notify(event), live=False)

@@ -1,0 +1,259 @@
+"""The member process of a Teamwright team, assembled from the same parts as its lead's process.
+
+Request queue and budget tracker are the lead's. Only the lead does its own work on the team's files (declaring members
+dead, releasing tasks, reporting external changes). A failed start leaves nothing behind. Depends on all packages below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from teamwright.config.settings.settings import Settings
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.events import SessionOpened
+from teamwright.protocol.ids import SessionId
+from teamwright.protocol.roster import RosterMember
+from teamwright.session.control.remote_actions import ActionContext
+from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.factory.budget_wiring import connect_budget, take_tasks, totals_until
+from teamwright.session.factory.hooks_factory import make_hooks
+from teamwright.session.factory.process_components import (
+    AgentServices,
+    make_agent_factory,
+    make_models,
+    make_policies,
+    open_background_jobs,
+    open_call_counter,
+    start_services,
+)
+from teamwright.session.factory.request_queue_factory import ask_timeout
+from teamwright.session.factory.team_factory import JoinedTeam, make_team
+from teamwright.session.member_process.commands_from_lead import LedMember, remote_state
+from teamwright.session.member_process.lead_connection import LeadConnection
+from teamwright.session.member_process.lead_proxies import (
+    MemberBudget,
+    RemoteApprover,
+    RemoteSpawnLimit,
+    ShutdownRefusal,
+)
+from teamwright.session.member_process.spawn_file import SpawnFile, options_of
+from teamwright.session.model_sources import SessionModels
+from teamwright.session.reload_config import ConfigReloader
+from teamwright.session.session_context import SessionContext, load_member_context
+from teamwright.storage.doorbell import TeamDoorbells
+from teamwright.storage.event_log import EventLog
+from teamwright.storage.event_log_reader import log_path, read_recent
+from teamwright.storage.file_lease import Lease, lease_path
+from teamwright.storage.file_watcher import Watcher
+from teamwright.teams.file_stores import FileStores
+from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.plan_approval import resume_plan
+from teamwright.teams.spawn import start_in_process
+from teamwright.teams.status.team_status import TeamStatus
+from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost, notify_lost_subagents
+from teamwright.teams.subagents.run_reports import job_end_notice
+from teamwright.teams.team import SessionTeam
+from teamwright.teams.team_ports import ReportEnd, TeamPorts
+
+if TYPE_CHECKING:
+    from teamwright.session.member_process.remote_member import RemoteMember
+
+OnStarted: TypeAlias = Callable[[EventLog], object]
+"""Called with a member's log before its first event."""
+
+
+class RunningMember(Struct):
+    """A member that lives in this process."""
+
+    spawn: SpawnFile
+    team: SessionTeam
+    teammate: InProcessTeammate
+    agent_factory: AgentFactory
+    log: EventLog
+    line: LeadConnection
+    watcher: Watcher
+    obeying: LedMember
+    settings: Settings
+    warnings: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def join_team(
+    spawn: SpawnFile, line: LeadConnection, begun: OnStarted | None = None, remote: RemoteMember | None = None
+) -> AsyncGenerator[RunningMember]:
+    """Run the member for the block; `begun` receives its log. Raises TeamwrightError; then nothing is left behind.
+
+    `remote` is the database side of a member on another machine than its lead.
+    """
+    async with AsyncExitStack() as stack:
+        member = await _join(spawn, line, begun, remote, stack)
+        yield member
+
+
+async def _join(
+    spawn: SpawnFile,
+    line: LeadConnection,
+    begun: OnStarted | None,
+    remote: RemoteMember | None,
+    stack: AsyncExitStack,
+) -> RunningMember:
+    home_context, life = await _find_life(spawn, remote)
+    room = process_directory(Path(life.transcript))
+    context = replace(home_context, room=room, resumed=log_path(room).exists())
+    lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
+    stack.callback(lease.release)
+    log = line.log = EventLog(log_path(room))
+    stack.callback(log.close)
+    if begun is not None:
+        begun(log)
+    log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=context.id))
+    watcher = await stack.enter_async_context(Watcher())
+    agent_factory, models, warnings = await _agent_factory(context, log, line, stack)
+
+    async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
+        await obeying.departed(name, cause, agreed_to)
+
+    team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end))
+    reading = cache(partial(ConfigReloader, context, agent_factory))
+    obeying = LedMember(
+        team, agent_factory, line, lambda agent: ActionContext(team, agent_factory, models, agent, reading)
+    )
+    agent_factory.policies.on_always = obeying.add_always_rules
+    line.attach(obeying)
+    line.forward_earlier_events()
+    log.subscribe(obeying.record_mode, live=False)
+    log.subscribe(line.forward_event, live=False)
+    log.subscribe(obeying.record_event, live=False)
+    if remote is not None:
+        log.subscribe(remote.note_event, live=False)
+    connect_budget(agent_factory.budget_tracker, team, log)
+    _follow_tasks(team, watcher, obeying, stack)
+    stack.push_async_callback(end_work, agent_factory)
+    entry = await _entry(team, spawn, remote)
+    obeying.require_wanted()
+    teammate = await _start(team, entry, life, spawn, stack)
+    notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
+    notify_lost_subagents(agent_factory.toolset.agents, team, None)
+    await take_tasks(agent_factory.budget_tracker, team)
+    obeying.set_member(teammate)
+    stack.push_async_callback(obeying.close)
+    return RunningMember(
+        spawn, team, teammate, agent_factory, log, line, watcher, obeying, context.settings, tuple(warnings)
+    )
+
+
+async def _agent_factory(
+    context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
+) -> tuple[AgentFactory, SessionModels, list[str]]:
+    asks = RemoteApprover(line, log.emit)
+    numbers = open_call_counter(context, log)
+    models = make_models(context, numbers)
+    stack.push_async_callback(models.aclose)
+    jobs = open_background_jobs(context, stack)
+    policies, limit = make_policies(context), RemoteSpawnLimit(line)
+    services = AgentServices(policies, jobs, numbers, asks, ShutdownRefusal(), asks.grant, admit_elsewhere=limit)
+    budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
+    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
+    agent_factory.plans.configure(context.settings, ask_timeout(context))
+    make_hooks(context, log, agent_factory.toolset, asks, agent_factory.resolver.hooks_of)
+    warnings = start_services(context, log, agent_factory, stack)
+    await jobs.wait_for_orphan_cleanup()
+    return agent_factory, models, warnings
+
+
+class _Connections(NamedTuple):
+    """The connections of this process to its lead and to the files of the team."""
+
+    line: LeadConnection
+    log: EventLog
+    watcher: Watcher
+    report_end: ReportEnd
+
+
+def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory, to: _Connections) -> SessionTeam:
+    """Return the team as its lead created it, without this process's member."""
+    home, directory, line = context.home, spawn.directory, to.line
+    doorbells = TeamDoorbells(home, directory)
+    status = TeamStatus.from_log(read_recent(log_path(home.session(context.cwd, context.id))))
+    ports = TeamPorts(
+        watch_mailbox=lambda name, look: team.mailbox(name).watch(to.watcher, look),
+        report_end=to.report_end,
+        on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
+        open_doorbell=doorbells.listen,
+        wake_remote=doorbells.ring,
+        remote_state=partial(remote_state, status),
+    )
+    team = make_team(context, to.log, agent_factory, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
+    agent_factory.team = team
+    agent_factory.plans.join_team(team)
+    return team
+
+
+def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
+    """Follow changes of the task list by others, and connect owners with their jobs."""
+    known = team.tasks.watch_external_changes(lambda _before, _after: obeying.tasks_changed())
+    stack.callback(known.close)
+    follow = partial(obeying.check_tasks, known)
+    stack.callback(team.tasks.store.watch(watcher, follow))
+    connect_owners(None, team, obeying.agent_factory.toolset.jobs)
+
+
+async def _start(
+    team: SessionTeam, member: RosterMember, life: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
+) -> InProcessTeammate:
+    teammate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
+    if spawn.resumed:
+        await resume_plan(team, teammate)
+        for request in team.requests.open_requests():
+            if request.get("kind") == "shutdown" and request.get("incarnation") == life.incarnation:
+                teammate.note_stop_request(str(request["id"]))
+    return teammate
+
+
+async def end_work(agent_factory: AgentFactory) -> None:
+    """End all jobs here except the member, and let their stop hooks run. May be called twice."""
+    toolset = agent_factory.toolset
+    await agent_factory.plans.close()
+    await toolset.agents.end_background()
+    await toolset.agents.close()
+    await toolset.jobs.close()
+    if toolset.hooking is not None:
+        await toolset.hooking.hooks.close()
+
+
+async def _find_life(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:
+    """Return the context without a directory, and the incarnation, whose files are here then."""
+    context = load_member_context(options_of(spawn), SessionId(spawn.session), Path())
+    if remote is None:
+        return context, await _life(context, spawn)
+    context = remote.add_stores(context)
+    life = remote.place(context, await _life(context, spawn))
+    await remote.fetch_files(context, spawn, Path(life.transcript).stem)
+    return context, life
+
+
+async def _life(context: SessionContext, spawn: SpawnFile) -> Incarnation:
+    """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
+    stores = context.options.stores or FileStores(context.home)
+    file = await stores.state(spawn.directory).read()
+    life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
+    if life is None or life.incarnation != spawn.incarnation:
+        raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")
+    return life
+
+
+async def _entry(team: SessionTeam, spawn: SpawnFile, remote: RemoteMember | None) -> RosterMember:
+    config = await team.roster.read()
+    member = config.find(spawn.member)
+    if member is None:
+        raise CannotStart("backend", f"{spawn.member} is not on the roster of {spawn.team}", note="nothing was begun")
+    return member if remote is None else remote.place_entry(member)

@@ -1,0 +1,308 @@
+"""The context of a session before its construction: home, settings, trust, the session's id, and whether it is resumed.
+
+All errors that need no model call are found here. Depends on settings, trust and sessions on disk; creates only the
+home's directories.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from teamwright.agent.system_prompt import PromptEnvironment
+from teamwright.agent.transcript import read_header
+from teamwright.config.agent_types.definition_sources import DefinitionSources, definition_sources
+from teamwright.config.installed_plugins import installed_plugins
+from teamwright.config.person_authority import require_person
+from teamwright.config.plugins import plugin_at
+from teamwright.config.settings.settings import SettingFlags, Settings
+from teamwright.config.settings_merge import load_settings, reads_other_product
+from teamwright.config.team_definition import TeamDefinition, narrowed_limits, trusted_definition
+from teamwright.config.team_definition_reader import FILE, read_definition
+from teamwright.config.trust_entries import team_entry
+from teamwright.config.trust_store import TrustState, TrustStore
+from teamwright.models.effort import parse_optional_effort
+from teamwright.processes.repository_discovery import current_branch
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import SessionId, session_id
+from teamwright.sandbox.policy import SandboxMode
+from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
+from teamwright.session.model_sources import load_lead_model
+from teamwright.session.options import Options, with_default_caps
+from teamwright.session.platform_check import require_platform
+from teamwright.storage.event_log_reader import log_path
+from teamwright.storage.paths import Home, find_home
+
+TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
+"""Enables or disables teams for a process, with precedence over the setting `teams`."""
+
+SANDBOX_VARIABLE = "TEAMWRIGHT_SANDBOX"
+"""The mode of the sandbox for a process, with precedence over the setting `sandbox.mode`."""
+
+_SWITCH = {
+    "": True,
+    "1": True,
+    "true": True,
+    "on": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "off": False,
+    "no": False,
+}
+
+
+ASKS_PERSON = ("deny", "wait")
+"""The behaviour of requests without a person at a terminal."""
+
+
+class SessionContext(Struct, frozen=True):
+    """The context of a session, known before its construction."""
+
+    options: Options
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    settings: Settings
+    trust: TrustState
+    id: SessionId
+    resumed: bool
+    definition: TeamDefinition | None = None
+    places: DefinitionSources = field(default_factory=DefinitionSources)
+    room: Path | None = None
+    """The directory of a member process in its session's directory."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of this process's log, outputs and records: the session's, or a member's in it."""
+        return self.home.session(self.cwd, self.id) if self.room is None else self.room
+
+
+def load_context(options: Options) -> SessionContext:
+    """Load the context of a session. Raises all errors that need no model call."""
+    require_platform()
+    home = find_home(options.home).require_readable()
+    _require_person(home, options)
+    home.prepare()
+    cwd = Path(os.path.realpath(options.cwd))
+    if not cwd.is_dir():
+        raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
+    session, resumed = session_id(options.session_id), False
+    if options.resume is not None:
+        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+    elif options.session_id is not None:
+        _require_new(home, cwd, session)
+    return _load(options, home, cwd, session, resumed=resumed)
+
+
+def _require_person(home: Home, options: Options) -> None:
+    """Raise UsageError (`not-for-agents`) when an agent's command uses options that only a person may use."""
+    if options.resume is not None or options.adopt is not None:
+        require_person(home, "resumes sessions and takes teams over")
+    if options.trust:
+        require_person(home, "trusts a repository", "--trust")
+
+
+def load_member_context(options: Options, session: SessionId, room: Path) -> SessionContext:
+    """Load the context of a member process of that session; `room` is its directory there."""
+    require_platform()
+    home = find_home(options.home).require_readable()
+    return replace(_load(options, home, options.cwd, session, resumed=log_path(room).exists()), room=room)
+
+
+def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:
+    env = dict(os.environ) if options.env is None else {**_usual(), **options.env}
+    options = replace(options, sandbox=options.sandbox or sandbox_variable(options))  # for member processes too
+    flags = settings_flags(options)
+    trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
+    settings = load_settings(home, cwd, flags, trust)
+    settings = _with_possible_forks(settings, options)
+    definition, warnings = load_team_definition(trust)
+    settings = replace(settings, warnings=(*settings.warnings, *warnings))
+    if definition is not None:
+        options = replace(options, budget=options.budget.smaller_caps(definition.budget))
+        settings = _with_definition(settings, definition)
+    options = with_default_caps(options, settings.run_defaults)
+    added, problems = installed_plugins(home)
+    plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents
+    places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
+    told = tuple(line for plugin in places.plugins for line in plugin.warnings)
+    settings = replace(settings, warnings=(*settings.warnings, *problems, *told))
+    return SessionContext(options, home, cwd, env, settings, trust, session, resumed, definition, places)
+
+
+USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""Variables that most commands need: the process's values, unless a program sets its own."""
+
+
+def _usual() -> dict[str, str]:
+    return {name: os.environ[name] for name in USUAL if name in os.environ}
+
+
+NO_FORKS = "agents.fork has no effect in a headless run: Agent without subagent_type starts general-purpose"
+
+
+def _with_possible_forks(settings: Settings, options: Options) -> Settings:
+    """Return the settings, without forks in a headless run. Raises CannotStart (`bad-settings`) for contradictions."""
+    why = settings.agents.fork_refusal()
+    if not why:
+        if not (settings.agents.fork and options.headless):
+            return settings
+        return replace(settings, agents=replace(settings.agents, fork=False), warnings=(*settings.warnings, NO_FORKS))
+    do = ['set "agents": {"fork": false}; for one run in a file that --settings names']
+    where = [("set in", str(settings.origins.get("agents.fork", "the settings")))]
+    what = f"agents.fork is on and cannot be honoured: {why}"
+    raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")
+
+
+def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:
+    """Return the settings with the team file's; the person's own settings have precedence."""
+    said, origins = settings.origins, dict(settings.origins)
+    changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
+    if definition.plans is not None and "plan_approval" not in said:
+        changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
+    if definition.permissions is not None and "permissions.leadAnswers" not in said:
+        changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
+    if definition.check is not None and "task_check" not in said:
+        changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
+    return replace(settings, origins=origins, **changes)
+
+
+def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tuple[str, ...]]:
+    """Return the repository's team definition as far as it is in effect, and lines about its ignored parts.
+
+    Once the repository is trusted, a file that cannot be used is an error, so that its restrictions are not lost
+    silently. Raises CannotStart (`bad-settings`) with file and line.
+    """
+    try:
+        definition = read_definition(trust.root / FILE)
+    except CannotStart as problem:
+        if trust.trusted:
+            raise
+        return None, (f"{trust.root / FILE}: left out: {problem.what}",)
+    if definition is None:
+        return None, ()
+    return trusted_definition(definition, lambda name, said: trust.allows(team_entry(name, said))), ()
+
+
+def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
+    """Raise UsageError when a session with this id exists."""
+    if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
+        raise UsageError(
+            "usage",
+            f"there is a session of the id {session} already",
+            do=[f"teamwright resume {session[:8]}", "leave --session-id out: a new session gets a new id"],
+            note="nothing was started",
+        )
+
+
+def _directory_of(view: SessionView, cwd: Path) -> Path:
+    """Return the working directory of a session to resume. Raises CannotStart when it cannot be used."""
+    if view.damaged:
+        raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
+    there = Path(view.cwd) if view.cwd else cwd
+    if not there.is_dir():
+        what = f"the directory of session {view.id[:8]} is gone"
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+    return there
+
+
+def settings_flags(options: Options) -> SettingFlags:
+    """Return the options that override settings."""
+    return SettingFlags(
+        model=options.model if isinstance(options.model, str) else None,
+        effort=parse_optional_effort(options.effort),
+        permission_mode=options.permission_mode or options.mode_unless_kept,
+        plan_approval=options.plan_approval,
+        backend=options.backend,
+        markdown=options.markdown,
+        plain_terminal=options.plain_terminal,
+        sandbox=options.sandbox,
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
+        only_allowed=options.only_allowed,
+        add_dirs=options.add_dirs,
+        settings_file=options.settings_file,
+        setting_sources=options.setting_sources,
+    )
+
+
+def sandbox_variable(options: Options) -> str | None:
+    """Return the mode of the sandbox in the environment. Raises CannotStart (`bad-settings`) for an unknown one."""
+    said = (os.environ if options.env is None else options.env).get(SANDBOX_VARIABLE, "").strip()
+    if not said or said in list(SandboxMode):
+        return said or None
+    where = [("variable", f"{SANDBOX_VARIABLE}={said[:60]}")]
+    what = f"{SANDBOX_VARIABLE} must be {', '.join(SandboxMode)}"
+    raise CannotStart("bad-settings", what, looked_at=where, note="nothing was started")
+
+
+def are_teams_enabled(context: SessionContext) -> bool:
+    """Return True when agents may form teams: by the options, else the environment, else the settings."""
+    if context.options.teams is not None:
+        return context.options.teams
+    said = context.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if said not in _SWITCH:
+        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
+        raise CannotStart(
+            "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
+        )
+    return context.settings.teams if not said else _SWITCH[said]
+
+
+def trust_warnings(context: SessionContext) -> list[str]:
+    """Return a line that lists untrusted entries of the repository, and how to trust them."""
+    waiting = context.trust.needs_asking
+    if not waiting:
+        return []
+    verb = "is" if len(waiting) == 1 else "are"
+    return [
+        f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
+        "--trust takes them for this run, teamwright trust shows them and trusts for good"
+    ]
+
+
+def resumed_model(context: SessionContext) -> str | None:
+    """Return the model of a resumed session: the one that was named, else its last one."""
+    if not context.resumed:
+        return None
+    header = read_header(context.home.transcript(context.cwd, context.id)) or {}
+    name = load_lead_model(context.directory) or header.get("model")
+    return name if isinstance(name, str) else None
+
+
+def session_environment(context: SessionContext) -> PromptEnvironment:
+    roots = (context.cwd, *context.settings.directories)
+    return PromptEnvironment(
+        context.cwd,
+        roots,
+        current_branch(context.cwd),
+        platform.system(),
+        headless=is_unattended(context),
+        git_trailer=context.settings.git_trailer,
+    )
+
+
+def is_unattended(context: SessionContext) -> bool:
+    """Return True when it is already known that no person will answer questions."""
+    options = context.options
+    return not options.interactive and options.on_request is None and not waits_for_answers(context)
+
+
+def waits_for_answers(context: SessionContext) -> bool:
+    """Return True when a request waits for an answer of another process, without a person at a terminal.
+
+    The options decide, else the setting. Raises CannotStart (`bad-settings`) for a word other than wait or deny.
+    """
+    said = context.options.ask or context.settings.unattended_requests
+    if said not in ASKS_PERSON:
+        where = [("unattended_requests", said)]
+        raise CannotStart("bad-settings", "unattended_requests must be wait or deny", looked_at=where)
+    return not context.options.interactive and said == "wait"

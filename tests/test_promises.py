@@ -1,4 +1,4 @@
-"""docs/reference/promises.md and the tests name the same ids."""
+"""docs/reference/promises.md, tests/features.md and the tests name the same ids."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "reference" / "promises.md"
+PAGES = (TESTS.parent / "docs" / "reference" / "promises.md", TESTS / "features.md")
 
 
 @cache
@@ -41,7 +41,8 @@ def named_by_tests(*, slow: bool) -> set[str]:
 
 
 def written_down() -> set[str]:
-    return set(re.findall(r"^\| ((?:row )?[A-Z]\d+[a-z]?) \|", PAGE.read_text(), re.MULTILINE))
+    text = "".join(page.read_text() for page in PAGES)
+    return set(re.findall(r"^\| ((?:row )?[A-Z]\d+[a-z]?) \|", text, re.MULTILINE))
 
 
 def test_every_promise_that_is_written_down_has_a_test():

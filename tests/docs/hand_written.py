@@ -1,9 +1,8 @@
 """Count the words of docs/ that are written by hand. `python -m tests.docs.hand_written` prints them by page.
 
 Words are what blanks separate, with a letter or a digit, in sentences, tables and code blocks. What `make generated`
-writes is not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, headings and meanings of
-errors, and the page for users of Claude Code. Nor is the page about service faults, which
-`tests.models.formats.faults` writes.
+writes is not counted: lines between the comments of `teamwright.ui.cli.reference_pages`, and the page for users of
+Claude Code. Nor is the page about service faults, which `tests.models.formats.faults` writes.
 """
 
 import re
@@ -15,14 +14,13 @@ from tests.models.formats import faults
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {str(COMING_FROM_PAGE), str(faults.PAGE.relative_to(ROOT))}
-_ERROR_MEANING = re.compile(r"^## \S+\n\n.* Exit code \d+\.$", re.MULTILINE)
 _WORD = re.compile(r"\S*\w\S*")
 _GENERATED = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}$", re.MULTILINE | re.DOTALL)
 
 
 def without_generated_lines(page: str) -> str:
     """Return the lines of a page that are written by hand."""
-    return _ERROR_MEANING.sub("", _GENERATED.sub("", page))
+    return _GENERATED.sub("", page)
 
 
 def hand_written_words() -> dict[str, int]:

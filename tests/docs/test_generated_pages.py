@@ -2,13 +2,11 @@
 
 import pytest
 
-from teamwright.ui.cli.reference_pages import BEGIN, END, reference_pages, replace_meanings, replace_part
+from teamwright.ui.cli.reference_pages import BEGIN, END, reference_pages, replace_part
 from tests.docs.hand_written import without_generated_lines
 from tests.docs.pages import ROOT
 
 PAGES = reference_pages(ROOT / "docs" / "reference")
-
-ERRORS = ROOT / "docs" / "reference" / "errors.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -17,7 +15,7 @@ def test_the_generated_lines_of_a_page_are_those_of_the_code(page):
 
 
 def test_no_other_page_has_generated_lines():
-    assert {page for page in ROOT.glob("docs/**/*.md") if BEGIN in page.read_text()} == set(PAGES) - {ERRORS}
+    assert {page for page in ROOT.glob("docs/**/*.md") if BEGIN in page.read_text()} == set(PAGES)
 
 
 def test_the_hand_written_lines_of_a_page_stay_when_the_others_are_replaced():
@@ -29,11 +27,3 @@ def test_the_hand_written_lines_of_a_page_stay_when_the_others_are_replaced():
 def test_a_page_without_a_place_for_generated_lines_is_an_error():
     with pytest.raises(ValueError, match="needs one place"):
         replace_part("# Title\n", "new")
-
-
-def test_the_meaning_of_an_error_is_replaced_and_an_unknown_slug_is_an_error():
-    assert (
-        replace_meanings("## failed\n\nOld text.\n\nMore.\n") == "## failed\n\nThe run failed. Exit code 1.\n\nMore.\n"
-    )
-    with pytest.raises(ValueError, match="'faild'"):
-        replace_meanings("## faild\n\nOld text.\n")

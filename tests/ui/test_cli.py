@@ -97,6 +97,17 @@ def test_every_command_of_the_table_loads_and_explains_itself(name: str, capsys:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("slug", ["no-model", "[no-model]"])
+def test_help_explains_an_error_by_its_slug(slug: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["help", slug]) == 0
+    shown = capsys.readouterr().out
+    assert "No model was named and no key was found. Exit code 3." in shown
+    assert "teamwright: no model to talk to" in shown
+    assert "](" not in shown
+    assert main(["help", "no-modle"]) == 2
+    assert "teamwright help no-model" in capsys.readouterr().err
+
+
 def test_the_modes_of_the_flag_are_those_that_decide():
     assert set(PERMISSION_MODES) == {str(mode) for mode in Mode if mode is not Mode.BUBBLE}
 

@@ -196,6 +196,6 @@ def _cannot_start(launch: Launch, why: str, output: str = "") -> CannotStart:
         "backend",
         f"{launch.name} could not be started as a separate process: {why}",
         looked_at=[("wrote", line[:200]) for line in output.splitlines()[-6:]],
-        do=["see docs/reference/errors.md#backend"],
+        do=["teamwright help backend"],
         note="nothing is left of it",
     )

@@ -296,7 +296,7 @@ def _cannot_start(launch: Launch, why: str, output: str = "", open_pane: str = "
         "backend",
         f"{launch.name} could not be started in tmux: {why}",
         looked_at=[("wrote", line) for line in output.splitlines()[-6:]],
-        do=["see docs/reference/errors.md#backend"],
+        do=["teamwright help backend"],
         note=f"pane {open_pane} could not be closed" if open_pane else "nothing is left of it",
     )
 

@@ -1,13 +1,19 @@
 """Commands about the program itself: `teamwright help [COMMAND]` and `teamwright version`.
 
-They print the same as `--help` and `--version`. Depends on click and the table of commands.
+They print the same as `--help` and `--version`. `help` also explains an error by its slug, from `error_texts.toml`.
+Depends on click and the table of commands.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
+from importlib import resources
+from typing import Any
+
 import click
 
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import SLUGS, TeamwrightError, UsageError
 from teamwright.protocol.ids import nearest
 
 
@@ -15,11 +21,17 @@ from teamwright.protocol.ids import nearest
 @click.argument("command", nargs=-1, metavar="[COMMAND]")
 @click.pass_context
 def help_command(ctx: click.Context, command: tuple[str, ...]) -> int:
-    """Print the help of the program, or of COMMAND."""
+    """Print the help of the program, of COMMAND, or of an error.
+
+    An error is named by the word in brackets at its end.
+    """
     above = ctx.find_root()
     at = click.Context(above.command, info_name=above.info_name, **above.command.context_settings)
     for name in command:
         found = at.command.get_command(at, name) if isinstance(at.command, click.Group) else None
+        if found is None and name.strip("[]") in SLUGS and len(command) == 1:
+            click.echo(re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", explain_errors()[name.strip("[]")]))
+            return 0
         if found is None:
             raise _unknown(at, name)
         at = click.Context(found, parent=at, info_name=name)
@@ -27,9 +39,24 @@ def help_command(ctx: click.Context, command: tuple[str, ...]) -> int:
     return 0
 
 
+def explain_errors() -> dict[str, str]:
+    """Return the explanation of each error by slug, in Markdown: meaning, exit code, an example, and what to know.
+
+    Links in it begin at docs/reference. Raises KeyError for a slug without a text.
+    """
+    source = resources.files("teamwright.ui.cli").joinpath("error_texts.toml").read_text("utf-8")
+    texts: dict[str, dict[str, Any]] = tomllib.loads(source)
+    found: dict[str, str] = {}
+    for slug, row in SLUGS.items():
+        text = str(texts[slug].pop("text")).strip()
+        example = TeamwrightError(slug, **texts[slug]).render()
+        found[slug] = f"{row.meaning} Exit code {row.exit_code}.\n\n```text\n{example}\n```\n\n{text}"
+    return found
+
+
 def _unknown(at: click.Context, name: str) -> UsageError:
     below = at.command.list_commands(at) if isinstance(at.command, click.Group) else []
-    close = nearest(name, below)
+    close = nearest(name, below if at.parent else [*below, *SLUGS])
     words = at.command_path.partition(" ")[2]
     return UsageError(
         "usage",

@@ -83,7 +83,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("completion bash >> ~/.bashrc", "for bash"),
         ("completion fish | source", "for fish, this shell only"),
     ),
-    "help": (("help", "print all commands"), ("help teams adopt", "print the help of one")),
+    "help": (
+        ("help", "print all commands"),
+        ("help teams adopt", "print the help of one"),
+        ("help no-model", "explain an error"),
+    ),
     "mcp": (("mcp", "list MCP servers"), ("mcp get docs", "show one of them")),
     "import": (("import", "show the servers, then ask"), ("import --yes", "for scripts")),
     "worker": (

@@ -15,11 +15,13 @@ from typing import Any, get_args
 
 import click
 
+from teamwright.agent.agent_type import LEAD_ONLY
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
 from teamwright.models.catalog import catalog, prices_date
-from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
+from teamwright.tools.built_in import ENTRIES_FILE
+from teamwright.ui.cli.about import explain_errors
 from teamwright.ui.cli.command_examples import EXAMPLES
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
@@ -77,24 +79,30 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts[reference / "formats" / "events.md"] = render_events()
     parts[reference / "terminal.md"] = render_keys()
     parts[reference / "providers.md"] = render_models()
-    pages = {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
-    errors = reference / "errors.md"
-    return pages | {errors: replace_meanings(errors.read_text("utf-8"))}
+    parts[reference / "script-format.md"] = render_tools()
+    parts[reference / "errors.md"] = render_errors()
+    return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
 
 
-def replace_meanings(page: str) -> str:
-    """Return the page of errors with the first line of each section replaced by meaning and exit code.
+def render_errors() -> str:
+    """Return the generated lines of the page of errors: a section for each slug."""
+    return "\n\n".join(f"## {slug}\n\n{text}" for slug, text in explain_errors().items())
 
-    Raises ValueError for a section whose slug is not in the table.
-    """
 
-    def replaced(section: re.Match[str]) -> str:
-        row = SLUGS.get(section[1])
-        if row is None:
-            raise ValueError(f"no error has the slug {section[1]!r}")
-        return f"## {section[1]}\n\n{row.meaning} Exit code {row.exit_code}.\n"
+def render_tools() -> str:
+    """Return the generated lines of the page of script files: a table of the tools and their inputs."""
+    rows = ["| tool | `input`; `?` may be left out |", "|---|---|"]
+    entries: list[dict[str, Any]] = list(json.loads(ENTRIES_FILE.read_text("utf-8")).values())
+    schemas = {entry["name"]: entry["input_schema"] for entry in sorted(entries, key=_inputs)}  # the largest of a name
+    for name in sorted(schemas.keys() - LEAD_ONLY):
+        needed = schemas[name].get("required", ())
+        keys = [f"`{key}`" if key in needed else f"`{key}?`" for key in schemas[name]["properties"]]
+        rows.append(f"| `{name}` | {' '.join(keys) or '–'} |")
+    return "\n".join(rows)
 
-    return re.sub(r"^## (\S+)\n\n.*\n", replaced, page, flags=re.MULTILINE)
+
+def _inputs(entry: dict[str, Any]) -> int:
+    return len(entry["input_schema"]["properties"])
 
 
 def render_events() -> str:

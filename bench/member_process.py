@@ -24,7 +24,7 @@ from bench.tmux import in_tmux
 from bench.w2_process import spread
 from teamwright.protocol.events import MessageDelivered, TeamEvent
 from teamwright.protocol.member_states import MemberState
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.teams.mailbox.outgoing import send_text

@@ -27,7 +27,7 @@ from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.protocol.usage import Usage
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.storage.doorbell import Doorbell, ring

@@ -29,7 +29,7 @@ from teamwright.agent.turn_loop import run_turn
 from teamwright.api.hook import Hook, to_hooks
 from teamwright.models.model import Part, Request
 from teamwright.protocol.messages import text_block
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.teams.mailbox.incoming import IncomingMail

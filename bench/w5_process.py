@@ -21,7 +21,7 @@ from bench.turns import ANSWER, InstantModel
 from bench.w4_process import resident_kb
 from teamwright.agent.tool import AnyTool, ToolContext
 from teamwright.protocol.messages import message_text
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 

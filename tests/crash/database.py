@@ -26,7 +26,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import text_block
 from teamwright.session.database_session import copy_teams, fetch_session
 from teamwright.session.lookup.saved_sessions import session_views
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home
 from teamwright.views.audit.consistency_check import audit

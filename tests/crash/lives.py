@@ -25,7 +25,7 @@ from teamwright.session.control.stop_from_outside import stop_member
 from teamwright.session.lookup.saved_sessions import session_views
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.lookup.team_address import find_address
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.file_lock import FileLock

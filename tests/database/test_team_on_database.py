@@ -14,7 +14,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.database_session import copy_teams, fetch_session
 from teamwright.session.lookup.saved_teams import find_team_view
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home, find_home
 from teamwright.testing import ScriptedModel

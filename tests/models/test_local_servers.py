@@ -9,9 +9,9 @@ from teamwright.models.local_servers import find_local_servers, widen_command
 from teamwright.models.model import Failure, Reply, Request, Retrying
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool
+from teamwright.models.model_server_queries import ServerFacts
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import build_prefix
-from teamwright.models.server_facts import ServerFacts
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel
@@ -36,7 +36,7 @@ def told(monkeypatch):
         said["asked"] += 1
         return ServerFacts(said["window"])
 
-    monkeypatch.setattr("teamwright.models.server_facts.ask_server", ask_server)
+    monkeypatch.setattr("teamwright.models.model_server_queries.ask_server", ask_server)
     return said
 
 

@@ -16,10 +16,10 @@ from teamwright.models.local_servers import LocalModel, LocalServer, find_local_
 from teamwright.models.model import Reply, Request
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool, list_models
+from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import CustomProvider, ModelFacts, ModelSettings, Price
 from teamwright.models.prefix_builder import build_prefix, request_fields
 from teamwright.models.provider_table import PROVIDERS, find_base_url
-from teamwright.models.server_facts import ask_server
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.protocol.messages import text_block
 from teamwright.testing.model_server import LoopbackModel

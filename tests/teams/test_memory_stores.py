@@ -4,7 +4,7 @@ import re
 
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 from teamwright.teams.team_creation import create_team

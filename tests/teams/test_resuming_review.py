@@ -14,7 +14,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import encode, text_block
 from teamwright.protocol.timestamps import now_ms
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import find_home
 from teamwright.teams.mailbox.outgoing import SendCall, send_text

@@ -11,7 +11,7 @@ import pytest
 
 from teamwright.protocol.events import ToolCalled
 from teamwright.protocol.messages import text_block
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.ui.demo import demo_session
 from teamwright.ui.demo.demo_session import READING_RULES

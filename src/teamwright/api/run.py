@@ -22,7 +22,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session

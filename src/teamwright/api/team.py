@@ -54,7 +54,7 @@ from teamwright.session.control.agent_actions import (
     set_model,
 )
 from teamwright.session.control.person_actions import delete_led_team, stop_task
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.reload_config import ReloadResult
 from teamwright.session.result import Result
 from teamwright.session.session import Session

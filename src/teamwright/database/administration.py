@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from teamwright.database.driver import Connection, quote_name, short_connection
 from teamwright.database.schema import MIGRATIONS, VERSION
-from teamwright.database.server_facts import DatabaseFacts, read_facts
+from teamwright.database.server_checks import DatabaseFacts, read_facts
 from teamwright.protocol.errors import CannotStart
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from teamwright.database.driver import (
     open_pool,
     store_error,
 )
-from teamwright.database.server_facts import read_facts, require_usable
+from teamwright.database.server_checks import read_facts, require_usable
 from teamwright.protocol.errors import StorageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from teamwright.models.model_settings import ModelFacts, ModelSettings, Thinking
 from teamwright.models.provider_table import Provider
 
 if TYPE_CHECKING:
-    from teamwright.models.server_facts import ServerFacts
+    from teamwright.models.model_server_queries import ServerFacts
 
 
 SETTINGS = "settings"

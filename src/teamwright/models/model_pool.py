@@ -73,7 +73,7 @@ class ModelPool:
         """
         from teamwright.models.rate_limit.rate_limit_store import rate_limit_file
         from teamwright.models.rate_limit.rate_limiter import rate_limiter_for
-        from teamwright.models.server_model_facts import ServerModelFacts
+        from teamwright.models.server_model import ServerModelFacts
         from teamwright.models.service_model import ServiceModel
 
         card, endpoint = resolve_model(name, env, settings)

@@ -39,7 +39,7 @@ from teamwright.models.providers.api_format import ApiFormat
 from teamwright.models.providers.messages import MessagesFormat
 from teamwright.models.rate_limit.cache_warmup import CacheWarmup
 from teamwright.models.rate_limit.rate_limiter import CallPermit, RateLimiter
-from teamwright.models.server_model_facts import ServerModelFacts
+from teamwright.models.server_model import ServerModelFacts
 from teamwright.models.service_error import ServiceAnswer, ServiceError, is_throttled, is_worth_retrying
 from teamwright.models.truncated_prompt_check import PromptCheck
 from teamwright.protocol.messages import Block, encode

@@ -9,11 +9,11 @@ import re
 import shlex
 from pathlib import Path
 
+from teamwright.permissions.allow_rule_limits import INTERPRETERS, uncovered_word
 from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.path_verdicts import guard_name
-from teamwright.permissions.prefix_rules import INTERPRETERS, uncovered_word
 from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host

@@ -1,7 +1,7 @@
 """Files that a command would change, according to its words: for deny rules on any program.
 
 Depends on tables of programs and on the names that patterns match. Verdicts are in `command_facts`; the changes that
-modes accept are in `file_changes`.
+modes accept are in `file_changing_commands`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
-from teamwright.permissions.file_changes import copied_directories, copied_names, files_below, find_changes
+from teamwright.permissions.file_changing_commands import copied_directories, copied_names, files_below, find_changes
 from teamwright.permissions.possible_file_names import Operand, option_values
 from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
@@ -214,7 +214,7 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
 
 
 def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
-    """Yield the words that name changed files. `understood`: `file_changes` already covers this command."""
+    """Yield the words that name changed files. `understood`: `file_changing_commands` already covers this command."""
     given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
         for shape in map(command.shape, given):

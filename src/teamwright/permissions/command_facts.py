@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
 from teamwright.permissions.decision_context import DecisionContext
-from teamwright.permissions.file_changes import FileChanges, find_changes
+from teamwright.permissions.file_changing_commands import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
 from teamwright.permissions.path_verdicts import (
     GUARDED,

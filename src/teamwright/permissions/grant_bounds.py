@@ -87,7 +87,7 @@ def check_rules(update: PermissionUpdate, scope: PermissionScope, source: str, b
 
 
 def _reaches_too_far(rule: Rule, scope: PermissionScope) -> str:
-    from teamwright.permissions.prefix_rules import INTERPRETERS
+    from teamwright.permissions.allow_rule_limits import INTERPRETERS
 
     pattern = rule.pattern
     if pattern is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
-from teamwright.permissions.file_changes import find_changes
+from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.shell.ambiguity import is_read_alike

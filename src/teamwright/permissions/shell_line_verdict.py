@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from teamwright.permissions.allow_rule_limits import uncovered_word
 from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.created_links import parse_access
@@ -24,12 +25,11 @@ from teamwright.permissions.decision_context import (
     decide_by_rule,
     strictest,
 )
-from teamwright.permissions.file_changes import FileChanges, find_changes, runs_in_order
+from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
-from teamwright.permissions.prefix_rules import uncovered_word
 from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.real_paths import real_path

@@ -29,7 +29,7 @@ from teamwright.database.session_shipper import SessionShipper
 from teamwright.database.team_rows import DatabaseTeams, archived_teams, session_lease
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.event_log_reader import log_path
 from teamwright.storage.file_lease import Lease, lease_path

@@ -26,7 +26,7 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.launcher import make_launch, member_flags
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.teams.backends.backend import Backend, Location
 from teamwright.teams.backends.backend_choice import IN_PROCESS, TMUX
 from teamwright.teams.external.external_launcher import ExternalStart

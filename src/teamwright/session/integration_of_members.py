@@ -12,7 +12,7 @@ from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.task import TaskStatus
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.event_log import EventLog
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.compaction_ports import CompactionFactory
 from teamwright.session.factory.mcp_factory import servers_of
-from teamwright.session.session_context import SessionContext, settings_flags
+from teamwright.session.session_preparation import SessionContext, settings_flags
 from teamwright.skills.skill_catalog import SkillCatalog
 
 

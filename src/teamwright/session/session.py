@@ -41,7 +41,7 @@ from teamwright.session.result import MemberResult, Result, Stop, TaskResult, ju
 from teamwright.session.run_counts import RunCounts
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_lease import Lease
-from teamwright.teams.lead import NEXT_STEP_TEXT, Lead
+from teamwright.teams.lead_agent import NEXT_STEP_TEXT, Lead
 from teamwright.teams.mailbox.ping_pong_guard import has_held_mail
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines

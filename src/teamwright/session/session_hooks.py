@@ -42,7 +42,7 @@ from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, Te
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.task import Task
-from teamwright.teams.lead import Lead
+from teamwright.teams.lead_agent import Lead
 from teamwright.teams.team import SessionTeam
 
 if TYPE_CHECKING:

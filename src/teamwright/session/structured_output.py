@@ -15,7 +15,7 @@ from teamwright.agent.agent import TurnEnd
 from teamwright.protocol.errors import ModelFailed, TeamwrightError
 from teamwright.protocol.messages import Block
 from teamwright.session.answer_format import MAX_PROBLEM_CHARACTERS, OutputFormat
-from teamwright.teams.lead import Lead
+from teamwright.teams.lead_agent import Lead
 
 REPAIR = "Your final answer was not accepted: {why}\nAnswer again, with the JSON value alone. It must fit this schema:"
 

@@ -23,7 +23,7 @@ from teamwright.models.catalog import SERVER, is_set, source, with_server
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import RECOMMENDED_WINDOW, get_command, start_command, widen_command
 from teamwright.models.model import ModelCard
-from teamwright.models.server_facts import Unanswered, ask_server, served_models
+from teamwright.models.model_server_queries import Unanswered, ask_server, served_models
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.storage.paths import Home

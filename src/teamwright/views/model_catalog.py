@@ -28,9 +28,9 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.local_servers import find_local_servers
 from teamwright.models.model import ModelCard
 from teamwright.models.model_names import known_providers, split_name
+from teamwright.models.model_server_queries import ServerFacts, ask_server
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint
-from teamwright.models.server_facts import ServerFacts, ask_server
 
 __all__ = [
     "CATALOGUE",

@@ -34,9 +34,9 @@ from teamwright.models.model import (
 )
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_pool import ModelPool
+from teamwright.models.model_server_queries import ask_server
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import build_prefix
-from teamwright.models.server_facts import ask_server
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.messages import encode, text_block, tool_calls
 from teamwright.protocol.usage import Usage

@@ -29,7 +29,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest
 from teamwright.session.lookup.saved_members import find_saved_member
 from teamwright.session.permission_modes import load_mode, restore_mode
-from teamwright.session.session_context import load_team_definition
+from teamwright.session.session_preparation import load_team_definition
 from teamwright.storage.paths import Home
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)

@@ -14,7 +14,7 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import PROVIDERS
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.event_log_reader import read_events
 from teamwright.testing import ScriptedModel

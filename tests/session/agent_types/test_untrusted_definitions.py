@@ -9,7 +9,7 @@ from teamwright import Team
 from teamwright.protocol.errors import UsageError
 from teamwright.session.factory.spec_resolver import TrustedDefinitions, make_resolver
 from teamwright.session.options import Options
-from teamwright.session.session_context import load_context
+from teamwright.session.session_preparation import load_context
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S

@@ -18,7 +18,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.control.person_actions import stop_member
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S

@@ -9,7 +9,7 @@ from teamwright import Budget, ModelCard
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.messages import text_block
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of, options_to_json
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options, calls_per_agent, with_default_caps
 from teamwright.session.result import Result
 from teamwright.testing import ScriptedModel

@@ -103,7 +103,7 @@ async def test_without_teams_one_is_reached_by_its_name(tmp_path):
         lambda _r: Call("SendMessage", {"to": "Flaky", "message": "Only the second one."}),
         lambda _r: model.go.set() or "I wait.",
     )
-    from teamwright.session.open import open_session
+    from teamwright.session.open_session import open_session
     from teamwright.session.options import Options
 
     (tmp_path / "work").mkdir()

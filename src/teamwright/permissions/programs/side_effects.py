@@ -1,6 +1,6 @@
 """Options by which a program writes, runs another program or leaves the directories, though its name does not say so.
 
-Depends on words only. What a prefix rule makes of such an option is decided in `prefix_rules`.
+Depends on words only. What a prefix rule makes of such an option is decided in `allow_rule_limits`.
 
 A row is `PROGRAMS | OPTION OPTION …`. A key of two words is a program and its subcommand. An option is spelled so:
 

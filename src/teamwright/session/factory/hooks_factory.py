@@ -15,8 +15,8 @@ from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.session_context import SessionContext
 from teamwright.session.session_hooks import SessionHooks
+from teamwright.session.session_preparation import SessionContext
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import TaskRefused, TeamwrightError, WorktreeRefused
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 
 if TYPE_CHECKING:
     from teamwright.protocol.integration import TaskIntegration

@@ -44,7 +44,7 @@ from teamwright.session.factory.spec_resolver import make_resolver
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
-from teamwright.session.session_context import (
+from teamwright.session.session_preparation import (
     SessionContext,
     are_teams_enabled,
     is_unattended,

@@ -30,7 +30,7 @@ from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.permission_modes import SessionModes
-from teamwright.session.session_context import SessionContext, waits_for_answers
+from teamwright.session.session_preparation import SessionContext, waits_for_answers
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.file_watcher import Watcher
 

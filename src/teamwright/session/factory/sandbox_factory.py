@@ -10,7 +10,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.session.factory.shell_startup import snapshot_file
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 
 
 def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.sandbox.policy import SandboxMode
 from teamwright.sandbox.temporary_files import TemporaryFiles
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit

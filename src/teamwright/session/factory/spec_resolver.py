@@ -26,7 +26,7 @@ from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.paths import Home
 from teamwright.teams.spawn_spec import REMOTE, WORKTREE
 

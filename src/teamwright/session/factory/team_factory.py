@@ -14,7 +14,7 @@ from teamwright.protocol.secret_texts import find_secrets
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.member_worktrees import InProcessWorktrees
 from teamwright.session.platform_check import mask_secrets
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.session.task_checks import AllowedCommands, FindTeammate, TaskChecks
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path

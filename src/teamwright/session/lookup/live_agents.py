@@ -13,7 +13,7 @@ from teamwright.protocol.ids import LEAD, parse_recipient
 from teamwright.protocol.unknown_names import did_you_mean, unknown_member
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.in_process_teammate import InProcessTeammate
-from teamwright.teams.lead import Lead
+from teamwright.teams.lead_agent import Lead
 from teamwright.teams.shutdown import lead_stop_error
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate

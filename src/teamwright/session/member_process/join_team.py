@@ -47,7 +47,7 @@ from teamwright.session.member_process.lead_proxies import (
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.session_context import SessionContext, load_member_context
+from teamwright.session.session_preparation import SessionContext, load_member_context
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent

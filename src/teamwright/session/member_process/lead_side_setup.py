@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from teamwright.permissions.rules import Rule
     from teamwright.session.factory.agent_factory import AgentFactory
     from teamwright.session.member_process.backend_choice import BackendChoice
-    from teamwright.session.session_context import SessionContext
+    from teamwright.session.session_preparation import SessionContext
     from teamwright.storage.event_log import EventLog
     from teamwright.storage.file_watcher import Watcher
     from teamwright.teams.backends.backend import Backend

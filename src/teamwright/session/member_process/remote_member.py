@@ -27,7 +27,7 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.roster import RosterMember
 from teamwright.session.member_process.spawn_file import SpawnFile
-from teamwright.session.session_context import SessionContext
+from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.paths import find_home
 from teamwright.teams.incarnation import Incarnation
 

@@ -18,7 +18,7 @@ from teamwright.hooks import payload
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.timestamps import iso_time
-from teamwright.teams.lead import Lead
+from teamwright.teams.lead_agent import Lead
 from teamwright.teams.subagents.run_reports import end_notice as of_agent
 from teamwright.teams.subagents.run_reports import job_end_notice, subagent_event
 from teamwright.teams.subagents.subagent_registry import INTERRUPTED, SESSION_ENDED, Subagents

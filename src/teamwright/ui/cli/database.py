@@ -69,7 +69,7 @@ def upgrade(ctx: click.Context, /) -> int:
 def check(ctx: click.Context, /) -> int:
     """Check the server, the connection and the schema. Exit code 3 with a reason when teams cannot use them."""
     from teamwright.database.schema import VERSION
-    from teamwright.database.server_facts import find_problems, read_facts
+    from teamwright.database.server_checks import find_problems, read_facts
 
     address = database_address(ctx)
     facts = asyncio.run(read_facts(address))
@@ -96,7 +96,7 @@ def check(ctx: click.Context, /) -> int:
 def database_status(ctx: click.Context, /, as_json: bool) -> int:
     """Show what the team space contains, and which sessions are alive."""
     from teamwright.database.administration import count_rows
-    from teamwright.database.server_facts import read_facts, require_usable
+    from teamwright.database.server_checks import read_facts, require_usable
 
     address = database_address(ctx)
     facts = asyncio.run(read_facts(address))

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import text_block
 from teamwright.session.git_repository import Repository
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.ui.demo.demo_screen import WIDTH, DemoScreen

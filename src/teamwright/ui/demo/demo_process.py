@@ -20,7 +20,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.git_repository import Repository
 from teamwright.session.lookup.saved_sessions import find_session
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.demo_session import SCRIPTED_PROMPT, demo_options, demo_team_name
 from teamwright.ui.display_text import clean

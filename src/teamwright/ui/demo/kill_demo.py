@@ -25,7 +25,7 @@ from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChan
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.session.git_repository import Repository
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.storage.event_log_reader import log_path
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.demo.demo_process import DemoSpec

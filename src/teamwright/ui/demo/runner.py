@@ -25,7 +25,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.git_repository import Repository, clone_bundle, differences, footprint, repository_at
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.report_file import require_writable, write_report
 from teamwright.session.result import Result
 from teamwright.teams.status.team_views import resolve_home

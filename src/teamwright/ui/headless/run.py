@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options, default_caps_line
 from teamwright.session.result import Result
 from teamwright.session.server_resources import read_mentions

@@ -21,7 +21,7 @@ from teamwright.config.person_authority import agent_command
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
-from teamwright.session.open import open_session
+from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session

@@ -64,7 +64,7 @@ from teamwright.session.member_process.external_lead.team_search import (
 )
 from teamwright.session.member_process.lead_proxies import ShutdownRefusal
 from teamwright.session.options import Options
-from teamwright.session.session_context import SessionContext, load_member_context
+from teamwright.session.session_preparation import SessionContext, load_member_context
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path

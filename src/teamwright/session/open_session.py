@@ -56,7 +56,7 @@ from teamwright.session.permission_modes import SavedMode, load_mode, restore_mo
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
-from teamwright.session.session_context import (
+from teamwright.session.session_preparation import (
     SessionContext,
     load_context,
     trust_warnings,
@@ -69,7 +69,7 @@ from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import make_private
 from teamwright.teams.external.external_change_watcher import TeamWatcher
-from teamwright.teams.lead import Lead
+from teamwright.teams.lead_agent import Lead
 from teamwright.teams.resume_result import ResumeResult
 from teamwright.teams.shutdown_deadlines import ShutdownDeadlines
 from teamwright.teams.status.team_status import TeamStatus

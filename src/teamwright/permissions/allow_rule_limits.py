@@ -15,7 +15,7 @@ from pathlib import Path
 from teamwright.permissions.changed_files import find_changed_files
 from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext
-from teamwright.permissions.file_changes import find_changes
+from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.path_verdicts import GUARDED, judge_path
 from teamwright.permissions.possible_file_names import (
     PRINTING_PROGRAMS,

@@ -2,7 +2,7 @@
 
 Other services are never asked. A server may know the window only once the model is loaded, after the first answer:
 until it reports the window, it is asked again after each answer, a few times. Each query is bounded in time. Depends on
-`server_facts`.
+`model_server_queries`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class ServerModelFacts:
         return await self._asked(card)
 
     async def _asked(self, card: ModelCard) -> ModelCard:
-        from teamwright.models import server_facts
+        from teamwright.models import model_server_queries
 
-        reported = await asyncio.to_thread(server_facts.ask_server, self._endpoint, card.wire)
+        reported = await asyncio.to_thread(model_server_queries.ask_server, self._endpoint, card.wire)
         self.window = None if is_set(card, "context_tokens") else reported.window
         return with_server(card, reported)
 
@@ -64,7 +64,7 @@ class ServerModelFacts:
         if failure.slug != "unknown-model" or not self._endpoint.own:
             return failure
         from teamwright.models.failure_texts import with_served_models
-        from teamwright.models.server_facts import Unanswered, served_models
+        from teamwright.models.model_server_queries import Unanswered, served_models
 
         try:
             names = await asyncio.to_thread(served_models, self._endpoint)

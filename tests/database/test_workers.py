@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from teamwright.database.start_orders import StartOrder, StartOrders, misfits
 from teamwright.database.team_rows import session_lease
 from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
@@ -23,6 +24,8 @@ from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate_state_machine import ENDED_STATES
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.model_server_replies import Answer
 from teamwright.worktrees.commit_bundle import bundle_result
 from tests.database.spaces import holder, make_space
 from tests.support import preloaded
@@ -428,3 +431,28 @@ async def test_a_member_on_another_machine_agrees_to_a_stop_request(tmp_path, sp
         assert "shutdown_approved" in log
     finally:
         await asyncio.to_thread(machine.end)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6", "H10")
+async def test_a_cap_of_the_run_holds_over_members_on_two_machines(tmp_path, space, own_home, monkeypatch):
+    call = Answer(tools=[("Bash", {"command": "true", "description": "count"})], usage={"input_tokens": 5000})
+    with LoopbackModel.in_thread(lambda _request: call) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0123456789abcdef")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        machines = [Machine(tmp_path, space, name, "--slots", "1") for name in ("gpu1", "gpu2")]
+        mode = "bypassPermissions"
+        options = Options(cwd=tmp_path, permission_mode=mode, database=space, budget=Budget(tokens=120_000))
+        try:
+            async with open_session(options) as session:
+                spec = SpawnSpec(prompt="Count.", name="ada", isolation="remote")
+                await spawn(session.team, spec)
+                await spawn(session.team, replace(spec, name="ben"))
+                tracker = session.agent_factory.budget_tracker
+                await until(lambda: tracker.spent_cap == "tokens")
+                used = {name: usage.tokens for name, usage in tracker.with_subagents.items()}
+            assert used["ada"] and used["ben"]
+            assert sum(used.values()) <= 120_000
+        finally:
+            for machine in machines:
+                await asyncio.to_thread(machine.end)

@@ -33,3 +33,23 @@ def test_a_second_run_with_the_same_key_waits_out_what_the_first_was_refused(tmp
         assert len(server.bodies) == 2
     for file in (program.home / "governors").iterdir():
         assert KEY.encode() not in file.read_bytes() and file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.promise("J6")
+def test_a_second_machine_with_the_same_key_and_database_waits_out_what_the_first_was_refused(tmp_path, postgres):
+    database = postgres.new_space()
+    with LoopbackModel.in_thread([Status(429, retry_after=4), Answer("Here I am.")]) as server:
+        (tmp_path / "work").mkdir()
+        env = {"TEAMWRIGHT_DATABASE": database}
+        machines = [Program(tmp_path / "work", tmp_path / name, server.url, env) for name in ("left", "right")]
+        assert machines[0].run("database", "init").returncode == 0
+        for machine in machines:
+            machine.settings(retries=0)
+        first = machines[0].run("-p", "Hello.", "--model", "haiku")
+        assert first.returncode in {1, 3} and "429" in first.stderr
+        second = machines[1].run("-p", "Hello.", "--model", "haiku")
+        assert second.returncode == 0 and "Here I am." in second.stdout
+        logs = "".join(log.read_text() for log in machines[1].home.glob("projects/*/*/events.jsonl"))
+        assert '"doing":"pause","what":"the rate limit"' in logs.replace(": ", ":").replace(", ", ",")
+        assert len(server.bodies) == 2
+    assert KEY not in postgres.sql(f"select r::text from {database.rpartition('=')[2]}.rate_limits r")

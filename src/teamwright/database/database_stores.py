@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.database.connection import Database
 from teamwright.database.mailbox import DatabaseMailbox, MailSettings
+from teamwright.database.rate_limits import SharedRateLimits
 from teamwright.database.roster_and_state_rows import STATE, DatabaseDocument, DatabaseRoster
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.task_store import DatabaseTaskStore
@@ -16,6 +17,8 @@ from teamwright.database.team_rows import DatabaseTeams
 from teamwright.teams.stored_teams import StoredTeams
 
 if TYPE_CHECKING:
+    from teamwright.models.endpoint import Endpoint
+    from teamwright.models.rate_limit.rate_limiter import RateLimiter
     from teamwright.teams.roster import OnRestored
     from teamwright.teams.team_state_file import TeamFile
 
@@ -32,6 +35,7 @@ class DatabaseStores:
         self.database = database
         self._session = session
         self._mail = mail or MailSettings()
+        self._rate_limits = SharedRateLimits(database, session) if session is not None else None
         self._states: dict[str, DatabaseDocument[TeamFile]] = {}
 
     @property
@@ -75,3 +79,13 @@ class DatabaseStores:
             )
         )
         return [str(row["shown_name"]) for row in rows]
+
+    async def share_rate_limit(self, endpoint: Endpoint, limiter: RateLimiter) -> None:
+        """See TeamStores. A process that only reads calls no model."""
+        if self._rate_limits is not None:
+            await self._rate_limits.share(endpoint, limiter)
+
+    async def close(self) -> None:
+        """End what follows the database."""
+        if self._rate_limits is not None:
+            await self._rate_limits.close()

@@ -155,7 +155,21 @@ alter table tasks alter column is_finished drop default;
 """
 """A completed task whose commit awaits its integration is not finished: it blocks others."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION)
+_RATE_LIMITS = """
+alter table space add column rate_limit_key bytea not null
+    default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+create table rate_limits (
+    credential text primary key,
+    epoch bigint not null,
+    level integer not null,
+    running_limit double precision not null,
+    paused_until timestamptz not null,
+    refused_at timestamptz not null
+);
+"""
+"""The limits of credentials. `credential` is a hash with a key that is random for each team space."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION, _RATE_LIMITS)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -7,8 +7,8 @@ Also lists the models of a provider, for people.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamwright.models.catalog import aliases, is_known_id, known_ids
 from teamwright.models.model import Model, ModelCard
@@ -21,8 +21,12 @@ from teamwright.protocol.unknown_names import did_you_mean
 if TYPE_CHECKING:
     from teamwright.models.endpoint import Endpoint
     from teamwright.models.providers.api_format import ApiFormat
+    from teamwright.models.rate_limit.rate_limiter import RateLimiter
     from teamwright.models.service_model import ServiceModel
     from teamwright.storage.paths import Home
+
+ShareRateLimit: TypeAlias = "Callable[[Endpoint, RateLimiter], Awaitable[None]]"
+"""Connects the rate limiter of an endpoint's credential with those of other machines."""
 
 
 def format_for(card: ModelCard, endpoint: Endpoint) -> ApiFormat | None:
@@ -55,9 +59,13 @@ LIST_TIMEOUT_S = 10.0
 class ModelPool:
     """A pool that opens models and closes them. An async context manager; `aclose` may be called twice."""
 
-    def __init__(self, home: Home | None = None) -> None:
-        """Create the pool. Processes with the same `home` share the rate limits of a credential."""
+    def __init__(self, home: Home | None = None, share: ShareRateLimit | None = None) -> None:
+        """Create the pool. Processes with the same `home` share the rate limits of a credential.
+
+        `share` connects the rate limiter of an endpoint with those of other machines.
+        """
         self._home = home
+        self._share = share
         self._open: dict[tuple[str, str, str], ServiceModel] = {}
 
     async def __aenter__(self) -> ModelPool:
@@ -87,6 +95,8 @@ class ModelPool:
             model = ServiceModel(
                 card, endpoint, rate_limiter=limiter, settings=settings, api_format=api_format, served=served
             )
+            if self._share is not None:
+                await self._share(endpoint, limiter)
             self._open.setdefault(key, model)  # another agent may have opened it during the await
         return self._open[key]
 

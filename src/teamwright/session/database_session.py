@@ -81,6 +81,7 @@ async def open_database_session(
     shipper = SessionShipper(database)
     stack.push_async_callback(shipper.close)
     stores = DatabaseStores(database, connection, MailSettings(context.settings.database_durable_mail))
+    stack.push_async_callback(stores.close)
     return DatabaseSession(replace(context, options=replace(context.options, stores=stores)), shipper, files)
 
 

@@ -21,7 +21,7 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.paths import Home, make_private
+from teamwright.storage.paths import make_private
 
 if TYPE_CHECKING:
     from teamwright.models.scripted.scripted_model import Script
@@ -156,13 +156,12 @@ class SessionModels(Struct):
 
 
 def open_models(
-    model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: ScriptOptions, home: Home
+    model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: ScriptOptions, pool: ModelPool
 ) -> SessionModels:
     """Return the source for `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script.
 
-    Processes with the same `home` share the state of a credential's rate limits.
+    `pool` opens the models of services.
     """
-    pool = ModelPool(home)
     if model is not None and not isinstance(model, str):
         return SessionModels(SingleModel(model), ServiceModels(settings, env, pool=pool))
     if model is not None and model.startswith(SCRIPTED):

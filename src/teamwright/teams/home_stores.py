@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from teamwright.teams.file_stores import FileStores
 
 if TYPE_CHECKING:
+    from teamwright.models.endpoint import Endpoint
+    from teamwright.models.rate_limit.rate_limiter import RateLimiter
     from teamwright.teams.team_catalogue import Teams
 
 
@@ -22,3 +24,6 @@ class HomeStores(FileStores):
         from teamwright.teams.team_catalogue import Teams
 
         return Teams(self._home)
+
+    async def share_rate_limit(self, endpoint: Endpoint, limiter: RateLimiter) -> None:
+        """See TeamStores. The processes of a home share the page of a credential already."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from teamwright.mail.mailbox import FollowedMailbox
+    from teamwright.models.endpoint import Endpoint
+    from teamwright.models.rate_limit.rate_limiter import RateLimiter
     from teamwright.protocol.mail import InboxEntry
     from teamwright.tasks.task_store import FollowedTaskStore
     from teamwright.teams.roster import OnRestored, RosterDocument
@@ -91,4 +93,11 @@ class TeamStores(Protocol):
 
     async def mailbox_names(self, directory: str) -> list[str]:
         """Return the names of all members of the team, present and former, that ever received a message."""
+        ...
+
+    async def share_rate_limit(self, endpoint: Endpoint, limiter: RateLimiter) -> None:
+        """Let other machines with these stores know each refusal of the endpoint's credential, and follow theirs.
+
+        Raises StorageError.
+        """
         ...

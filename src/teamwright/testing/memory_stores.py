@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
@@ -298,6 +300,9 @@ class MemoryStores:
         return sorted(
             table.reader for (team, _), table in self._content.mail.items() if team == directory and table.entries
         )
+
+    async def share_rate_limit(self, endpoint: Endpoint, limiter: RateLimiter) -> None:
+        """See TeamStores. There is one process, and no other machine."""
 
 
 class MemoryIntegrationStore:

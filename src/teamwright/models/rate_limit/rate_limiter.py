@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ from teamwright.models.rate_limit.rate_state import (
     ServiceRefusal,
     apply_refusal,
     apply_success,
+    merge_states,
 )
 from teamwright.protocol.errors import StorageError
 
@@ -75,6 +76,7 @@ class RateLimiter:
         self.running_count = 0
         """The number of running calls."""
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._followers: list[Callable[[], None]] = []
         self._mutex = threading.RLock()
 
     @property
@@ -194,6 +196,7 @@ class RateLimiter:
         refusal = ServiceRefusal(permit.epoch, self.running_count, now, retry_after_s, random.random() * 0.25)
         with self._mutex:
             self._store.change(lambda state: apply_refusal(state.at_time(now), self._terms, refusal))
+        self._report_change()
         return self.paused_s
 
     def note_success(self, permit: CallPermit) -> None:
@@ -204,6 +207,24 @@ class RateLimiter:
                 now = time.monotonic()
                 self._store.change(lambda state: apply_success(state.at_time(now), self._terms, epoch=permit.epoch))
             self._wake()
+            self._report_change()
+
+    def follow(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call back after each change by a call of this process, in the thread of the call. Return what ends this."""
+        self._followers.append(on_change)
+        return lambda: self._followers.remove(on_change)
+
+    def merge(self, there: RateState) -> RateState:
+        """Take over what another machine knows of the credential, in this machine's time. Return the merged state."""
+        with self._mutex:
+            now = time.monotonic()
+            merged = self._store.change(lambda state: merge_states(state.at_time(now), there.at_time(now)))
+        self._wake()
+        return merged
+
+    def _report_change(self) -> None:
+        for on_change in tuple(self._followers):
+            on_change()
 
 
 def _set_done(place: asyncio.Future[None]) -> None:

@@ -85,3 +85,24 @@ def apply_success(state: RateState, terms: RateLimitTerms, *, epoch: int) -> Rat
     limit = state.limit + 1 / state.limit if state.is_limited else state.limit
     level = 0 if epoch == state.epoch else state.level
     return replace(state, level=level, limit=NO_LIMIT if limit >= terms.max_running else limit)
+
+
+SAME_REFUSAL_S = 0.05
+"""Two times of a refusal that differ by at most so many seconds are one: clocks of machines are compared that exactly.
+"""
+
+
+def merge_states(here: RateState, there: RateState) -> RateState:
+    """Return the state that two machines share, whose times are of one clock.
+
+    The state of the later refusal counts, and the longer pause. After one refusal that both know, successes of either
+    machine raise the limit. A refusal that is new here begins another epoch here.
+    """
+    newer, epoch = here, max(here.epoch, there.epoch)
+    if there.refused_at > here.refused_at + SAME_REFUSAL_S:
+        newer, epoch = there, max(here.epoch + 1, there.epoch)
+    elif abs(there.refused_at - here.refused_at) <= SAME_REFUSAL_S:
+        newer = replace(here, level=min(here.level, there.level), limit=max(here.limit, there.limit))
+    paused_until = max(here.paused_until, there.paused_until)
+    refused_at = max(here.refused_at, there.refused_at)
+    return replace(newer, epoch=epoch, paused_until=paused_until, refused_at=refused_at)

@@ -30,6 +30,7 @@ from teamwright.config.permission_policy import make_policy
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
+from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.permissions.verdict import Approver
 from teamwright.protocol.events import Notice
@@ -175,7 +176,9 @@ def make_models(context: SessionContext, numbers: CallNumbers) -> SessionModels:
     settings = model_settings(context.settings)
     if options.headless:
         settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
-    return open_models(model, settings, context.env, play, context.home)
+    stores = options.stores
+    pool = ModelPool(context.home, stores.share_rate_limit if stores is not None else None)
+    return open_models(model, settings, context.env, play, pool)
 
 
 def make_agent_factory(

@@ -39,11 +39,13 @@ class RemoteMember(Struct):
     connection: SessionConnection
     cwd: Path
     shipper: SessionShipper | None = None
+    stores: DatabaseStores | None = None
 
     def add_stores(self, context: SessionContext) -> SessionContext:
         """Return the context with the stores of the team, and without the database for the agent's commands."""
         settings = context.settings
-        stores = DatabaseStores(self.database, self.connection, MailSettings(settings.database_durable_mail))
+        mail = MailSettings(settings.database_durable_mail)
+        stores = self.stores = DatabaseStores(self.database, self.connection, mail)
         hidden = replace(settings.bash, hidden=(*settings.bash.hidden, *SECRET_VARIABLES))
         options = replace(context.options, stores=stores)
         return replace(context, options=options, settings=replace(settings, bash=hidden))
@@ -74,6 +76,8 @@ class RemoteMember(Struct):
 
     async def close(self) -> None:
         """Ship the rest."""
+        if self.stores is not None:
+            await self.stores.close()
         if self.shipper is not None:
             await self.shipper.close()
 

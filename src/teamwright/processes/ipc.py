@@ -160,7 +160,7 @@ class IpcConnection:
                 handler.handle_note(str(body.pop("note")), body)
         elif "call" in body:
             id = int(body["call"])
-            work = self._answer(id, handler.handle_call(str(body["do"]), cast("IpcBody", body["said"])))
+            work = self._answer(id, handler, str(body["do"]), cast("IpcBody", body["said"]))
             self._answers_running[id] = task = asyncio.create_task(work, name=f"answer to {body['do']}")
             task.add_done_callback(lambda _: self._answers_running.pop(id, None))
         elif "cancel" in body:
@@ -172,9 +172,9 @@ class IpcConnection:
             else:
                 answered.set_result(cast("IpcBody", body.get("got") or {}))
 
-    async def _answer(self, id: int, doing: Awaitable[IpcBody]) -> None:
+    async def _answer(self, id: int, handler: IpcHandler, name: str, arguments: IpcBody) -> None:
         try:
-            got = await doing
+            got = await handler.handle_call(name, arguments)
         except Exception as problem:
             self._send({"reply": id, "failed": error_to_json(problem)})
         else:

@@ -29,7 +29,7 @@ def folder(base: Path) -> Path:
     put(theirs / "agents/ATTRIBUTION.md", "# Thanks\n")
     put(theirs / "commands/ui/ui:test.md", "Test $1.")
     put(theirs / "skills/notes/SKILL.md", SKILL.format(name="notes"))
-    hooks = [{"type": "command", "command": "true"}, {"type": "http", "url": "http://127.0.0.1"}]
+    hooks = [{"type": "command", "command": "true"}, {"type": "wish"}]
     put(theirs / "settings.json", json.dumps({"hooks": {"Stop": [{"hooks": hooks}]}}))
     return base
 
@@ -63,7 +63,7 @@ def test_the_parts_of_a_folder_are_counted_and_each_unused_one_has_its_reason(tm
     assert found.count("agents") == (1, 2) and found.documents == 1
     assert (found.count("commands"), found.count("skills"), found.count("hooks")) == ((1, 1), (1, 1), (1, 2))
     assert any("maxTurns must be" in why for why in found.reasons)
-    assert any("'http'" in why for why in found.reasons)
+    assert any("'wish'" in why for why in found.reasons)
 
 
 @pytest.mark.promise("row L6")

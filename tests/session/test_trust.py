@@ -257,6 +257,26 @@ def test_the_whole_command_of_a_hook_is_shown_behind_what_allows_calls_alone(rep
     assert all(line.startswith("allow: ") for line in shown[:30])
 
 
+@pytest.mark.finding("C2")
+@pytest.mark.promise("K1", "G7")
+def test_trust_shows_the_address_of_a_hook_and_the_variables_that_go_there_and_covers_its_headers(repository):
+    hook = {"type": "http", "url": "https://hooks.example/a?b=c", "allowedEnvVars": ["GITHUB_TOKEN"]}
+    hook["headers"] = {"Authorization": "Bearer $GITHUB_TOKEN"}
+    asked = {"type": "prompt", "prompt": "Does src/app.py work?"}
+    repository.write(".claude/settings.json", {"hooks": {"Stop": [{"hooks": [hook, asked]}]}})
+    repository.write("src/app.py", "1")
+    assert [entry.summary for entry in repository.state().needs_asking] == [
+        "hook: Stop: POST https://hooks.example/a?b=c (headers Authorization; variables GITHUB_TOKEN)",
+        "hook: Stop: prompt: Does src/app.py work?",
+    ]
+    repository.trust()
+    repository.write("src/app.py", "2")
+    assert len(repository.settings().hooks) == 2, "a file in a prompt is not run"
+    hook["headers"] = {"X-Other": "Bearer $GITHUB_TOKEN", "Authorization": "x"}
+    repository.write(".claude/settings.json", {"hooks": {"Stop": [{"hooks": [hook, asked]}]}})
+    assert len(repository.settings().hooks) == 1
+
+
 @pytest.mark.promise("K1", "G7")
 def test_a_hook_that_a_repository_adds_waits_for_trust_and_the_others_go_on(repository):
     first = {"hooks": [{"type": "command", "command": "true"}]}
@@ -280,18 +300,18 @@ def test_a_persons_hooks_hold_without_trust_and_one_key_switches_all_off(reposit
 @pytest.mark.promise("G7")
 def test_hooks_that_cannot_be_run_are_named_with_their_file_and_never_run_by_half(repository):
     odd = [
-        {"type": "prompt", "prompt": "ok?"},
+        {"type": "wish", "prompt": "ok?"},
         {"type": "command", "command": "x", "if": "Bash(git push:*)"},
         {"type": "command"},
         {"type": "command", "command": "x", "timeout": "soon"},
     ]
     repository.user(
-        {"hooks": {"Stop": [{"hooks": odd}], "WorktreeCreate": [], "PreToolUse": [{"matcher": "(", "hooks": []}]}}
+        {"hooks": {"Stop": [{"hooks": odd}], "FileChanged": [], "PreToolUse": [{"matcher": "(", "hooks": []}]}}
     )
     settings = repository.settings()
     assert settings.hooks == ()
     told = "\n".join(settings.warnings)
-    for part in ("'prompt'", "its `if`", "no command", "timeout", "WorktreeCreate", "regular expression"):
+    for part in ("'wish'", "its `if`", "no command", "timeout", "FileChanged", "regular expression"):
         assert part in told
     assert told.count(str(repository.home.settings)) == 6
 

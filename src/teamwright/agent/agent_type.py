@@ -118,6 +118,8 @@ class AgentType(Struct, frozen=True):
     source: str = BUILT_IN
     file: str = ""
     role: bool = False
+    is_hook: bool = False
+    """True for the agent of a hook, for which no hook runs."""
 
     def allows(self, tool: str) -> bool:
         """Return True when an agent of this type has the tool of that name."""
@@ -156,7 +158,8 @@ class AgentType(Struct, frozen=True):
 
 def hook_digest(hook: HookSpec) -> str:
     """What a hook is known by as long as it says the same."""
-    more = (hook.line, hook.condition) if hook.arguments is not None or hook.condition else (hook.command,)
+    is_plain = hook.arguments is None and hook.action is None and not hook.condition
+    more = (hook.command,) if is_plain else (hook.line, hook.condition)
     said = "\0".join((hook.event, hook.matcher, *more))
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -179,6 +182,13 @@ def load_prompt(stem: str) -> str:
 
 FORK_TYPE = AgentType("fork", "A copy of its caller, with one job.")
 """What a fork is, as far as it is not its caller's. It is no kind that a call could name."""
+
+
+@cache
+def hook_type() -> AgentType:
+    """Return the agent type of hooks of the type `agent`. No call can name it."""
+    description, tools = "Judges a condition for a hook.", ("Read", "Glob", "Grep", "Bash")
+    return AgentType("hook", description, load_prompt("hook"), tools, max_turns=50, is_hook=True)
 
 
 @cache

@@ -16,8 +16,9 @@ from weakref import WeakValueDictionary
 from teamwright.agent.compaction.compaction_state import BYTES_PER_TOKEN, message_tokens
 from teamwright.budgets.budget_scope import Estimate, Scope
 from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
-from teamwright.models.model import BudgetRefusal, Failure, ModelCard, Prefix, Reply, Request, price_usage
+from teamwright.models.model import BudgetRefusal, Failure, Model, ModelCard, Prefix, Reply, Request, price_usage
 from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import NO_USAGE, Usage
 
@@ -211,3 +212,29 @@ class Meters:
         above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
         made = self._below[id] = AgentMeter(self.budget_tracker, id, own, above)
         return made
+
+
+async def ask_beside(
+    model: Model, request: Request, budget_tracker: BudgetTracker, priced: Callable[[Reply], Reply] | None = None
+) -> Reply:
+    """Return the answer to a request beside the conversation of its agent, booked for that agent.
+
+    `priced` adds costs that the usage of an answer lacks. Raises LimitExceeded when a cap is spent, TeamRefused
+    (`model-failed`) when the model fails.
+    """
+    meter = AgentMeter(budget_tracker, request.agent_name, bounded=False)
+    refusal = await meter.reserve(request, model.card)
+    if refusal is not None:
+        raise LimitExceeded("limit", refusal.reason or f"the cap on {refusal.limit} is spent", note="nothing was sent")
+    answer: Reply | Failure | None = None
+    try:
+        async for part in model.stream(request):
+            if isinstance(part, Reply):
+                answer = part if priced is None else priced(part)
+            elif isinstance(part, Failure):
+                answer = part
+    finally:
+        meter.settle(answer)
+    if isinstance(answer, Reply):
+        return answer
+    raise TeamRefused("model-failed", answer.sentence if answer is not None else "the model gave no answer")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
@@ -155,8 +156,9 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
     """
     name, beside = hook.name, layer.path.parent / "hooks"
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
-    parts += [_tree_digest(file) for file in _named_files(root, hook.line)]
+    parts += [_tree_digest(file) for file in _named_files(root, hook.command_line)]
     parts += [part for part in (hook.shell, hook.wake_text) if part]
+    parts += [] if hook.action is None else [json.dumps(asdict(hook.action), sort_keys=True)]
     # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
     summary = f"hook: {' '.join(name.split())}"
     return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
@@ -164,7 +166,7 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
 
 def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
     """Return the files of the repository that these hooks run, by real path, also missing ones."""
-    found = {path for hook in hooks for path in _named_paths(root, hook.line)}
+    found = {path for hook in hooks for path in _named_paths(root, hook.command_line)}
     return frozenset(str(path) for path in found if path != root and not path.is_dir())
 
 
@@ -263,7 +265,7 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
     hooks = made.hooks if made is not None else ()
     servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
     parts = ["agent", found.digest]
-    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.line)]
+    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command_line)]
     parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
     summary = f"agent: {found.name}"
     summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())

@@ -1,7 +1,7 @@
 """The hooks of settings files, by event.
 
-Reads the ecosystem's form: events, groups with a matcher, hooks of type `command`. An unsupported hook is reported with
-its file and never runs in part. Leaves trust and processes to others.
+Reads the ecosystem's form: events, groups with a matcher, hooks of five types. An unsupported hook is reported with
+its file and never runs in part. Leaves trust, processes and requests to others.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.hooks.hook_actions import (
+    ACTION_TYPES,
+    PROMPT_TIMEOUT_S,
+    HookAction,
+    ModelQuestion,
+    action_keys,
+    parse_action,
+)
 from teamwright.protocol.ids import is_typo, nearest
 
 TIMEOUT_S = 60.0
@@ -61,12 +69,8 @@ SHELLS = ("bash", "powershell")
 
 _PLAIN = re.compile(r"[\w\- |]*")
 _CONDITION = re.compile(r"[A-Za-z_][\w-]*\*?(?:\(.+\))?", re.DOTALL)
-_KNOWN_KEYS = frozenset(
-    {
-        *("type", "command", "args", "shell", "if", "timeout", "async", "statusMessage", "description", "name", "once"),
-        *("asyncRewake", "rewakeMessage", "rewakeSummary"),
-    }
-)
+_COMMON_KEYS = frozenset({"type", "if", "timeout", "async", "statusMessage", "description", "name", "once"})
+_COMMAND_KEYS = frozenset({"command", "args", "shell", "asyncRewake", "rewakeMessage", "rewakeSummary"})
 
 
 HookFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
@@ -78,12 +82,12 @@ It may be a coroutine function. It must not change the payload.
 
 
 class HookSpec(Struct, frozen=True):
-    """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
+    """One command, action or function of the program at one event. `timeout_s` in seconds; `source` is the file.
 
     `detached`: the session does not wait for it; its notes are delivered later. A function has its name as command.
     `arguments`: the command is a program that runs without a shell, with these arguments. `condition` is a permission
     rule that the tool call must match. `wakes`: its refusal wakes the agent, after `wake_text`. `variables` are added
-    to its environment.
+    to its environment. `action` replaces the command, which is then empty.
     """
 
     event: str
@@ -99,11 +103,23 @@ class HookSpec(Struct, frozen=True):
     wakes: bool = False
     wake_text: str = ""
     variables: tuple[tuple[str, str], ...] = ()
+    action: HookAction | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The command with its arguments; empty for an action."""
+        return self.command if self.arguments is None else shlex.join((self.command, *self.arguments))
 
     @property
     def line(self) -> str:
-        """The command with its arguments, for people."""
-        return self.command if self.arguments is None else shlex.join((self.command, *self.arguments))
+        """The command with its arguments, or the whole action, for people."""
+        return self.command_line if self.action is None else self.action.text
+
+    @property
+    def short_line(self) -> str:
+        """The beginning of the command or action for notices, without a part of an address that may be secret."""
+        text = self.line if self.action is None else self.action.short_text
+        return text.split("\n", 1)[0][:100]
 
     @property
     def name(self) -> str:
@@ -114,7 +130,9 @@ class HookSpec(Struct, frozen=True):
     @property
     def identity(self) -> object:
         """The value that equal hooks of several files share: of them one runs."""
-        return self.function or (self.command, self.arguments, self.condition, self.shell, self.variables)
+        return self.function or (
+            *(self.command, self.arguments, self.condition, self.shell, self.variables, self.action),
+        )
 
 
 Matcher: TypeAlias = Callable[[str], bool]
@@ -218,24 +236,29 @@ def _parse_group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]
 
 def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
     """Return the hook. Raises _UnusableHook."""
-    kind, command = hook.get("type", "command"), hook.get("command")
-    if kind != "command":
+    kind, command, action = hook.get("type", "command"), hook.get("command"), None
+    if kind in ACTION_TYPES:
+        command, keys = "", action_keys(kind)
+        try:
+            action = parse_action(kind, event, hook)
+        except ValueError as problem:
+            raise _UnusableHook(str(problem)) from None
+    elif kind != "command":
         raise _UnusableHook(f"the type {str(kind)[:40]!r} is not supported", broken=False)
-    if not isinstance(command, str) or not command.strip() or "\0" in command:
+    elif not isinstance(command, str) or not command.strip() or "\0" in command:
         raise _UnusableHook("it has no command")
-    strange = sorted(set(hook) - _KNOWN_KEYS)
+    else:
+        keys = _COMMAND_KEYS
+    strange = sorted(set(hook) - _COMMON_KEYS - keys)
     if strange:
         # Without its condition it would run too often: a hook that refuses would refuse everything.
         raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)
-    timeout = hook.get("timeout", END_TIMEOUT_S if event == SESSION_END else TIMEOUT_S)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise _UnusableHook("its timeout is not a number of seconds")
     wakes, text = hook.get("asyncRewake") is True, hook.get("rewakeMessage", "")
     return HookSpec(
         event,
         matcher,
         command,
-        min(float(timeout), MAX_TIMEOUT_S),
+        _timeout_s(event, action, hook),
         "",
         wakes or hook.get("async") is True,
         arguments=_arguments(hook),
@@ -243,7 +266,17 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         condition=_condition(event, hook),
         wakes=wakes,
         wake_text=text.strip() if isinstance(text, str) else "",
+        action=action,
     )
+
+
+def _timeout_s(event: str, action: HookAction | None, hook: Mapping[str, Any]) -> float:
+    asks_once = isinstance(action, ModelQuestion) and not action.uses_tools
+    usual = END_TIMEOUT_S if event == SESSION_END else PROMPT_TIMEOUT_S if asks_once else TIMEOUT_S
+    timeout = hook.get("timeout", usual)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise _UnusableHook("its timeout is not a number of seconds")
+    return min(float(timeout), MAX_TIMEOUT_S)
 
 
 def _arguments(hook: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -1,6 +1,6 @@
 """Running of hooks: all hooks of an event run at once, and their outcomes are merged.
 
-A command is a process in its own group; a function of the program is called.
+A command is a process in its own group; a function of the program is called. `CallAction` calls models and servers.
 
 A hook that fails, hangs, is missing or prints garbage is reported once and ignored; the agent continues. Depends on the
 hook index, processes and hook outcomes.
@@ -12,12 +12,13 @@ import asyncio
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
+from teamwright.hooks.hook_actions import HttpRequest
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
 from teamwright.processes.process_records import ProcessRecords
@@ -83,13 +84,25 @@ class HookFiring(Struct, frozen=True):
 
 NO_AGENT = HookFiring()
 
+CallAction: TypeAlias = Callable[[HookSpec, Mapping[str, Any]], Awaitable[HookOutcome]]
+"""Calls the model or server of a hook's action with the payload of an event."""
+
+
+async def refuse_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
+    """Return a problem: the default where no model and no server can be called."""
+    return HookOutcome(problem="there is no model and no server to call here")
+
 
 class HookRunner(Struct):
-    """The hooks of one session. `notify` reports a text to people, with its level: info or warning."""
+    """The hooks of one session. `notify` reports a text to people, with its level: info or warning.
+
+    `call_action` calls models and servers.
+    """
 
     index: HookIndex
     environment: HookEnvironment
     notify: Callable[[str, str], None] = _ignore_notice
+    call_action: CallAction = refuse_action
     _notified: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _detached: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -166,6 +179,8 @@ class HookRunner(Struct):
         try:
             if hook.function is not None:
                 outcome = await _call_function(hook, hook.function, given.payload)
+            elif hook.action is not None:
+                outcome = await self._run_action(hook, given)
             else:
                 # The trusted command of a repository names files from the root, so it runs there.
                 theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
@@ -179,8 +194,19 @@ class HookRunner(Struct):
     def _warn_once(self, hook: HookSpec, outcome: HookOutcome) -> None:
         if outcome.problem and (hook.event, hook.line) not in self._notified:
             self._notified.add((hook.event, hook.line))
-            command = hook.line.split("\n", 1)[0][:100]
-            self.notify(f"a hook of {hook.event} counts for nothing ({command}): {outcome.problem}", "warning")
+            self.notify(f"a hook of {hook.event} counts for nothing ({hook.short_line}): {outcome.problem}", "warning")
+
+    async def _run_action(self, hook: HookSpec, given: _HookInput) -> HookOutcome:
+        try:
+            async with asyncio.timeout(hook.timeout_s):
+                if isinstance(hook.action, HttpRequest):
+                    from teamwright.hooks.http_request import send_request  # loads the HTTP client
+
+                    env = self.environment.env
+                    return await send_request(hook.event, hook.action, given.content, env, hook.timeout_s)
+                return await self.call_action(hook, given.payload)
+        except TimeoutError:
+            return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
 
     async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess

@@ -127,7 +127,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
     services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
     agent_factory = _agent_factory(context, models, log, requests, services)
-    make_hooks(context, log, agent_factory.toolset, requests, agent_factory.resolver.hooks_of)
+    make_hooks(context, log, agent_factory, requests)
     unserved = start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)

@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.usage_meter import AgentMeter
+from teamwright.budgets.usage_meter import ask_beside
 from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, plain_line, plain_text
 from teamwright.mcp.server_config import ServerConfig
-from teamwright.models.model import Failure, Model, Prefix, Reply, Request
+from teamwright.models.model import Model, Prefix, Reply, Request
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import request_fields
 from teamwright.permissions.verdict import Approver, Question
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import encode, message_text, text_block
 from teamwright.session.elicitation_form import DECLINE, FormField, parse_form
@@ -167,20 +168,10 @@ class ServerRequests:
         prefix = Prefix.build({**fields, "max_tokens": min(tokens, int(fields["max_tokens"]))}, terms.settings.betas)
         items = tuple(encode({"role": role, "content": [text_block(text)]}) for role, text in messages)
         request = Request(prefix, items, LEAD, aside=True)
-        meter = AgentMeter(terms.budget_tracker, LEAD, bounded=False)
-        refusal = await meter.reserve(request, model.card)
-        if refusal is not None:
-            raise McpRequestError(REFUSED, refusal.reason or f"the cap on {refusal.limit} is used")
-        answer: Reply | Failure | None = None
         try:
-            async for part in model.stream(request):
-                if isinstance(part, Reply | Failure):
-                    answer = part
-        finally:
-            meter.settle(answer)
-        if isinstance(answer, Reply):
-            return answer
-        raise McpRequestError(REFUSED, answer.sentence if answer is not None else "the model gave no answer")
+            return await ask_beside(model, request, terms.budget_tracker)
+        except TeamwrightError as problem:
+            raise McpRequestError(REFUSED, problem.what) from None
 
 
 def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:

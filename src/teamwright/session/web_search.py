@@ -15,11 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.budgets.budget_tracker import BudgetTracker
-from teamwright.budgets.usage_meter import AgentMeter
+from teamwright.budgets.usage_meter import ask_beside
 from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import Failure, Model, Prefix, Reply, Request
-from teamwright.protocol.errors import LimitExceeded, TeamRefused, UsageError
+from teamwright.models.model import Model, Prefix, Reply, Request
+from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.messages import Block, encode, message_text, text_block
 
 if TYPE_CHECKING:
@@ -77,24 +77,11 @@ class SessionSearch(Struct):
         said = f"Search the web for: {call.query}\n\nReport what the pages say, with facts, dates and numbers."
         message = encode({"role": "user", "content": [text_block(said)]})
         request = Request(_prefix(model, call), (message,), member, aside=True)
-        meter = AgentMeter(self.budget_tracker, member, bounded=False)
-        refusal = await meter.reserve(request, model.card)
-        if refusal is not None:
-            raise LimitExceeded(
-                "limit", refusal.reason or f"the cap on {refusal.limit} is spent", note="nothing was sent"
-            )
-        answer: Reply | Failure | None = None
         try:
-            async for part in model.stream(request):
-                if isinstance(part, Reply):
-                    answer = _with_search_price(part)
-                elif isinstance(part, Failure):
-                    answer = part
-        finally:
-            meter.settle(answer)
-        if not isinstance(answer, Reply):
-            reason = answer.sentence if answer is not None else "there was no answer"
-            raise TeamRefused("model-failed", f"the search failed: {reason}", note="nothing was found")
+            answer = await ask_beside(model, request, self.budget_tracker, _with_search_price)
+        except TeamRefused as problem:
+            what = f"the search failed: {problem.what}"
+            raise TeamRefused("model-failed", what, note="nothing was found") from None
         return _report(answer.content)
 
     async def _run_command(self, call: WebSearchInput) -> str:

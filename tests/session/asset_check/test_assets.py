@@ -57,7 +57,7 @@ CASES = [
     (THEIRS, '{"permissions": {\n"defaultMode": "sometimes"}}', "broken", 2, "sometimes"),
     (THEIRS, '{"env": {\n"A": "1",\n"A_TOKEN": "x"}}', "ignored", 3, "own settings only"),
     (THEIRS, '{"hooks": {\n"Stopp": []}}', "ignored", 2, "it is not an event of this program; did you mean Stop?"),
-    (THEIRS, hook('{"type": "prompt"}'), "ignored", 2, "'prompt' is not supported"),
+    (THEIRS, hook('{"type": "wish"}'), "ignored", 2, "'wish' is not supported"),
     (THEIRS, hook('{"type": "command"}'), "broken", 2, "it has no command"),
     (THEIRS, '{"hooks": {"Stop": [\n{"matcher": "("}]}}', "broken", 2, "no regular expression"),
     (THEIRS, hook('{"command": "x", "unheard": "y"}'), "ignored", 2, "'unheard' is not supported"),

@@ -96,7 +96,7 @@ def test_one_part_of_a_key_keeps_the_parts_under_its_earlier_name(repository):
         ("members.command", "nobody", "is none of"),
         ("providers", '{"mine": {}}', "base_url"),
         ("hooks", '{"Stopp": []}', "did you mean Stop?"),
-        ("hooks", '{"Stop": [{"hooks": [{"type": "prompt"}]}]}', "not supported"),
+        ("hooks", '{"Stop": [{"hooks": [{"type": "wish"}]}]}', "not supported"),
     ],
 )
 def test_what_a_run_would_refuse_or_leave_out_is_not_written(repository, key, text, why):

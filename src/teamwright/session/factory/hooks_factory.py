@@ -5,22 +5,25 @@ Depends on settings, the request queue and the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import plugin_hooks
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
+from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.session.session_preparation import SessionContext
-from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
 from teamwright.tools.shell.startup import plain_shell
+
+if TYPE_CHECKING:
+    from teamwright.session.factory.agent_factory import AgentFactory
 
 
 class AnswererList(Protocol):
@@ -29,18 +32,9 @@ class AnswererList(Protocol):
     answerers: list[Answerer]
 
 
-def make_hooks(
-    context: SessionContext,
-    log: EventLog,
-    toolset: Toolset,
-    requests: AnswererList,
-    own_of: Callable[[str], Sequence[HookSpec]],
-) -> None:
-    """Connect hooks to the toolset: they answer before any approver, and notify a person through events.
-
-    `own_of` returns the hooks of an agent type's definition.
-    """
-    settings, root = context.settings, context.trust.root
+def make_hooks(context: SessionContext, log: EventLog, agent_factory: AgentFactory, requests: AnswererList) -> None:
+    """Connect hooks to the toolset: they answer before any approver, and notify a person through events."""
+    settings, root, toolset = context.settings, context.trust.root, agent_factory.toolset
     used = () if settings.hooks_off else context.places.plugins
     plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
@@ -55,7 +49,13 @@ def make_hooks(
     def tell(text: str, level: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level=level))
 
-    runner, runs_own = HookRunner(book, place, tell), context.options.hooks and not settings.hooks_off
+    async def call_action(hook: HookSpec, given: Mapping[str, Any]) -> HookOutcome:
+        from teamwright.session.hook_calls import call_hook_action  # only hooks of these types load it
+
+        return await call_hook_action(agent_factory, hook, given)
+
+    runs_own, own_of = context.options.hooks and not settings.hooks_off, agent_factory.resolver.hooks_of
+    runner = HookRunner(book, place, tell, call_action)
     made = toolset.hooking = SessionHooks(
         runner, who, context.directory, log.emit, own_of, requests.answerers, runs_own=runs_own
     )

@@ -164,7 +164,7 @@ async def _agent_factory(
     budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     agent_factory.plans.configure(context.settings, ask_timeout(context))
-    make_hooks(context, log, agent_factory.toolset, asks, agent_factory.resolver.hooks_of)
+    make_hooks(context, log, agent_factory, asks)
     warnings = start_services(context, log, agent_factory, stack)
     await jobs.wait_for_orphan_cleanup()
     return agent_factory, models, warnings

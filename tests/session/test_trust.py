@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, StorageError
+from tests.session.conftest import Repository
 
 PLACES = [
     ".claude/settings.json",
@@ -461,3 +463,11 @@ def test_a_status_line_of_a_repository_counts_only_as_it_was_trusted(repository)
     assert repository.settings().status_line["command"] == "sh ./line.sh"
     repository.write("line.sh", "echo evil")
     assert not repository.settings().status_line, "the trust covers the script that the command names"
+
+
+@pytest.mark.promise("K1")
+def test_trust_that_several_processes_give_at_the_same_time_is_all_kept(tmp_path):
+    repositories = [Repository(tmp_path / f"r{number}") for number in range(12)]
+    with ThreadPoolExecutor(len(repositories)) as pool:
+        list(pool.map(Repository.trust, repositories))
+    assert all(one.state().trusted for one in repositories)

@@ -136,7 +136,7 @@ class ToolResult(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     invalid: str = ""
     refusal: SandboxRefused | None = None
-    """What the sandbox refused; the toolbox reports it with the member and the call."""
+    """The refusal by the sandbox; the toolbox reports it with the member and the call."""
 
     @classmethod
     def error(cls, what: str, do: str = "") -> ToolResult:

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -184,12 +184,27 @@ def copy_plugin(source: Path, home: Home, name: str) -> tuple[Path, str]:
                 target.chmod(0o700 if path.stat().st_mode & stat.S_IXUSR else 0o600)
         scratch.mkdir(exist_ok=True)
         digest = digest_of(scratch)
-        final = base / digest[:16]
-        shutil.rmtree(final, ignore_errors=True)
-        os.rename(scratch, final)
+        final = _place(scratch, base / digest[:16], digest)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return final, digest
+
+
+def _place(scratch: Path, final: Path, digest: str) -> Path:
+    """Move a new copy to its place, and return the place.
+
+    An unchanged copy that is there already stays: another process may use it, and a kill must not lose it.
+    """
+    with suppress(OSError, UsageError):
+        if digest_of(final) == digest:
+            return final
+    shutil.rmtree(final, ignore_errors=True)
+    try:
+        os.rename(scratch, final)
+    except OSError:  # another process has just placed the same copy
+        if digest_of(final) != digest:
+            raise
+    return final
 
 
 def digest_of(directory: Path) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,8 @@ from teamwright.processes.git_entries import GitEntry
 from teamwright.processes.repository_discovery import trust_root, work_tree
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.paths import Home
+from teamwright.storage.exclusive_lock import hold_exclusive
+from teamwright.storage.paths import Home, make_private
 
 VERSION = 1
 
@@ -90,7 +92,7 @@ def repository_of(start: Path) -> Path:
 
 
 class TrustStore:
-    """The trust file. `load` reads it once; `give` and `remove` write it."""
+    """The trust file. `load` reads it once; `give` and `remove` write it, under its lock."""
 
     def __init__(self, path: Path, repositories: dict[str, dict[str, Any]]) -> None:
         self._path = path
@@ -109,9 +111,9 @@ class TrustStore:
         """Trust the entries that the state showed, and no later ones, for good. Raises StorageError."""
         entries = {entry.key: entry.digest for entry in state.entries}
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._read_again()
-        self._repositories[str(state.bound_to)] = {"trusted_at": now, "entries": entries}
-        self._write()
+        with self._latest():
+            self._repositories[str(state.bound_to)] = {"trusted_at": now, "entries": entries}
+            self._write()
         allowed = frozenset(entries.items())
         return replace(state, trusted=True, pending=(), _allowed=allowed)
 
@@ -120,21 +122,21 @@ class TrustStore:
 
         Returns False, without a change, when it is not. Raises StorageError.
         """
-        self._read_again()
-        known = self._stored(trust_root(start))
-        if known is None:
-            return False
-        known.update((entry.key, entry.digest) for entry in entries)
-        self._repositories[str(trust_root(start))]["entries"] = known
-        self._write()
+        with self._latest():
+            known = self._stored(trust_root(start))
+            if known is None:
+                return False
+            known.update((entry.key, entry.digest) for entry in entries)
+            self._repositories[str(trust_root(start))]["entries"] = known
+            self._write()
         return True
 
     def remove(self, start: Path) -> bool:
         """Remove the trust in the repository of this directory; False when it was not trusted. Raises StorageError."""
-        self._read_again()
-        known = self._repositories.pop(str(trust_root(start)), None) is not None
-        if known:
-            self._write()
+        with self._latest():
+            known = self._repositories.pop(str(trust_root(start)), None) is not None
+            if known:
+                self._write()
         return known
 
     def is_bound_to(self, directory: Path) -> bool:
@@ -143,10 +145,10 @@ class TrustStore:
 
     def remove_bound_to(self, directory: Path) -> None:
         """Remove the trust that is bound to this directory or to the repository in it. Raises StorageError."""
-        self._read_again()
-        for path in (directory, directory / ".git"):
-            self._repositories.pop(str(path), None)
-        self._write()
+        with self._latest():
+            for path in (directory, directory / ".git"):
+                self._repositories.pop(str(path), None)
+            self._write()
 
     @property
     def repositories(self) -> tuple[Path, ...]:
@@ -160,17 +162,24 @@ class TrustStore:
             return None
         return {str(key): str(digest) for key, digest in cast("dict[Any, Any]", entries).items()}
 
-    def _read_again(self) -> None:
-        """Read the file again, since another process may have written it. Raises StorageError for a newer version."""
-        self._repositories = _read(self._path)
-        version = _version(self._path)
-        if version > VERSION:
-            raise StorageError(
-                "newer-version",
-                f"{self._path} has version {version}, and this Teamwright knows {VERSION}",
-                do=["use the newer Teamwright that wrote it"],
-                note="nothing was written",
-            )
+    @contextmanager
+    def _latest(self) -> Generator[None]:
+        """Hold the lock of the file, with the content that it has now: another process may have written it.
+
+        Raises StorageError for a newer version.
+        """
+        make_private(self._path.parent)
+        with hold_exclusive(self._path.with_suffix(".lock"), self._path):
+            self._repositories = _read(self._path)
+            version = _version(self._path)
+            if version > VERSION:
+                raise StorageError(
+                    "newer-version",
+                    f"{self._path} has version {version}, and this Teamwright knows {VERSION}",
+                    do=["use the newer Teamwright that wrote it"],
+                    note="nothing was written",
+                )
+            yield
 
     def _write(self) -> None:
         kept = {"version": VERSION, "repositories": self._repositories}

@@ -55,7 +55,7 @@ class McpClient(Struct):
     version: str = ""
     server_info: str = ""
     instructions: str = ""
-    """What the server says about its use, bounded."""
+    """The server's text about its use, bounded."""
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The capabilities that the server declares."""
 
@@ -112,11 +112,29 @@ class McpClient(Struct):
                 break
         return found[:MAX_TOOLS]
 
-    async def call_tool(self, tool: str, arguments: Mapping[str, Any], deadline: CallDeadline) -> Message:
-        """Return the raw result of a call. Raises McpServerError, McpRequestError; notifies the server when
-        cancelled.
+    async def call_tool(
+        self, tool: str, arguments: Mapping[str, Any], deadline: CallDeadline, *, as_task: bool = False
+    ) -> Message:
+        """Return the raw result of a call. `as_task`: the server runs it as a task, if it can.
+
+        Raises McpServerError, McpRequestError; notifies the server when cancelled.
         """
-        return await self._request("tools/call", {"name": tool, "arguments": dict(arguments)}, deadline)
+        params: Message = {"name": tool, "arguments": dict(arguments)}
+        if not as_task or not self.runs_tasks:
+            return await self._request("tools/call", params, deadline)
+        from teamwright.mcp.task_calls import wait_for_task  # few servers have tasks
+
+        task = {"ttl": int(deadline.max_total_s * 1_000)}
+        return await wait_for_task(
+            self.peer, await self._request("tools/call", {**params, "task": task}, deadline), deadline
+        )
+
+    @property
+    def runs_tasks(self) -> bool:
+        """True when the server can run a tool call as a task."""
+        requests = cast("Message", self.capabilities.get("tasks") or {}).get("requests") if self.has("tasks") else None
+        tools = cast("Message", requests).get("tools") if isinstance(requests, dict) else None
+        return isinstance(tools, dict) and isinstance(cast("Message", tools).get("call"), dict)
 
     async def read_resource(self, uri: str, deadline: CallDeadline) -> Message:
         """Return the raw contents of a resource. Raises McpServerError, McpRequestError."""

@@ -46,7 +46,7 @@ class ServedPrompt(Struct, frozen=True):
 
 
 class ServerListing(Struct, frozen=True):
-    """What is known of a server: its tools, its instructions, its prompts, and whether it has resources."""
+    """The known parts of a server: its tools, its instructions, its prompts, and whether it has resources."""
 
     tools: tuple[ServedTool, ...] = ()
     instructions: str = ""
@@ -107,6 +107,7 @@ class ListingStore:
         """Store a listing."""
         listed = [
             {"name": tool.remote_name, "description": tool.description, "inputSchema": tool.schema}
+            | ({"execution": {"taskSupport": "optional"}} if tool.as_task else {})
             for tool in listing.tools
         ]
         body: dict[str, Any] = {"v": VERSION, "server": server, "tools": listed}

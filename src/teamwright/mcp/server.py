@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
-
-from msgspec import Struct, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamwright.mcp.client import McpClient
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message
-from teamwright.mcp.listing_store import ListingStore, ServerListing, parse_prompts
-from teamwright.mcp.login_store import LoginStore
+from teamwright.mcp.listing_store import ServerListing, parse_prompts
 from teamwright.mcp.server_config import ServerConfig
+from teamwright.mcp.server_context import ServerContext
 from teamwright.mcp.server_log import LEVEL, ServerLog
-from teamwright.mcp.stdio_transport import ServerEnvironment, StdioTransport
+from teamwright.mcp.stdio_transport import StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
 
 if TYPE_CHECKING:
     from httpx2 import Auth
-
-ReportProblem: TypeAlias = Callable[[str, str], None]
-"""Called with a sentence that a person should read about a server, and `info` or `warning`."""
 
 MAX_FAILED_STARTS = 3
 """Starts that failed, or that no answer to a call followed, after which it is not started again."""
@@ -48,56 +44,6 @@ LIST_CHANGES = frozenset({"notifications/tools/list_changed", "notifications/pro
 T = TypeVar("T")
 
 
-async def wait_for_nothing() -> None:
-    """Return immediately: the default of `ServerContext.before_start`."""
-
-
-class AnswerServers(Protocol):
-    """The answers to requests of servers: directories, input of the user, a model's answer."""
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that are declared to servers."""
-        ...
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """The addresses of the session's directories, which a server may list."""
-        ...
-
-    async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
-        """Return the result of a server's request. Raises McpRequestError."""
-        ...
-
-
-class ServerTimeouts(Struct, frozen=True):
-    """Timeouts in seconds: for a start with handshake and tool list, and for a call without progress."""
-
-    start_s: float = 30.0
-    call_s: float = 600.0
-
-
-class ServerContext(Struct, frozen=True):
-    """The state that all servers of a session share. `before_start` is awaited before anything is started.
-
-    `on_change` is called when the state of a server changes.
-    """
-
-    environment: ServerEnvironment
-    listings: ListingStore
-    report: ReportProblem
-    version: str
-    limits: ServerTimeouts = field(default_factory=ServerTimeouts)
-    before_start: Callable[[], Awaitable[object]] = wait_for_nothing
-    on_change: Callable[[], None] = lambda: None
-    exchange: Callable[[str, Message], Awaitable[Message]] | None = None
-    """Sends a message to a server inside the client program; None without a client."""
-    logins: LoginStore | None = None
-    """Stored logins at servers with an address."""
-    requests: AnswerServers | None = None
-    """Answers requests of servers; None: they are refused."""
-
-
 class McpServer:
     """One server. `state` is asleep, starting, running, failed or closed; `problem` says why it failed.
 
@@ -117,6 +63,7 @@ class McpServer:
         self._starting: asyncio.Task[McpClient | McpServerError] | None = None
         self._endings: set[asyncio.Task[None]] = set()
         self._relisting: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         self._changes: dict[str, int] = {}
         self._roots: tuple[str, ...] | None = None
@@ -167,7 +114,8 @@ class McpServer:
 
         A call that failed with its server is not repeated: it may have had effects.
         """
-        return await self._ask(lambda client, deadline: client.call_tool(tool, arguments, deadline))
+        as_task = any(one.remote_name == tool and one.as_task for one in self.tools or ())
+        return await self._ask(lambda client, deadline: client.call_tool(tool, arguments, deadline, as_task=as_task))
 
     async def read_resource(self, uri: str) -> Message:
         """Return the raw contents of a resource, and subscribe to its changes where the server offers that.
@@ -238,7 +186,7 @@ class McpServer:
         """Close it permanently. When cancelled, kill it."""
         self._set_state("closed")
         client, self._client = self._client, None
-        running = [task for task in (self._starting, self._relisting) if task is not None]
+        running = [task for task in (self._starting, self._relisting, self._finishing) if task is not None]
         for task in running:
             task.cancel()
         if client is not None:
@@ -273,6 +221,7 @@ class McpServer:
                 raise McpServerError(peer.broken_reason, dead=True)
             self._client = client
             self._set_state("running")
+            self._finishing = asyncio.create_task(self._finish_start(client), name=f"start of mcp {self.config.key}")
             return client
         except TimeoutError:
             trouble = McpServerError(f"was not ready in {self._context.limits.start_s:g} s", dead=True)
@@ -307,9 +256,24 @@ class McpServer:
         requests = self._context.requests
         client = McpClient(peer, self._context.version, {} if requests is None else requests.capabilities)
         await client.initialize(whole)
-        await client.set_log_level(LEVEL, whole)
         await self._read_lists(client, whole)
         return client
+
+    async def _finish_start(self, client: McpClient) -> None:
+        """Make the requests that no call waits for: the level of log messages, and the subscriptions before a restart.
+
+        A resource that the server does not know any more is not followed.
+        """
+        deadline = CallDeadline(self._context.limits.start_s, self._context.limits.start_s)
+        with suppress(McpServerError):
+            await client.set_log_level(LEVEL, deadline)
+        for uri in list(self._changes) if client.has("resources", "subscribe") else ():
+            try:
+                await client.subscribe(uri, deadline)
+            except McpRequestError:
+                self._changes.pop(uri, None)
+            except McpServerError:
+                return
 
     def _auth(self) -> Auth | None:
         """Return the stored login of the server; None without one, or when its entry has an authorization header."""
@@ -342,7 +306,7 @@ class McpServer:
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/message" and (text := self._log.add(params, self.config.mask_secrets)):
-            self._report(f"message {text}", f"reports an error: {text}", "warning")
+            self._context.report(f'the MCP server "{self.name}" reports an error: {text}', "warning")
         if method == "notifications/resources/updated" and (uri := str(params.get("uri", ""))) in self._changes:
             self._changes[uri] += 1
         if method not in LIST_CHANGES or self._client is None or self._relisted >= MAX_RELISTED:

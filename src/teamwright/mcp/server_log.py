@@ -13,6 +13,9 @@ from teamwright.mcp.json_rpc import plain_line
 MAX_BYTES = 1_000_000
 """Bytes of a file; later messages are dropped."""
 
+MAX_SHOWN = 10
+"""The most different errors of one server that a person reads."""
+
 LEVEL = "warning"
 """The least level that servers are asked for."""
 
@@ -24,16 +27,27 @@ class ServerLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._size = 0
+        self._size: int | None = None
+        self._shown: set[str] = set()
 
     def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
-        """Store a message. Return its text when it reports an error; else an empty text."""
+        """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
         data, level = params.get("data"), plain_line(str(params.get("level", "")), 20)
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         line = plain_line(mask(text), 2_000)
-        content = f"{level}: {line}\n".encode("utf-8", "replace")
-        if self._size + len(content) <= MAX_BYTES:
-            self._size += len(content)
-            with suppress(OSError), self._path.open("ab") as file:
-                file.write(content)
-        return plain_line(line, 300) if level in _SERIOUS else ""
+        self._store(f"{level}: {line}\n".encode("utf-8", "replace"))
+        shown = plain_line(line, 300)
+        if level not in _SERIOUS or shown in self._shown or len(self._shown) >= MAX_SHOWN:
+            return ""
+        self._shown.add(shown)
+        return shown
+
+    def _store(self, content: bytes) -> None:
+        """Append to the file, which a server of an earlier process may have begun."""
+        with suppress(OSError):
+            if self._size is None:
+                self._size = self._path.stat().st_size if self._path.exists() else 0
+            if self._size + len(content) <= MAX_BYTES:
+                self._size += len(content)
+                with self._path.open("ab") as file:
+                    file.write(content)

@@ -187,12 +187,13 @@ MAX_DESCRIPTION = 2_000
 
 
 class ServedTool(Struct, frozen=True, dict=True):
-    """One tool: `remote_name` is its name at the server, `name` its full name here."""
+    """One tool: `remote_name` is its name at the server, `name` its full name here. `as_task`: it may run as a task."""
 
     remote_name: str
     name: str
     description: str
     schema: Mapping[str, Any]
+    as_task: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -243,4 +244,7 @@ def _tool(key: str, entry: object) -> ServedTool | str:
         made = clean_schema(cast("Schema", schema))
     except (ValueError, RecursionError) as problem:
         return f"{wire!r} has a schema that cannot be used: {problem}"
-    return ServedTool(wire, name, plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION), made)
+    execution: object = said.get("execution")
+    tasks = cast("Schema", execution).get("taskSupport") if isinstance(execution, dict) else None
+    about = plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION)
+    return ServedTool(wire, name, about, made, tasks in {"optional", "required"})

@@ -1,4 +1,4 @@
-"""What an agent is reminded of about its MCP servers: their instructions once, and changes of resources that it read.
+"""Reminders of an agent about its MCP servers: their instructions once, and changes of resources that it read.
 
 A server's instructions are text of another program, so they are data in a note of the runtime, never in the prefix.
 Depends on the tools of the agent, which name its servers.

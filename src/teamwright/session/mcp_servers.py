@@ -6,7 +6,6 @@ The MCP package is imported with the first server. Depends on settings and agent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,30 +112,11 @@ class SessionMcpServers(Struct):
         return allowed(f"{begins}__any") or any(name.startswith(begins) for name in named)
 
     def _made(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
-        from teamwright.mcp.servers import PrefixRoom, select_for_prefix
-        from teamwright.tools.mcp_call import McpCall
-        from teamwright.tools.resource_servers import ResourceServers
-        from teamwright.tools.server_tool import ServerTool
-
         if not servers:
             return []
-        inside = select_for_prefix(servers, allowed, PrefixRoom(self.settings.tools, self.settings.size))
-        tools: list[AnyTool] = [ServerTool(server, tool.name, tool) for server, tool in inside]
-        resources = ResourceServers(servers, allowed)
-        if resources.available:
-            from teamwright.tools.list_mcp_resources import ListMcpResources
-            from teamwright.tools.read_mcp_resource import ReadMcpResource
+        from teamwright.session.server_tools import ServerToolSet  # loads the tools of servers
 
-            readers: list[AnyTool] = [ListMcpResources(resources), ReadMcpResource(resources)]
-            tools += [tool for tool in readers if allowed(tool.name)]
-        if no_call:
-            return tools
-        rebuild, names = partial(self._made, servers, allowed, no_call), frozenset(tool.name for tool in tools)
-        if any(tool.name not in names and allowed(tool.name) for server in servers for tool in server.tools or ()):
-            from teamwright.tools.tool_search import ToolSearch
-
-            tools.append(ToolSearch(servers, allowed, names))
-        return [*tools, McpCall(servers, allowed, names, rebuild)]
+        return ServerToolSet(servers, allowed, lambda: self.settings, has_call=not no_call).tools()
 
     async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
         """Change the servers: agents get new tools with their next prefix, and lose those of removed servers at

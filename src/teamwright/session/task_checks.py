@@ -25,7 +25,7 @@ from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
-from teamwright.sandbox.policy import PolicyName
+from teamwright.session.work_confinement import confine_work
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.tasks.task_check import TaskCheckResult
@@ -167,13 +167,7 @@ class TaskChecks(Struct):
         sandbox = self.sandbox()
         if sandbox is None or sandbox.is_off:
             return None
-        from teamwright.sandbox.command_policy import ConfinementRequest
-
-        # Loading the grammar is expensive.
-        from teamwright.tools.shell.command_confinement import denied_paths, line_needs
-
-        denied = denied_paths(self._policy(by).excluded_paths("Read", Path(os.sep)), roots)
-        return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, line_needs(command, cwd), denied=denied))
+        return confine_work(sandbox, self._policy(by), roots, line=command, cwd=cwd)
 
     async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
         from teamwright.processes.process_group import ProcessCommand, run_command

@@ -2,13 +2,16 @@
 
 import json
 import os
+import random
+import signal
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from teamwright.config.installed_plugins import InstalledPlugin, PluginStore, digest_of
+from teamwright.config.installed_plugins import InstalledPlugin, PluginStore, copy_plugin, digest_of
 from teamwright.storage.paths import find_home
 from teamwright.testing.model_server import LoopbackModel
 from tests.ui.conftest import GIT
@@ -167,3 +170,35 @@ def test_plugins_that_are_added_at_the_same_time_are_all_there(tmp_path):
     assert set(PluginStore.load(home).plugins) == set(stores)
     stores["p0"].remove("p3")
     assert set(PluginStore.load(home).plugins) == {"p0", "p1", "p2"}
+
+
+def test_an_unchanged_copy_of_a_plugin_stays_where_it_is_used(tmp_path, origin):
+    home = find_home(str(tmp_path / "home"))
+    place, digest = copy_plugin(origin, home, "tracer")
+    before = place.stat().st_ino
+    assert copy_plugin(origin, home, "tracer") == (place, digest) and place.stat().st_ino == before
+    (place / "run.sh").write_text("changed\n")
+    assert copy_plugin(origin, home, "tracer") == (place, digest) and digest_of(place) == digest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("plugin", "update", "tracer", "--yes"), ("plugin", "add", "ORIGIN", "--yes")])
+def test_a_kill_at_any_moment_of_a_change_of_plugins_leaves_the_plugin_usable(tmp_path, program, origin, command):
+    address = f"file://{origin}"
+    assert program.run("plugin", "add", address, "--yes").returncode == 0
+    words = [address if word == "ORIGIN" else word for word in command]
+    begun = time.monotonic()
+    assert program.run(*words).returncode == 0
+    whole = time.monotonic() - begun
+    drawn = random.Random(21)
+    for number in range(12):
+        put(origin / "run.sh", f"true {number // 2}\n")
+        git(origin, "commit", "-q", "--allow-empty", "-am", f"{number}")
+        running = program.start(*words, start_new_session=True)
+        try:
+            running.wait(whole * drawn.random())
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+        assert added(program)["tracer"]["state"] == "used"
+    assert program.run(*words).returncode == 0

@@ -5,14 +5,13 @@ Depends on settings and on the worktrees.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.ids import LEAD
 from teamwright.session.session_preparation import SessionContext
+from teamwright.session.work_confinement import ask_as_lead, confine_work
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
@@ -111,21 +110,10 @@ def _command(
 
 
 async def _confine(agent_factory: AgentFactory, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
-    """Return the confinement of a command in a worktree in the policy *work*. Its hosts are asked about as the lead's.
-
-    The worktree and the repository's git directory can be changed.
-    """
+    """Return the confinement of a command in a worktree: it can change that and the repository's git directory."""
     sandbox = agent_factory.toolset.use_sandbox()
     if sandbox is None or sandbox.is_off:
         return None
-    from teamwright.agent.permission_gate import PermissionGate
-    from teamwright.sandbox.command_policy import ConfinementRequest
-    from teamwright.sandbox.policy import PolicyName
-    from teamwright.tools.shell.command_confinement import denied_paths, line_needs
-
     await sandbox.open_network()
-    gate = PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
-    ask = partial(gate.may_connect, f"the {purpose} of the worktree {tree.name}")
-    denied = denied_paths(agent_factory.policy.excluded_paths("Read", Path(os.sep)), (tree,))
-    needs = line_needs(command, tree)
-    return sandbox.confine(ConfinementRequest(PolicyName.WORK, (tree,), needs, denied=denied, ask_host=ask))
+    ask = ask_as_lead(agent_factory, f"the {purpose} of the worktree {tree.name}")
+    return confine_work(sandbox, agent_factory.policy, (tree,), line=command, cwd=tree, ask_host=ask)

@@ -25,6 +25,7 @@ SUB = HookAgent(SESSION, TRANSCRIPT, SUBAGENT, "a1b2c3", "a1b2c3", "Explore", ""
 GIVEN = {"file_path": "/project/main.py", "old_string": "a", "new_string": "b"}
 FACTS = {"added": 1, "removed": 1}
 SUGGESTED = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+FORM = {"message": "Which table?", "requestedSchema": {"type": "object", "properties": {"table": {"type": "string"}}}}
 
 TELLS: dict[str, tuple[HookAgent, dict[str, Any]]] = {
     "Setup": (LEADER, payload.setup("init")),
@@ -50,6 +51,21 @@ TELLS: dict[str, tuple[HookAgent, dict[str, Any]]] = {
     "PreCompact": (LEADER, payload.pre_compact("manual", "Keep the names.")),
     "PostCompact": (LEADER, payload.post_compact("auto", "We fixed the parser.")),
     "Notification": (LEADER, payload.notification("permission_prompt", "ada asks: Bash make")),
+    "StopFailure": (LEADER, payload.stop_failure("rate_limit", "HTTP 429: slow down", "the service has a limit")),
+    "PostToolBatch": (
+        MATE,
+        payload.tool_batch(
+            [payload.post_tool_use("Edit", GIVEN, "toolu_1", payload.tool_response("Edit", GIVEN, "Changed.", FACTS))]
+        ),
+    ),
+    "UserPromptExpansion": (LEADER, payload.prompt_expansion("slash_command", "ship", "it all", "the repository")),
+    "Elicitation": (LEADER, payload.elicitation("db", FORM)),
+    "ElicitationResult": (
+        LEADER,
+        payload.elicitation_result("db", FORM, {"action": "accept", "content": {"table": "users"}}),
+    ),
+    "WorktreeCreate": (LEADER, payload.worktree_create("ada")),
+    "WorktreeRemove": (LEADER, payload.worktree_remove(Path("/trees/ada"))),
 }
 
 

@@ -7,7 +7,7 @@ of a tool call and on the package `hooks`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,17 @@ from teamwright.hooks.hook_index import (
     PRE_TOOL,
     SESSION_END,
     SESSION_START,
+    STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
+    TOOL_BATCH,
     TOOL_FAILURE,
 )
 from teamwright.hooks.hook_outcome import ALLOW, ASK, DENY, NO_OUTCOME, HookOutcome
 from teamwright.hooks.hook_runner import HookFiring, HookRunner, no_hook_runner
 from teamwright.hooks.payload import HookAgent
-from teamwright.protocol.messages import message_text
+from teamwright.models.model import Failure
+from teamwright.protocol.messages import ToolCall, message_text
 from teamwright.protocol.runtime_tags import escape_tags
 
 if TYPE_CHECKING:
@@ -165,6 +168,25 @@ class AgentHooks(Struct, eq=False, weakref=True):
 
         return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 
+    async def run_batch_hooks(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> HookOutcome:
+        """Run the hooks after all calls of one answer, before their results go to the model."""
+        if not self.hooks.wants(TOOL_BATCH):
+            return NO_OUTCOME
+
+        def more() -> dict[str, Any]:
+            done = [(call, results[call.id]) for call in calls if call.id in results]
+            return payload.tool_batch([_called(call, result) for call, result in done])
+
+        return await self.fire(TOOL_BATCH, more)
+
+    def note_failure(self, failure: Failure) -> None:
+        """Run the hooks of a turn that a failure of the model's service ended, in the background."""
+        if self.hooks.wants(STOP_FAILURE):
+            error = _FAILURES.get(failure.slug, "unknown")
+            error = "rate_limit" if failure.retry_after_s is not None else error
+            told = payload.stop_failure(error, failure.sentence, failure.what)
+            self.hooks.run_in_background(self.fire(STOP_FAILURE, lambda: told, error), f"hooks of {STOP_FAILURE}")
+
     def _refuse(self, call: PreparedCall, said: HookOutcome) -> ToolResult:
         reason = said.reason or said.halt_reason
         call.denied = True
@@ -241,6 +263,25 @@ class AgentHooks(Struct, eq=False, weakref=True):
 
 NO_HOOKS = AgentHooks()
 """The hooks object that all agents without hooks share."""
+
+
+_FAILURES = {
+    "wrong-key": "authentication_failed",
+    "no-access": "authentication_failed",
+    "no-model": "authentication_failed",
+    "unknown-model": "model_not_found",
+    "no-network": "server_error",
+    "model-failed": "server_error",
+    "no-answer": "server_error",
+    "context-full": "invalid_request",
+    "window-too-small": "invalid_request",
+}
+"""The kinds of failures in `StopFailure`, by our slugs."""
+
+
+def _called(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    response = payload.tool_response(call.name, call.input, _result_text(result), result.facts)
+    return payload.post_tool_use(call.name, call.input, call.id, response | {"success": not result.is_error})
 
 
 def _call_input(call: PreparedCall) -> dict[str, Any]:

@@ -169,7 +169,11 @@ async def run_tool_calls(
             await run(calls, done)
         else:
             await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
-        over = any(result.ends_turn for _, result in done.values())
+        batch = await agent.hooks.run_batch_hooks(calls, {id: result for id, (_, result) in done.items()})
+        refusal = batch.reason if batch.blocked else batch.halt_reason if batch.halted else ""
+        if refusal:
+            agent.emit(Notice(member=agent.name, text=f"a hook ended the turn: {refusal}", level="warning"))
+        over = bool(refusal) or any(result.ends_turn for _, result in done.values())
         steered = None if over else await steering.next_input()
         if repetition_guard is not None and steered is None:
             results = {id: result for id, (_, result) in done.items()}
@@ -182,6 +186,7 @@ async def run_tool_calls(
         raise
     told = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
     told += (agent.tags.note(note),) if note else ()
+    told += agent.tags.hook_notes([*batch.contexts, *([f"A hook ended this turn: {refusal}"] if refusal else [])])
     if steered is None:
         append_user_message(agent, UserMessage(told))
     else:
@@ -226,6 +231,18 @@ async def run_turn_with_stop_hooks(
     None: no hooks. It receives the end of the turn and whether the agent has continued before because of a hook. `turn`
     runs one turn. Raises the errors of `run_turn`.
     """
+    end = await _run_until_stopped(agent, message, ask_hooks, turn)
+    if end.failure is not None:
+        agent.hooks.note_failure(end.failure)
+    return end
+
+
+async def _run_until_stopped(
+    agent: Agent,
+    message: UserMessage | None,
+    ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
+    turn: RunTurn,
+) -> TurnEnd:
     end = await turn(agent, message)
     if ask_hooks is None:
         return end

@@ -116,7 +116,7 @@ HookAction: TypeAlias = HttpRequest | ServerToolCall | ModelQuestion
 QUESTION_EVENTS = frozenset(
     {
         *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "UserPromptSubmit", "Stop"),
-        *("SubagentStop", "TeammateIdle", "TaskCreated", "TaskCompleted"),
+        *("SubagentStop", "TeammateIdle", "TaskCreated", "TaskCompleted", "PostToolBatch", "UserPromptExpansion"),
     }
 )
 """The events about which a model can be asked."""

@@ -40,6 +40,9 @@ STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 TEAMMATE_IDLE, TASK_CREATED, TASK_COMPLETED = "TeammateIdle", "TaskCreated", "TaskCompleted"
 PRE_COMPACT, POST_COMPACT, NOTIFICATION = "PreCompact", "PostCompact", "Notification"
 SETUP = "Setup"
+STOP_FAILURE, TOOL_BATCH, EXPANSION = "StopFailure", "PostToolBatch", "UserPromptExpansion"
+ELICITATION, ELICITATION_RESULT = "Elicitation", "ElicitationResult"
+WORKTREE_CREATE, WORKTREE_REMOVE = "WorktreeCreate", "WorktreeRemove"
 
 EVENTS: Mapping[str, str] = {
     SETUP: "trigger",
@@ -59,6 +62,13 @@ EVENTS: Mapping[str, str] = {
     PRE_COMPACT: "trigger",
     POST_COMPACT: "trigger",
     NOTIFICATION: "notification_type",
+    STOP_FAILURE: "error",
+    TOOL_BATCH: "",
+    EXPANSION: "command_name",
+    ELICITATION: "mcp_server_name",
+    ELICITATION_RESULT: "mcp_server_name",
+    WORKTREE_CREATE: "",
+    WORKTREE_REMOVE: "",
 }
 """Every event, with the payload's key that matchers use; empty: a matcher has no effect."""
 

@@ -7,12 +7,22 @@ ignored. Of several outcomes the strictest counts. Reads the ecosystem's JSON; i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
 
-from teamwright.hooks.hook_index import PERMISSION, PRE_TOOL, SESSION_START, USER_PROMPT
+from teamwright.hooks.hook_index import (
+    ELICITATION,
+    ELICITATION_RESULT,
+    EXPANSION,
+    PERMISSION,
+    PRE_TOOL,
+    SESSION_START,
+    USER_PROMPT,
+    WORKTREE_CREATE,
+)
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
 
@@ -21,6 +31,13 @@ REFUSAL_EXIT_CODE = 2
 
 MAX_TEXT = 10_000
 """Characters of a reason or a context that are used."""
+
+ELICITATION_ACTIONS = ("accept", "decline", "cancel")
+
+_TEXT_EVENTS = frozenset({SESSION_START, USER_PROMPT, EXPANSION})
+"""Events at which plain output is a text for the model."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 _STRICTNESS = ("", ALLOW, ASK, DENY)
 _OLD_DECISIONS = {"approve": ALLOW, "block": DENY}
@@ -33,6 +50,13 @@ class PermissionReply(Struct, frozen=True):
     message: str = ""
     input: Mapping[str, Any] | None = None
     updates: tuple[Mapping[str, Any], ...] = ()
+
+
+class ElicitationReply(Struct, frozen=True):
+    """A hook's answer to a form of an MCP server, in place of the person: one of ELICITATION_ACTIONS, with values."""
+
+    action: str
+    content: Mapping[str, Any] | None = None
 
 
 class HookOutcome(Struct, frozen=True):
@@ -54,6 +78,9 @@ class HookOutcome(Struct, frozen=True):
     messages: tuple[str, ...] = ()
     answer: PermissionReply | None = None
     problem: str = ""
+    elicitation: ElicitationReply | None = None
+    worktree: str = ""
+    """The directory that a hook of `WorktreeCreate` made."""
 
 
 NO_OUTCOME = HookOutcome()
@@ -70,8 +97,10 @@ def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOu
         said = stderr.strip().split("\n", 1)[0][:200]
         return HookOutcome(problem=f"exit code {exit_code}" + (f": {said}" if said else ""))
     text = stdout.strip()
+    if event == WORKTREE_CREATE and not text.startswith("{"):
+        return HookOutcome(worktree=_ANSI.sub("", text).rpartition("\n")[2].strip())
     if not text.startswith("{"):
-        return HookOutcome(contexts=(cut_text(text),)) if text and event in {SESSION_START, USER_PROMPT} else NO_OUTCOME
+        return HookOutcome(contexts=(cut_text(text),)) if text and event in _TEXT_EVENTS else NO_OUTCOME
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -100,6 +129,7 @@ def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
     strictest = max((one.permission for one in every), key=_STRICTNESS.index, default="")
     deciding = [one for one in every if one.permission == strictest] if strictest else []
     answers = [one.answer for one in every if one.answer is not None]
+    forms = [one.elicitation for one in every if one.elicitation is not None]
     return HookOutcome(
         bool(blocking),
         _join_texts(one.reason for one in blocking),
@@ -112,6 +142,8 @@ def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
         tuple(message for one in every for message in one.messages),
         next((answer for answer in answers if not answer.allowed), answers[0] if answers else None),
         _join_texts(one.problem for one in every),
+        next((form for form in forms if form.action != ELICITATION_ACTIONS[0]), forms[0] if forms else None),
+        next((one.worktree for one in every if one.worktree), ""),
     )
 
 
@@ -142,7 +174,14 @@ def _from_json(event: str, said: dict[str, Any]) -> HookOutcome:
         (_text(said, "stopReason") or "a hook ended it") if halted else "",
         (message,) if message else (),
         _reply(own) if event == PERMISSION else None,
+        elicitation=_elicitation(own) if event in {ELICITATION, ELICITATION_RESULT} else None,
+        worktree=_text(own, "worktreePath") if event == WORKTREE_CREATE else "",
     )
+
+
+def _elicitation(own: dict[str, Any]) -> ElicitationReply | None:
+    action = own.get("action")
+    return ElicitationReply(str(action), _object(own, "content")) if action in ELICITATION_ACTIONS else None
 
 
 def _reply(own: dict[str, Any]) -> PermissionReply | None:

@@ -160,3 +160,43 @@ def post_compact(trigger: str, summary: str) -> dict[str, Any]:
 def notification(kind: str, message: str, title: str = "Teamwright") -> dict[str, Any]:
     """Return the payload of a notification: `kind` is permission_prompt, question_prompt, idle_prompt or run_failed."""
     return {"message": message, "title": title, "notification_type": kind}
+
+
+def stop_failure(error: str, details: str, text: str) -> dict[str, Any]:
+    """Return the payload of a turn that a failure of the model's service ended; `error` is its kind."""
+    return {"error": error, "error_details": details, "last_assistant_message": text}
+
+
+def tool_batch(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the payload after all calls of one answer; each call has the keys of `post_tool_use`."""
+    return {"tool_calls": [dict(call) for call in calls]}
+
+
+def prompt_expansion(kind: str, name: str, arguments: str, source: str) -> dict[str, Any]:
+    """Return the payload of a typed command before its prompt is made. `kind` is slash_command or mcp_prompt."""
+    told = {"expansion_type": kind, "command_name": name, "command_args": arguments, "command_source": source}
+    return {**told, "prompt": f"/{name} {arguments}".rstrip()}
+
+
+def elicitation(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of a form, or an address, that an MCP server shows; `params` are those of its request."""
+    made: dict[str, Any] = {"mcp_server_name": server, "message": params.get("message", "")}
+    made["mode"] = params.get("mode", "form")
+    named = (("url", "url"), ("elicitationId", "elicitation_id"), ("requestedSchema", "requested_schema"))
+    return made | {key: params[wire] for wire, key in named if wire in params}
+
+
+def elicitation_result(server: str, params: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of the answer before the server receives it."""
+    made = {key: value for key, value in elicitation(server, params).items() if key != "requested_schema"}
+    return {**made, "action": answer.get("action", ""), "content": answer.get("content", {})}
+
+
+def worktree_create(name: str) -> dict[str, Any]:
+    """Return the payload of a worktree that a hook is to make for the agent of this name."""
+    return {"name": name}
+
+
+def worktree_remove(path: Path) -> dict[str, Any]:
+    """Return the payload of a worktree that a hook made and is to remove."""
+    return {"worktree_path": str(path)}

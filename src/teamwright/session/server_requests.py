@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import ask_beside
+from teamwright.hooks.hook_index import ELICITATION, ELICITATION_RESULT
+from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
+from teamwright.hooks.payload import elicitation, elicitation_result
 from teamwright.mcp.json_rpc import METHOD_NOT_FOUND, McpRequestError, Message, plain_line, plain_text
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.models.model import Model, Prefix, Reply, Request
@@ -42,6 +45,19 @@ MAX_TRIES = 5
 OPENED = "opened"
 
 
+class FireHooks(Protocol):
+    """Runs the hooks of an event for the lead."""
+
+    async def __call__(self, event: str, make_payload: Callable[[], Mapping[str, Any]], subject: str) -> HookOutcome:
+        """Return their outcome. `make_payload` returns the payload, `subject` is the text for matchers."""
+        ...
+
+
+async def fire_no_hooks(event: str, make_payload: Callable[[], Mapping[str, Any]], subject: str) -> HookOutcome:
+    """Return no outcome: the default without hooks."""
+    return NO_OUTCOME
+
+
 class SamplingTerms(Struct, frozen=True):
     """The terms of model requests for servers: the model, the meter's budget and the most requests of a session."""
 
@@ -55,9 +71,14 @@ class ServerRequests:
     """The answers of one process. `directories` returns the directories in which the session works."""
 
     def __init__(
-        self, directories: Callable[[], Sequence[Path]], asker: Approver, sampling: SamplingTerms | None
+        self,
+        directories: Callable[[], Sequence[Path]],
+        asker: Approver,
+        sampling: SamplingTerms | None,
+        fire: FireHooks = fire_no_hooks,
     ) -> None:
         self._directories = directories
+        self._fire = fire
         self._asker = asker
         self._sampling = sampling
         self._sampled = 0
@@ -80,12 +101,23 @@ class ServerRequests:
             return {"roots": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in self.roots]}
         if method == "elicitation/create":
             async with self._asking:  # one form after another: fields of two forms would be mixed
-                return await self._elicit(server, params)
+                return await self._elicit_with_hooks(server, params)
         if method == "sampling/createMessage" and self._sampling is not None:
             return await self._sample(server, params, self._sampling)
         raise McpRequestError(METHOD_NOT_FOUND, "this client does not do that")
 
     # ── input of the user ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _elicit_with_hooks(self, server: ServerConfig, params: Mapping[str, Any]) -> Message:
+        """Return the answer of a hook or of the user. Hooks may replace it before the server receives it."""
+        before = await self._fire(ELICITATION, lambda: elicitation(server.name, params), server.name)
+        answer = _hook_answer(before)
+        if answer is None:
+            answer = await self._elicit(server, params)
+        after = await self._fire(
+            ELICITATION_RESULT, lambda: elicitation_result(server.name, params, answer), server.name
+        )
+        return _hook_answer(after, answer) or answer
 
     async def _elicit(self, server: ServerConfig, params: Mapping[str, Any]) -> Message:
         message = plain_text(server.mask_secrets(str(params.get("message", ""))), MAX_TEXT)
@@ -172,6 +204,18 @@ class ServerRequests:
             return await ask_beside(model, request, terms.budget_tracker)
         except TeamwrightError as problem:
             raise McpRequestError(REFUSED, problem.what) from None
+
+
+def _hook_answer(said: HookOutcome, former: Message | None = None) -> Message | None:
+    """Return the answer of hooks to a form; None when they leave it to the user. `former` has the user's values."""
+    if said.blocked or said.halted:
+        return {"action": "decline"}
+    if (reply := said.elicitation) is None:
+        return None
+    if reply.action != "accept":
+        return {"action": reply.action}
+    content = reply.content if reply.content is not None else (former or {}).get("content", {})
+    return {"action": "accept", "content": dict(content)}
 
 
 def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:

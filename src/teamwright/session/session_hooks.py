@@ -29,15 +29,17 @@ from teamwright.hooks.hook_index import (
     SUBAGENT_STOP,
     TASK_COMPLETED,
     TASK_CREATED,
+    WORKTREE_CREATE,
+    WORKTREE_REMOVE,
     HookIndex,
     HookSpec,
 )
-from teamwright.hooks.hook_outcome import HookOutcome
+from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.hooks.hook_runner import HookRunner
 from teamwright.hooks.payload import HookAgent
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Access, PermissionAnswer, PermissionUpdate, Question
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.runtime_tags import escape_tags
@@ -166,6 +168,37 @@ class SessionHooks(Struct):
             text = f"a hook would grant what is not understood: {problem.what}"
             self.emit(Notice(member=member, text=text, level="warning"))
             return None
+
+    async def fire_for_lead(
+        self, event: str, make_payload: Callable[[], Mapping[str, Any]], subject: str
+    ) -> HookOutcome:
+        """Run the hooks of an event that belongs to the lead; none before the lead is there."""
+        lead = self._of(LEAD) if self.hooks.wants(event) else None
+        return NO_OUTCOME if lead is None else await lead.fire(event, make_payload, subject)
+
+    # ── worktrees ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create_worktree(self, name: str) -> str:
+        """Return the directory that a hook made as a worktree; empty without a hook. Raises WorktreeRefused."""
+        if not self.hooks.wants(WORKTREE_CREATE):
+            return ""
+        said = await self._fire_of_session(WORKTREE_CREATE, payload.worktree_create(name))
+        if said.worktree and not said.blocked and not said.problem:
+            return said.worktree
+        why = said.reason or said.problem or "it printed no path"
+        what = f"the WorktreeCreate hook made no worktree {name}: {why}"
+        raise WorktreeRefused("worktree-refused", what, note="nothing was started")
+
+    async def remove_worktree(self, path: Path) -> str:
+        """Let hooks remove a worktree that a hook made; return why they did not, or an empty text."""
+        if not self.hooks.wants(WORKTREE_REMOVE):
+            return "no WorktreeRemove hook removes it"
+        said = await self._fire_of_session(WORKTREE_REMOVE, payload.worktree_remove(path))
+        return said.reason or said.problem
+
+    async def _fire_of_session(self, event: str, more: Mapping[str, Any]) -> HookOutcome:
+        told = payload.common_fields(self.identity, self.hooks.environment.project, "")
+        return await self.hooks.fire(event, {**told, **more})
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent, TurnEnd
-from teamwright.hooks.hook_index import USER_PROMPT
-from teamwright.hooks.payload import user_prompt_submit
+from teamwright.hooks.hook_index import EXPANSION, USER_PROMPT
+from teamwright.hooks.payload import prompt_expansion, user_prompt_submit
 from teamwright.models.model import Model, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
 from teamwright.permissions.permission_decision import Policy
@@ -106,6 +106,7 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
 
     Returns the sub-agent's answer, or an empty text. Raises TeamwrightError; then no prompt was sent.
     """
+    await _ask_expansion_hooks(session, name, arguments)
     if _is_of_server(session, name):
         session.lead.add_prompt(await _server_prompt(session, name, arguments))
         return ""
@@ -127,6 +128,7 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
 
     Raises TeamwrightError when it cannot be called; then no prompt was sent.
     """
+    await _ask_expansion_hooks(session, name, arguments)
     if _is_of_server(session, name):
         said = [text_block(before)] if before.strip() else []
         return await session.run([*said, *await _server_prompt(session, name, arguments)])
@@ -238,6 +240,20 @@ def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
     session.lead.save_note(told, run.notice_key)
     session.agents.mark_reported([run.id])
     return end
+
+
+async def _ask_expansion_hooks(session: Session, name: str, arguments: str) -> None:
+    """Run the hooks before a typed command becomes a prompt. Raises TeamRefused when a hook refuses it."""
+    hooks, plain = session.lead.agent.hooks, name.removeprefix("/")
+    if not hooks.hooks.wants(EXPANSION):
+        return
+    kind, source = ("mcp_prompt", "mcp") if _is_of_server(session, name) else ("slash_command", "")
+    source = source or find_command(session, name).location
+    said = await hooks.fire(EXPANSION, lambda: prompt_expansion(kind, plain, arguments, source), plain)
+    if said.blocked or said.halted:
+        raise TeamRefused("hook-refused", f"a hook refused /{plain}: {said.reason or said.halt_reason}")
+    for context in said.contexts:
+        session.lead.add_note(escape_tags(context))
 
 
 async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:

@@ -6,8 +6,10 @@ Git runs in threads, so that no agent waits for it. Depends on the creation and 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -20,24 +22,41 @@ from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import (
+    NewWorktree,
     Owner,
+    adopt_worktree,
     create_worktree,
     discard_worktree,
+    forget_adopted,
     note_setup,
     restore_worktree,
     uncommitted_files,
 )
-from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record, record_file
+from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record, record_file, ref_part
 from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
+from teamwright.worktrees.worktree_state import read_state
 
 FIRST_PORT_VARIABLE = "TEAMWRIGHT_PORT"
 """The variable with the first port of a worktree's range; TEAMWRIGHT_PORT_COUNT has their number."""
 
 
+class WorktreeHooks(Protocol):
+    """Hooks that make and remove worktrees in place of git."""
+
+    async def create_worktree(self, name: str) -> str:
+        """Return the directory that a hook made; empty without a hook. Raises WorktreeRefused."""
+        ...
+
+    async def remove_worktree(self, path: Path) -> str:
+        """Let hooks remove a directory that a hook made; return why they did not, or an empty text."""
+        ...
+
+
 class SessionWorktrees(Struct):
     """The worktrees of a session's agents. `root` is their directory, `cwd` the session's working directory.
 
-    `trusted` are trusted entries of the repository's git configuration. `setup` prepares each new worktree.
+    `trusted` are trusted entries of the repository's git configuration. `setup` prepares each new worktree. `hooks`
+    make worktrees in place of git, where a person has such hooks.
     """
 
     root: Path
@@ -46,6 +65,7 @@ class SessionWorktrees(Struct):
     emit: Emit
     trusted: Callable[[], frozenset[GitEntry]] = lambda: NO_ENTRIES
     setup: SetupCommand = field(default_factory=SetupCommand)
+    hooks: WorktreeHooks | None = None
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     reported_uncommitted: bool = False
 
@@ -54,14 +74,18 @@ class SessionWorktrees(Struct):
 
         Raises TeamwrightError; then nothing remains.
         """
-        git = RepositoryGit.open(start or self.cwd, self.trusted())
-        made = await asyncio.to_thread(create_worktree, git, self.root, Owner(team, member, self.session))
+        git, owner = RepositoryGit.open(start or self.cwd, self.trusted()), Owner(team, member, self.session)
+        place = await self.hooks.create_worktree(ref_part(member)) if self.hooks is not None else ""
+        if place:
+            made = NewWorktree(await asyncio.to_thread(adopt_worktree, git, self.root, owner, place))
+        else:
+            made = await asyncio.to_thread(create_worktree, git, self.root, owner)
         record = made.record
         try:
             if await self.setup.run(record.tree, self.variables(record)):
                 record = await asyncio.to_thread(note_setup, git, record)
         except BaseException:
-            await asyncio.to_thread(discard_worktree, git, self.root, record)
+            await self.discard(record)
             raise
         for note in made.notes:
             self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
@@ -103,7 +127,23 @@ class SessionWorktrees(Struct):
     async def discard(self, record: WorktreeRecord) -> None:
         """Remove the worktree of an agent that could not be started."""
         self.release(record.tree)
+        if record.made_by_hook:
+            await self._end_made_by_hook(record)
+            forget_adopted(self.root, record)
+            return
         await asyncio.to_thread(discard_worktree, self.git_of(record), self.root, record)
+
+    async def _end_made_by_hook(self, record: WorktreeRecord) -> str:
+        """Let hooks remove a worktree that a hook made, if nothing in it could be lost; return why it stays."""
+        state = await asyncio.to_thread(read_state, self.git_of(record), record)
+        if state.keeps:
+            return ", ".join(state.keeps)
+        real = Path(os.path.realpath(record.path))
+        why = "a hook made it" if self.hooks is None else await self.hooks.remove_worktree(real)
+        if real.is_dir():
+            return why or "its WorktreeRemove hook left it"
+        forget_adopted(self.root, record)
+        return ""
 
     async def end(self, path: Path) -> str:
         """Remove the worktree of an agent that has ended, if nothing in it could be lost.
@@ -116,6 +156,10 @@ class SessionWorktrees(Struct):
         except StorageError:
             return ""
         try:
+            if record.made_by_hook:
+                why = await self._end_made_by_hook(record)
+                real = os.path.realpath(record.path)
+                return f"Its work is in the worktree {real} on the branch {record.branch}: {why}." if why else ""
             await asyncio.to_thread(remove_worktree, self.git_of(record), self.root, record)
         except (WorktreeRefused, StorageError, CannotStart) as problem:
             why = problem.what.partition(" stays: ")[2] or problem.what
@@ -131,8 +175,12 @@ class SessionWorktrees(Struct):
             self.release(record.tree)
             if record.session != self.session or record.path in keep:
                 continue
-            done = await asyncio.to_thread(remove_unneeded, self.git_of(record), self.root, [record])
-            for _, why in done.kept:
+            if record.made_by_hook:
+                kept = [why] if (why := await self._end_made_by_hook(record)) else []
+            else:
+                done = await asyncio.to_thread(remove_unneeded, self.git_of(record), self.root, [record])
+                kept = [why for _, why in done.kept]
+            for why in kept:
                 text = (
                     f"the worktree of {record.member} stays: {why}. It is {record.path} on the branch {record.branch}"
                 )

@@ -14,12 +14,19 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.processes.repository_discovery import common_dir, discover
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_record import WorktreeRecord, member_branch, ref_part, repository_directory
+from teamwright.worktrees.worktree_record import (
+    WorktreeRecord,
+    list_records,
+    member_branch,
+    ref_part,
+    repository_directory,
+)
 from teamwright.worktrees.worktree_state import LOCK_REASON, listed_changes, measure
 
 INCLUDE_FILE = ".worktreeinclude"
@@ -123,6 +130,50 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
     )
 
 
+def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> WorktreeRecord:
+    """Record a worktree of this repository that a hook made for the owner, with a link to it below `root`.
+
+    Raises WorktreeRefused for a path that is no worktree of the repository on a branch of its own, or that is used.
+    """
+    real = Path(os.path.realpath(place))
+    problem = _adoption_problem(git, root, place, real)
+    branch = "" if problem else git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=real).output.strip()
+    if problem or not branch:
+        what = f"the WorktreeCreate hook made {place[:200]!r}, which {problem or 'is on no branch'}"
+        raise WorktreeRefused("worktree-refused", what, note="nothing was started")
+    directory, base = repository_directory(root, git.common), git.commit_of("HEAD", real)
+    make_private(directory)
+    numbered = (_named(git, directory, owner, base, number) for number in range(1, MAX_NAMES))
+    record = replace(next(one for one in numbered if one is not None), branch=branch, made_by_hook=True)
+    record.save()
+    record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
+    record.save()
+    os.symlink(real, record.tree)
+    return note_setup(git, record)  # files that the hook brought are no work of an agent
+
+
+def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) -> str:
+    """Return why a path that a hook returned cannot be a worktree; empty when it can."""
+    if not os.path.isabs(place) or os.path.normpath(place) != place.rstrip("/") or not real.is_dir():
+        return "is not the absolute path of a directory"
+    checkout = Path(os.path.realpath(git.tree))
+    if Path(place).is_relative_to(git.tree) and real != checkout / Path(place).relative_to(git.tree):
+        return "leads through a link in the repository"
+    found = discover(real).repository
+    if found is None or found.tree != real or common_dir(found.git_dir) != git.common or real == checkout:
+        return f"is no worktree of the repository {checkout}"
+    if any(os.path.realpath(record.path) == str(real) for record in list_records(root)[0]):
+        return "another agent has"
+    return ""
+
+
+def forget_adopted(root: Path, record: WorktreeRecord) -> None:
+    """Forget a worktree that a hook made: its directory is gone, or is left to the person."""
+    record.tree.unlink(missing_ok=True)
+    record.lease.unlink(missing_ok=True)
+    _forget(root, record)
+
+
 def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number: int) -> WorktreeRecord | None:
     """Return the record of the worktree with this number of the owner; None when the name is used."""
     end = "" if number == 1 else f"-{number}"
@@ -161,6 +212,8 @@ def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
 
 def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
     """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused."""
+    if record.made_by_hook:
+        raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
     reason = f"{LOCK_REASON}: {record.team}/{record.member}"
     if git.commit_of(f"refs/heads/{record.branch}"):
         where = (record.path, record.branch)

@@ -47,13 +47,20 @@ def remove_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, *, a
         raise _kept(record, f"it is locked: {state.lock}", [f"git worktree unlock {record.path}"])
     if archive is None and state.keeps:
         raise _kept(record, ", ".join(state.keeps), [f"teamwright worktrees remove {record.tree.name} --force"])
+    if record.made_by_hook and record.tree.is_dir():
+        real = os.path.realpath(record.path)
+        raise _kept(record, "a hook made it", [f"git worktree remove {real}", "then this command again"])
     lease = _claim(record)
     try:
         copied = None
         if archive is not None and (state.modified or state.untracked or state.ignored or state.problem):
             copied = _copy(record, state, archive)
-        _remove_tree(git, record, state)
-        kept = _delete_branch(git, record)
+        if record.made_by_hook:
+            record.tree.unlink(missing_ok=True)
+            kept = record.branch
+        else:
+            _remove_tree(git, record, state)
+            kept = _delete_branch(git, record)
     finally:
         lease.release()
     release_ports(root, record.port)

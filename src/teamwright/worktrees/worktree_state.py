@@ -121,10 +121,11 @@ def _listed(git: RepositoryGit, record: WorktreeRecord) -> tuple[str, str]:
         for line in block.strip("\0").split("\0"):
             key, _, value = line.partition(" ")
             lines[key] = value
-        if lines.get("branch") != f"refs/heads/{record.branch}" and lines.get("worktree") != record.path:
-            continue
         there = lines.get("worktree", "")
-        moved = there if there != record.path and os.path.isdir(there) else ""
+        here = there == record.path or (record.made_by_hook and there == os.path.realpath(record.path))
+        if lines.get("branch") != f"refs/heads/{record.branch}" and not here:
+            continue
+        moved = there if not here and os.path.isdir(there) else ""
         reason = lines.get("locked")
         foreign = reason is not None and not reason.startswith(LOCK_REASON)
         return moved, (reason or "without a reason") if foreign else ""

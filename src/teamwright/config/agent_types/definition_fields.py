@@ -18,12 +18,17 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.tool_names import ToolSelection, select_tools
 from teamwright.hooks.hook_index import (
+    ELICITATION,
+    ELICITATION_RESULT,
+    EXPANSION,
     NOTIFICATION,
     SESSION_END,
     SESSION_START,
     STOP,
     SUBAGENT_STOP,
     USER_PROMPT,
+    WORKTREE_CREATE,
+    WORKTREE_REMOVE,
     HookSpec,
     parse_hooks,
 )
@@ -314,7 +319,12 @@ def default_name(path: Path) -> str:
     return path.name.removesuffix(".md")
 
 
-_SESSION_EVENTS = frozenset({SESSION_START, SESSION_END, USER_PROMPT, NOTIFICATION})
+_SESSION_EVENTS = frozenset(
+    {
+        *(SESSION_START, SESSION_END, USER_PROMPT, NOTIFICATION, EXPANSION, ELICITATION, ELICITATION_RESULT),
+        *(WORKTREE_CREATE, WORKTREE_REMOVE),
+    }
+)
 """Events of a session, which never concern one agent of it."""
 
 

@@ -39,6 +39,7 @@ def make_worktrees(context: SessionContext, agent_factory: AgentFactory) -> Sess
         agent_factory.emit,
         lambda: agent_factory.policy.scope.trusted_git,
         _setup(context, agent_factory),
+        agent_factory.toolset.hooking,
     )
 
 

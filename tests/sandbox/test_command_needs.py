@@ -5,6 +5,8 @@ import shlex
 import pytest
 
 from teamwright.sandbox.command_needs import command_needs
+from teamwright.sandbox.named_hosts import named_hosts
+from tests.support.repositories import git
 
 
 def needs(line: str):
@@ -45,5 +47,58 @@ def test_the_configuration_of_git_is_open_to_lines_of_git_alone():
 
 
 def test_the_needs_are_described_for_the_question():
-    assert needs("docker ps").describe().startswith("the network, ")
+    assert needs("docker ps").describe().startswith("the whole network, ")
+    assert needs("curl x").describe(["a.example"]) == "the network (a.example; other hosts ask)"
+    assert needs("curl $X").describe([]) == "the network (each host asks)"
     assert needs("make").describe() == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["docker ps", "nc host 80", "npm run dev", "python3 -m http.server", "curl x && mvn test"]
+)
+def test_servers_and_programs_that_know_no_proxy_get_the_whole_network(line):
+    assert needs(line).whole_network
+
+
+@pytest.mark.parametrize(
+    ("line", "hosts"),
+    [
+        ("curl -sSL https://user:pw@Example.com:8443/x?y=https://other.example", "example.com"),
+        ("curl -o page.html example.com/x", "page.html example.com"),  # both words could be addresses
+        ("curl https://good.example:x@evil.example/", "evil.example"),
+        ("curl http://10.0.0.1/ http://0x7f.1/ http://169.254.169.254/", ""),  # a person is asked about numbers
+        ("curl http://localhost:3000/ http://127.0.0.1/", "localhost 127.0.0.1"),
+        ("wget -q https://example.com/a.tgz && make https://other.example/", "example.com"),
+        ("git clone git@example.com:team/project.git", "example.com"),
+        ("git push", "origin.example upstream.example"),
+        ("git fetch upstream main", "upstream.example"),
+        ("git push https://third.example/x.git", "third.example"),
+        ("ssh -p 22 -i key me@example.com curl https://other.example/", "example.com"),
+        ("scp -J jump.example a.txt me@example.com:b.txt", "jump.example example.com"),
+        ("pip install x", "pypi.org files.pythonhosted.org mirror.example"),
+        ("python3 -m pip install -i https://third.example/simple x", "third.example pypi.org"),
+        ("npm install", "registry.npmjs.org packages.example"),
+        ("cargo build", "index.crates.io static.crates.io crates.example"),
+        ("gh pr list", "origin.example upstream.example github.com"),
+        ("git commit -m https://other.example/", ""),
+        ("make https://other.example/", ""),
+    ],
+)
+def test_a_line_names_the_hosts_of_its_addresses_remotes_and_registries(tmp_path, line, hosts):
+    home, work = tmp_path / "home", tmp_path / "work"
+    for path, text in {
+        ".npmrc": "@team:registry=https://packages.example/npm/\n//packages.example/npm/:_authToken=x\n",
+        ".config/pip/pip.conf": "[global]\n# index-url = https://old.example/\nextra-index-url = https://mirror.example/\n",
+        ".cargo/config.toml": '[source.mine]\nregistry = "sparse+https://crates.example/index/"\n',
+    }.items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(text)
+    work.mkdir()
+    git(work, "init", "--quiet")
+    git(work, "remote", "add", "origin", "git@origin.example:a/b.git")
+    git(work, "remote", "add", "upstream", "https://upstream.example/a/b.git")
+    (work / ".npmrc").write_text("registry=https://evil.example/\n")  # a file of the project was not shown
+    found = named_hosts([shlex.split(part) for part in line.split("&&")], work, str(home), {})
+    assert (
+        " ".join(found).startswith(hosts) and "evil.example" not in set(found) - {hosts} and bool(found) == bool(hosts)
+    )

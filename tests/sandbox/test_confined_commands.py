@@ -83,12 +83,14 @@ def test_a_path_that_a_rule_denies_is_not_read(confined):
     assert "SECRET" not in done.stdout and done.stdout.endswith("A\n")
 
 
-def test_the_network_is_reached_only_by_a_command_that_names_it(confined):
+def test_the_network_is_reached_only_by_a_command_that_names_it_as_a_whole(confined):
     with socket.create_server(("127.0.0.1", 0)) as server:
         connect = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"
         assert confined.work_in(connect).returncode != 0
         assert confined.read(connect).returncode != 0
-        assert confined.work_in(connect, needs=CommandNeeds(network=True)).returncode == 0
+        assert confined.work_in(connect, needs=CommandNeeds(network=True)).returncode != 0  # only by the proxy
+        whole = CommandNeeds(network=True, whole_network=True)
+        assert confined.work_in(connect, needs=whole).returncode == 0
         allowed = SandboxSettings(network=NetworkAccess.ALLOW)
         assert confined.work_in(connect, settings=allowed).returncode == 0
 

@@ -32,6 +32,12 @@ seen: list[str] = []
 class Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         seen.append(self.path)
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", f"http://{self.path.removeprefix('/to/')}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         body = f"page {self.path} for {self.headers['Host']}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -207,6 +213,111 @@ async def test_a_background_command_reaches_hosts_after_its_call(tmp_path, serve
     late = f"(until [ -e go ]; do sleep 0.05; done; {fetch} > page; touch fetched) & echo began"
     [_, text], [_], _ = await run(tmp_path, late, "touch go; until [ -e fetched ]; do sleep 0.05; done; cat page")
     assert "page /a" in text
+
+
+# ── commands that name the network ──────────────────────────────────────────────────────────────────────────────
+
+
+@needs("curl")
+@pytest.mark.usefixtures("bubblewrap")
+async def test_the_permission_of_a_command_is_that_of_the_hosts_that_it_names_and_other_hosts_ask(tmp_path, server):
+    line = f"curl -sSL http://127.0.0.1:{server}/to/localhost:{server}/b"
+    [text], [request], _ = await run(tmp_path, line)
+    assert f"page /b for localhost:{server}" in text
+    assert request.what.startswith(f"connect to localhost:{server}\n") and line in request.what
+    [text], _, [event] = await run(tmp_path, line, permission_mode="dontAsk")
+    assert "page" not in text and event.refused == (f"connect to localhost:{server}",)
+    seen.clear()
+    [text], asked, _ = await run(tmp_path, line, disallowed_tools=["WebFetch(domain:127.0.0.1)"])
+    assert "page" not in text and asked == [] and seen == []
+
+
+@needs("curl")
+@pytest.mark.usefixtures("bubblewrap")
+async def test_a_command_that_names_the_network_has_no_way_but_the_proxy(tmp_path, server):
+    abstract = f"teamwright-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(f"\0{abstract}")
+        other.listen()
+        line = (
+            f"curl -sS http://127.0.0.1:{server}/a; (exec 3<>/dev/tcp/127.0.0.1/{server}) && echo by TCP; python3 -c "
+        )
+        line += f'\'import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + "{abstract}"); print("by a socket")\''
+        for more in ({}, {"settings_file": network_setting(tmp_path, "deny")}):
+            [text], asked, _ = await run(tmp_path, line, **more)
+            assert "page /a" in text and "by TCP" not in text and "by a socket" not in text and asked == []
+
+
+def network_setting(tmp_path, mode: str) -> Path:
+    file = tmp_path / "settings.json"
+    file.write_text(f'{{"sandbox": {{"network": "{mode}"}}}}')
+    return file
+
+
+@needs("curl")
+@pytest.mark.usefixtures("bubblewrap")
+async def test_curl_reaches_a_server_that_an_earlier_command_started(tmp_path, server):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/ours.txt").write_text("OURS")
+    start = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler);"
+    start += "open('port', 'w').write(str(s.server_port)); s.serve_forever()"
+    fetch = "until [ -s port ]; do sleep 0.05; done; curl -sS http://localhost:$(cat port)/ours.txt"
+    other = f"curl -sS http://localhost:{server}/a"  # a server of this machine, outside
+    [_, ours, theirs], asked, _ = await run(tmp_path, f'python3 -c "{start}" & echo began', fetch, other)
+    assert "OURS" in ours and "page /a" in theirs and asked == []
+
+
+@needs("ssh")
+@pytest.mark.usefixtures("bubblewrap")
+async def test_ssh_and_git_over_ssh_use_the_proxy_and_ask_about_the_host(tmp_path):
+    received: list[bytes] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-test\r\n")
+        received.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    lines = [f"ssh -p {port} me@127.0.0.1 true", f"git ls-remote ssh://me@localhost:{port}/a.git"]
+    _, asked, _ = await run(tmp_path, *lines)
+    assert [text.startswith(b"SSH-2.0-OpenSSH") for text in received] == [True, True] and asked == []
+    (tmp_path / "work/deploy.sh").write_text(f"ssh -p {port} me@127.0.0.1 true\n")
+    [text], [request], _ = await run(tmp_path, "sh deploy.sh", allow=False)
+    assert request.what.startswith(f"connect to 127.0.0.1:{port}\n") and len(received) == len(lines)
+    assert f"the sandbox refused to connect to 127.0.0.1:{port}" in text
+    server.close()
+
+
+@pytest.mark.usefixtures("each_implementation")
+async def test_a_question_says_which_hosts_ask_no_more_and_what_gets_the_whole_network(tmp_path, each_implementation):
+    lines = ['curl "https://example.invalid/$X"', "docker ps", "sh x.sh && npm ping"]
+    _, asked, _ = await run(tmp_path, *lines, allow=False, allowed_tools=[])
+    texts = [request.what for request in asked]
+    assert "with: the whole network" in texts[1]
+    if each_implementation == "bubblewrap":
+        assert "# in the sandbox with: the network (example.invalid; other hosts ask)" in texts[0]
+    else:
+        assert "with: the whole network" in texts[0]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_the_hosts_of_a_check_are_asked_about(tmp_path, server):
+    asked: list[str] = []
+
+    async def answer(request: RequestOpened) -> None:
+        asked.append(request.what)
+        await request.allow()
+
+    model = ScriptedModel([Call("TaskUpdate", {"taskId": "1", "status": "completed"}), "Done."])
+    fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
+    options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "sandbox": "auto", "on_request": answer}
+    async with Team("crew", model=model, **options) as team:
+        await team.tasks.add("make it", check=f"{fetch}; exit 3")
+        await team.run("Complete it.")
+    assert "page /a" in model.request_text(1) and [text.split("\n")[0] for text in asked] == [
+        f"connect to 127.0.0.1:{server}"
+    ]
 
 
 # ── the proxy alone ──────────────────────────────────────────────────────────────────────────────────────────

@@ -426,7 +426,7 @@ async def test_a_task_that_a_hook_refuses_is_not_on_the_list_and_others_cannot_t
 
 @pytest.mark.promise("G7", "F19")
 async def test_a_task_is_not_completed_while_a_hook_refuses_it(hooks):
-    allowed = hooks.directory / "allowed"
+    allowed = hooks.directory / "work/allowed"
     hooks.on("TaskCompleted", f"test -e {allowed} || {{ echo 'the build is red' >&2; exit 2; }}")
     done = Call("TaskUpdate", {"taskId": "1", "status": "completed"})
     calls = [TASK, done, Call("Bash", {"command": f"touch {allowed}"}), done, "Done."]

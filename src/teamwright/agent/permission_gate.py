@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -152,9 +152,13 @@ class PermissionGate(Struct):
         """Return True when such a call would run without a question."""
         return self.policy().decide(tool, access).verdict is Verdict.ALLOW
 
-    async def may_connect(self, command: str, host: str, port: int) -> bool:
-        """Return True when a command may connect to this host. The first connection of each host asks."""
-        access = Access(url=f"https://[{host}]/" if ":" in host else f"https://{host}/")
+    async def may_connect(self, command: str, named: Collection[str], host: str, port: int) -> bool:
+        """Return True when a command may connect to this host. The first connection of each host asks.
+
+        `named` are the hosts that the command names: the permission of the command is theirs too.
+        """
+        url = f"https://[{host}]/" if ":" in host else f"https://{host}/"
+        access = Access(url=url, is_named=host.rstrip(".").lower() in named)
         decision = self.policy().decide("WebFetch", access)
         if decision.verdict is not Verdict.ASK:
             return decision.verdict is Verdict.ALLOW

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -144,7 +144,7 @@ class ToolResult(Struct, frozen=True):
         return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
 
 
-async def refuse_host(command: str, host: str, port: int) -> bool:
+async def refuse_host(command: str, named: Collection[str], host: str, port: int) -> bool:
     """Return False: without a permission gate no command connects to any host."""
     return False
 
@@ -165,8 +165,8 @@ class ToolContext(Struct):
     """The sandbox policy that the permission decision gives a command."""
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
-    may_connect: Callable[[str, str, int], Awaitable[bool]] = refuse_host
-    """Returns True when a command (the first argument) may connect to this host and port, perhaps after a question."""
+    may_connect: Callable[[str, Collection[str], str, int], Awaitable[bool]] = refuse_host
+    """Returns True when a command, which names these hosts, may connect to a host, perhaps after a question."""
     excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
     """Returns the paths that a tool of this name must leave out of a listing of a directory."""
     _resolved: dict[str, Path] = field(default_factory=dict[str, Path])

@@ -51,6 +51,8 @@ def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Deci
         return decide_by_mode(context.mode, Verdict.ALLOW, "The command decides.")
     if access.harmless:
         return decide_by_mode(context.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
+    if access.is_named:
+        return decide_by_mode(context.mode, Verdict.ALLOW, "An allowed command names this host.")
     if planning:
         return decide_by_plan(context)
     if context.bypasses:

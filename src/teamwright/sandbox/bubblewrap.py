@@ -23,6 +23,7 @@ from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, 
 from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
+from teamwright.sandbox.ssh_tunnel import ssh_configuration
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
 
 _DEVICES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri", "/dev/kfd", "/dev/fuse")
@@ -72,15 +73,19 @@ class Bubblewrap(Struct, frozen=True):
         options = [*_set_variables(self.environment(start)), *self.options(start)]
         if any("\0" in option for option in options):
             raise ValueError("embedded null byte")  # as Popen does: it would separate further options
-        descriptors = [_memory_file("\0".join([*options, ""]).encode("utf-8", "surrogateescape"))]
+        descriptors: list[int] = []
         try:
-            seccomp: list[str] = []
+            if self._joinable_route is not None and (configuration := ssh_configuration()) is not None:
+                descriptors.append(_memory_file(configuration[1].encode("utf-8", "surrogateescape")))
+                options += ["--ro-bind-data", str(descriptors[0]), configuration[0]]
+            descriptors.append(_memory_file("\0".join([*options, ""]).encode("utf-8", "surrogateescape")))
+            given = ["--args", str(descriptors[-1])]
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
-                seccomp = ["--seccomp", str(descriptors[1])]
+                given += ["--seccomp", str(descriptors[-1])]
             argv = with_limits(start.argv, self.policy, limits_processes=self._has_own_users)
             return subprocess.Popen(
-                [*self._joined_network(), self.abilities.program, "--args", str(descriptors[0]), *seccomp, "--", *argv],
+                [*self._joined_network(), self.abilities.program, *given, "--", *argv],
                 cwd=start.cwd,
                 # The command's variables, such as LD_PRELOAD, would act before the confinement.
                 env={name: start.env[name] for name in (MARK_VARIABLE,) if name in start.env},
@@ -123,9 +128,13 @@ class Bubblewrap(Struct, frozen=True):
         return [self.abilities.nsenter, "--preserve-credentials", *spaces, "--"]
 
     @property
+    def can_join_network(self) -> bool:
+        """True when the command can have the network of the proxy. Without a user namespace it cannot join it."""
+        return self._has_own_users and self.abilities.nsenter is not None
+
+    @property
     def _joinable_route(self) -> NetworkRoute | None:
-        """The way through the proxy. A command without a user namespace cannot join the network of the proxy."""
-        return self.route if self._has_own_users and self.abilities.nsenter is not None else None
+        return self.route if self.can_join_network else None
 
     def options(self, start: ProcessStart) -> list[str]:
         """Return the options before the command."""

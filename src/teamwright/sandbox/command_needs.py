@@ -21,19 +21,24 @@ Words: TypeAlias = Sequence[str | None]
 class CommandNeeds(Struct, frozen=True):
     """The needs of a line. `credentials` are paths in the home directory, `sockets` paths of the system.
 
-    `git_config`: it changes the configuration of the repository. `programs` have caches. `agent`: the ssh agent.
+    `whole_network`: a program that cannot use a proxy, or is a server for other programs of the machine. `git_config`:
+    it changes the configuration of the repository. `programs` have caches. `agent`: the ssh agent.
     """
 
     network: bool = False
+    whole_network: bool = False
     credentials: frozenset[str] = frozenset()
     sockets: frozenset[str] = frozenset()
     agent: bool = False
     git_config: bool = False
     programs: frozenset[str] = frozenset()
 
-    def describe(self) -> str:
-        """Return the needs for the question; empty when there are none."""
-        parts = ["the network"] if self.network else []
+    def describe(self, hosts: Iterable[str] | None = None) -> str:
+        """Return the needs for the question; empty when there are none.
+
+        `hosts` are those that need no further question; None: no host is asked about.
+        """
+        parts = [_network_text(hosts)] if self.network else []
         parts += [f"~/{path}" for path in sorted(self.credentials)[:_SHOWN]]
         parts += ["…"] if len(self.credentials) > _SHOWN else []
         parts += sorted(self.sockets)
@@ -42,13 +47,24 @@ class CommandNeeds(Struct, frozen=True):
         return ", ".join(parts)
 
 
+def _network_text(hosts: Iterable[str] | None) -> str:
+    if hosts is None:
+        return "the whole network"
+    named = list(hosts)
+    if not named:
+        return "the network (each host asks)"
+    return f"the network ({' '.join(named[:_SHOWN])}{' …' * (len(named) > _SHOWN)}; other hosts ask)"
+
+
 NO_NEEDS = CommandNeeds()
 _SHOWN = 4
 _NETWORK = CommandNeeds(network=True)
+_WHOLE_NETWORK = CommandNeeds(network=True, whole_network=True)
 _GIT = CommandNeeds(network=True, credentials=frozenset(GIT), agent=True)
 _SSH = CommandNeeds(network=True, credentials=frozenset(SSH), agent=True)
 _CONTAINERS = CommandNeeds(
     network=True,
+    whole_network=True,
     credentials=frozenset({".docker", ".config/containers/auth.json"}),
     sockets=frozenset({"/run/docker.sock", "/run/podman", "/run/containerd"}),
 )
@@ -59,20 +75,26 @@ def _with(*paths: str) -> CommandNeeds:
     return CommandNeeds(network=True, credentials=frozenset(paths))
 
 
+def _directly(*paths: str) -> CommandNeeds:
+    return replace(_with(*paths), whole_network=True)
+
+
 def _each(names: str, needs: CommandNeeds) -> dict[str, CommandNeeds]:
     return dict.fromkeys(names.split(), needs)
 
 
 _PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("gh hub glab", replace(_GIT, credentials=_GIT.credentials | {".config/hub", ".config/glab-cli"})),
-    **_each("ssh scp sftp rsync mosh ssh-add ssh-copy-id ssh-keygen", _SSH),
+    **_each("ssh scp sftp rsync ssh-add ssh-copy-id ssh-keygen", _SSH),
+    "mosh": replace(_SSH, whole_network=True),
     **_each("docker docker-compose podman nerdctl buildah skopeo", _CONTAINERS),
-    **_each("curl wget http https xh aria2c nc ncat telnet ping dig nslookup host whois traceroute", _NETWORK),
-    **_each("apt apt-get dnf yum brew uvicorn gunicorn hypercorn vite next nuxt astro caddy ngrok", _NETWORK),
+    **_each("curl wget http https xh aria2c apt apt-get dnf yum brew", _NETWORK),
+    **_each("nc ncat telnet ping dig nslookup host whois traceroute", _WHOLE_NETWORK),
+    **_each("http.server uvicorn gunicorn hypercorn vite next nuxt astro caddy ngrok", _WHOLE_NETWORK),
     **_each("aws sam eb", _with(".aws")),
     **_each("gcloud gsutil bq firebase", _with(".config/gcloud", ".config/configstore", ".boto")),
     **_each("az", _with(".azure")),
-    **_each("kubectl helm k9s kustomize skaffold", _with(".kube", ".config/helm", *CLOUDS)),
+    **_each("kubectl helm k9s kustomize skaffold", _directly(".kube", ".config/helm", *CLOUDS)),
     **_each("terraform tofu pulumi ansible ansible-playbook serverless", _with(*_ALL_CLOUDS)),
     **_each("doctl", _with(".config/doctl")),
     **_each("rclone", _with(".config/rclone")),
@@ -84,8 +106,8 @@ _PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("wrangler", _with(".config/.wrangler", ".wrangler")),
     **_each("vault", _with(".vault-token")),
     **_each("op", _with(".config/op")),
-    **_each("psql", _with(".pgpass")),
-    **_each("mysql mysqldump", _with(".my.cnf", ".mylogin.cnf")),
+    **_each("psql", _directly(".pgpass")),
+    **_each("mysql mysqldump", _directly(".my.cnf", ".mylogin.cnf")),
     **_each("twine", _with(".pypirc")),
     **_each("huggingface-cli", _with(".huggingface", ".cache/huggingface/token")),
     **_each("gpg", CommandNeeds(credentials=frozenset({".gnupg"}))),
@@ -100,7 +122,7 @@ _PYTHON_PACKAGES = "install download wheel index search add sync lock update upg
 _GIT_TRANSFERS = "push pull fetch clone ls-remote submodule lfs archive"
 _GIT_CONFIGURES = "config remote init branch switch checkout worktree sparse-checkout maintenance subtree flow"
 _NODE = _with(*NODE_PACKAGES)
-_NODE_SUBCOMMANDS = {**_each(f"{_INSTALLS} {_PUBLISHES}", _NODE), **_each(_SERVES, _NETWORK), "": _NODE}
+_NODE_SUBCOMMANDS = {**_each(f"{_INSTALLS} {_PUBLISHES}", _NODE), **_each(_SERVES, _WHOLE_NETWORK), "": _NODE}
 _PYTHON_SUBCOMMANDS = {**_each(_PYTHON_PACKAGES, _NETWORK), "publish": _with(".pypirc")}
 
 _SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
@@ -119,18 +141,18 @@ _SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     "gem": {**_each("install update fetch", _NETWORK), "push": _with(".gem/credentials")},
     "bundle": _each("install update add", _NETWORK),
     "composer": _each("install update require create-project", _with(".composer/auth.json")),
-    "mvn": {"": _with(".m2/settings.xml", ".m2/settings-security.xml")},
-    "gradle": {"": _with(".gradle/gradle.properties")},
-    "gradlew": {"": _with(".gradle/gradle.properties")},
+    "mvn": {"": _directly(".m2/settings.xml", ".m2/settings-security.xml")},
+    "gradle": {"": _directly(".gradle/gradle.properties")},
+    "gradlew": {"": _directly(".gradle/gradle.properties")},
     "dotnet": _each("restore add build publish nuget tool", _with(".nuget/NuGet")),
-    "flask": {"run": _NETWORK},
-    "rails": _each("s server", _NETWORK),
-    **dict.fromkeys(("mkdocs", "jekyll", "hugo"), _each("serve server", _NETWORK)),
+    "flask": {"run": _WHOLE_NETWORK},
+    "rails": _each("s server", _WHOLE_NETWORK),
+    **dict.fromkeys(("mkdocs", "jekyll", "hugo"), _each("serve server", _WHOLE_NETWORK)),
 }
 """Programs whose first argument decides; the empty one stands for a call without another match."""
 
-_MODULES = {"pip": "pip", "http.server": "", "uvicorn": "uvicorn", "flask": "flask", "twine": "twine"}
-"""Python modules that are programs; an empty name is a server."""
+_MODULES = {"pip": "pip", "http.server": "http.server", "uvicorn": "uvicorn", "flask": "flask", "twine": "twine"}
+"""Python modules that are programs."""
 
 _PASSIVE = frozenset({"cd", "echo", "true", ":", "pwd", "test", "["})
 """Commands beside which a line still consists of git commands only."""
@@ -140,7 +162,7 @@ def command_needs(commands: Iterable[Words]) -> CommandNeeds:
     """Return what the commands of a line need together. A command whose words are not known needs nothing."""
     total, only_git = NO_NEEDS, True
     for words in commands:
-        name = _program(words)
+        name = program_name(words)
         if not name:
             continue
         only_git = only_git and (name == "git" or name in _PASSIVE)
@@ -148,12 +170,34 @@ def command_needs(commands: Iterable[Words]) -> CommandNeeds:
     return total if only_git else replace(total, git_config=False)
 
 
-def _needs_of(name: str, arguments: Words) -> CommandNeeds:
+def program_name(words: Words) -> str:
+    """Return the name of the program without its directory; empty when it is not known."""
+    first = words[0] if words else None
+    return os.path.basename(first) if first else ""
+
+
+def python_module(name: str, arguments: Words) -> tuple[str, Words]:
+    """Return the program that `python -m MODULE` runs, with its arguments; another command as it is."""
     if name.startswith("python") and len(arguments) >= 2 and arguments[0] == "-m" and arguments[1] in _MODULES:
-        module = _MODULES[arguments[1]]
-        return _needs_of(module, arguments[2:]) if module else _NETWORK
+        return _MODULES[arguments[1]], arguments[2:]
+    return name, arguments
+
+
+def plain_arguments(arguments: Words) -> list[str]:
+    """Return the arguments that are neither options nor their values. The first is the subcommand."""
+    plain: list[str] = []
+    before = ""
+    for word in arguments:
+        if before not in _VALUED and word is not None and not word.startswith(("-", "+")):
+            plain.append(word)
+        before = "" if before in _VALUED else word or ""
+    return plain
+
+
+def _needs_of(name: str, arguments: Words) -> CommandNeeds:
+    name, arguments = python_module(name, arguments)
     if name.startswith("python") and "runserver" in arguments[:2]:
-        return _NETWORK
+        return _WHOLE_NETWORK
     found = _PROGRAMS.get(name)
     if found is None and name in _SUBCOMMANDS:
         choices = _SUBCOMMANDS[name]
@@ -165,33 +209,23 @@ def _needs_of(name: str, arguments: Words) -> CommandNeeds:
 _ANY = frozenset({"mvn", "gradle", "gradlew", "npx"})
 """Programs that need the same with each argument."""
 
+_VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--prefix", "--cwd", "--filter", "-w"})
+"""Options with a value in the next word, before the subcommand."""
+
 
 def _subcommand(name: str, arguments: Words) -> str:
     """Return the first argument that is no option; for `npm run dev` and the like the script."""
-    values = {"-C", "-c", "--git-dir", "--work-tree", "--prefix", "--cwd", "--filter", "-w"}
-    plain: list[str] = []
-    skip = False
-    for word in arguments:
-        if skip:
-            skip = False
-        elif word in values:
-            skip = True
-        elif word is not None and not word.startswith(("-", "+")):
-            plain.append(word)
+    plain = plain_arguments(arguments)
     if plain[:1] == ["run"] and name in {"npm", "pnpm", "yarn", "bun"}:
         script = plain[1] if len(plain) > 1 else "run"
         return script.partition(":")[0] if script.partition(":")[0] in _SERVES.split() else "run"
     return plain[0] if plain else ""
 
 
-def _program(words: Words) -> str:
-    first = words[0] if words else None
-    return os.path.basename(first) if first else ""
-
-
 def _join(one: CommandNeeds, other: CommandNeeds) -> CommandNeeds:
     return CommandNeeds(
         network=one.network or other.network,
+        whole_network=one.whole_network or other.whole_network,
         credentials=one.credentials | other.credentials,
         sockets=one.sockets | other.sockets,
         agent=one.agent or other.agent,

@@ -55,7 +55,8 @@ class ConfinementRequest(Struct, frozen=True):
     """A command to confine: its policy, the agent's directories, and what it names.
 
     `readable` and `writable` are further paths of rules and settings; `denied` are paths that no command may read.
-    `own_files` are files of the runtime that it writes; `ask_host` allows hosts of the network.
+    `own_files` are files of the runtime that it writes; `ask_host` allows hosts of the network. `hosts` are those that
+    the command names.
     """
 
     policy: PolicyName
@@ -67,6 +68,7 @@ class ConfinementRequest(Struct, frozen=True):
     own_files: tuple[str, ...] = ()
     network: NetworkAccess = NetworkAccess.DENY
     ask_host: AskHost | None = None
+    hosts: Sequence[str] = ()
 
 
 def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPolicy:
@@ -106,10 +108,17 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         ),
         hidden=hidden,
         visible=visible,
-        network=NetworkAccess.ALLOW if request.needs.network else request.network,
+        network=_network(request),
         temporary=_temporary(place),
         own_files=request.own_files,
     )
+
+
+def _network(request: ConfinementRequest) -> NetworkAccess:
+    """Return the network of a working command. Through the proxy, a command that names the network asks too."""
+    if request.needs.whole_network or request.network is NetworkAccess.ALLOW:
+        return NetworkAccess.ALLOW
+    return NetworkAccess.ASK if request.needs.network else request.network
 
 
 def protected_paths(directories: Iterable[str], place: SandboxPaths, needs: CommandNeeds) -> list[str]:

@@ -22,6 +22,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
+from teamwright.sandbox.named_hosts import is_loopback
+from teamwright.sandbox.network_namespace import connect_inside
 
 AskHost: TypeAlias = Callable[[str, int], Awaitable[bool]]
 """Returns True when a connection to this host and port is allowed, perhaps after a question."""
@@ -37,7 +39,7 @@ _HEAD_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 60.0
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_.])?")
 _LOCAL = "localhost,127.0.0.1,::1"
-_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _HOP_HEADERS = frozenset({"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "upgrade"})
 
 _SOCKS, _NO_METHOD, _WITH_PASSWORD = 5, 0xFF, 2
@@ -53,19 +55,26 @@ class NetworkRoute(Struct, weakref=True):
     """The way of one command: the port of the proxy on 127.0.0.1, its key, and the namespaces in which the port is.
 
     `namespaces` are descriptors of the user and the network namespace; empty: the port is this machine's. `refused`
-    collects the hosts that were refused, each once, and at most _MAX_REFUSED.
+    collects the hosts that were refused, each once, and at most _MAX_REFUSED. `names_loopback`: the command names
+    `localhost`, which may be a server of the session or of this machine, so that the proxy is asked for it too.
     """
 
     port: int
     key: str
     ask: AskHost
     namespaces: tuple[int, ...] = ()
+    names_loopback: bool = False
     refused: list[str] = field(default_factory=list[str])
 
     def variables(self) -> dict[str, str]:
         """Return the variables by which programs find the proxy."""
         address = f"http://{USER}:{self.key}@127.0.0.1:{self.port}"
-        return {**dict.fromkeys(_VARIABLES, address), "no_proxy": _LOCAL, "NO_PROXY": _LOCAL, "NODE_USE_ENV_PROXY": "1"}
+        direct = "" if self.names_loopback else _LOCAL
+        rsync = address.removeprefix("http://")
+        return {
+            **dict.fromkeys(PROXY_VARIABLES, address),
+            **{"no_proxy": direct, "NO_PROXY": direct, "NODE_USE_ENV_PROXY": "1", "RSYNC_PROXY": rsync},
+        }
 
 
 class NetworkProxy:
@@ -84,9 +93,9 @@ class NetworkProxy:
         """Accept connections, in the running loop."""
         self._server = await asyncio.start_server(self._accept, sock=self._listener)
 
-    def route(self, ask: AskHost) -> NetworkRoute:
+    def route(self, ask: AskHost, *, names_loopback: bool = False) -> NetworkRoute:
         """Return the way of a new command, whose hosts `ask` allows."""
-        route = NetworkRoute(self._port, secrets.token_urlsafe(18), ask, self._namespaces)
+        route = NetworkRoute(self._port, secrets.token_urlsafe(18), ask, self._namespaces, names_loopback)
         self._routes[route.key] = route
         return route
 
@@ -185,6 +194,10 @@ class NetworkProxy:
 
     async def _connect(self, route: NetworkRoute, host: str, port: int) -> _Streams:
         """Return a connection to the host. Raises HostRefused, and OSError when it cannot be reached."""
+        if route.namespaces and is_loopback(host.lower()):
+            found = await asyncio.to_thread(connect_inside, route.namespaces, port)
+            if found is not None:  # a server that a command of the session started
+                return await asyncio.open_connection(sock=found)
         address = await _allowed_address(route, host, port)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             return await asyncio.open_connection(address, port)

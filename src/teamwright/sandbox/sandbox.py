@@ -21,8 +21,9 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
+from teamwright.sandbox.named_hosts import is_loopback
 from teamwright.sandbox.network_namespace import open_namespace
-from teamwright.sandbox.network_proxy import NetworkProxy, NetworkRoute
+from teamwright.sandbox.network_proxy import PROXY_VARIABLES, NetworkProxy, NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxMode, SandboxPolicy, SandboxSettings
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.system_call_filter import is_filter_known
@@ -46,7 +47,7 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
         "writes": Guarantee(holds=True),
         "network": Guarantee(holds=True),
         "sockets": Guarantee(
-            holds=True, limit="a command that names the network also reaches abstract sockets of this machine"
+            holds=True, limit="a command that gets the whole network also reaches abstract sockets of this machine"
         ),
         "processes": Guarantee(holds=True),
     },
@@ -182,7 +183,7 @@ class Sandbox:
         await asyncio.shield(self._opening)
 
     async def _start_proxy(self) -> None:
-        if self.settings.network is not NetworkAccess.ASK:
+        if self.settings.network is NetworkAccess.ALLOW:
             return
         found = self.implementation()
         with contextlib.suppress(OSError):
@@ -190,7 +191,7 @@ class Sandbox:
             if found.bubblewrap is not None and found.bubblewrap.user_namespace and found.bubblewrap.nsenter:
                 listener, *namespaces = await asyncio.to_thread(open_namespace)
                 proxy = NetworkProxy(listener, tuple(namespaces))
-            elif found.landlock >= NETWORK_SINCE:
+            elif found.landlock >= NETWORK_SINCE and self.settings.network is NetworkAccess.ASK:
                 proxy = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
             if proxy is not None:
                 await proxy.start()
@@ -207,9 +208,11 @@ class Sandbox:
         if self.is_off or request.policy is PolicyName.UNCONFINED:
             return None
         found = self.implementation()
-        policy = self.policy(request)
+        policy = self._working_policy(request)
         is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
-        route = self._proxy.route(request.ask_host) if is_asked and self._proxy and request.ask_host else None
+        route: NetworkRoute | None = None
+        if is_asked and self._proxy and request.ask_host:
+            route = self._proxy.route(request.ask_host, names_loopback=any(map(is_loopback, request.hosts)))
         if found.bubblewrap is not None:
             return Bubblewrap(found.bubblewrap, policy, route)
         if found.landlock:
@@ -218,6 +221,20 @@ class Sandbox:
             self._has_warned = True
             self._warn(f"commands run without a sandbox: {found.reason}")
         return None
+
+    def asks_about_hosts(self, request: ConfinementRequest) -> bool:
+        """Return True when the hosts of a command that names the network are asked about."""
+        return not self.is_off and self._working_policy(request).network is NetworkAccess.ASK
+
+    def _working_policy(self, request: ConfinementRequest) -> SandboxPolicy:
+        """Return the policy. A command that names the network has all of it where the proxy cannot serve it."""
+        policy = self.policy(request)
+        abilities = self.implementation().bubblewrap
+        serves = abilities is not None and Bubblewrap(abilities, policy).can_join_network
+        serves = serves and not any(self.place.env.get(name) for name in PROXY_VARIABLES)  # the person's own
+        if policy.network is not NetworkAccess.ASK or not request.needs.network or serves:
+            return policy
+        return replace(policy, network=NetworkAccess.ALLOW)
 
     def policy(self, request: ConfinementRequest) -> SandboxPolicy:
         """Return the policy of a command, with the paths of the settings."""

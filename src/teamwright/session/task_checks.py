@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from msgspec import Struct
 
 from teamwright.agent.activity_monitor import NOTIFY_AFTER_S
+from teamwright.agent.permission_gate import PermissionGate
 from teamwright.config.settings.settings import CheckSettings
-from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
+from teamwright.permissions.verdict import Access, Approver, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
@@ -105,7 +106,7 @@ class TaskChecks(Struct):
 
     `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
     without their own; `shown` masks secrets in commands. `sandbox` returns the session's;
-    `scratch` is its directory for outputs.
+    `scratch` is its directory for outputs. `approver` is asked about hosts.
     """
 
     find: FindTeammate
@@ -119,6 +120,7 @@ class TaskChecks(Struct):
     shown: Callable[[str], str]
     scratch: Path
     sandbox: Callable[[], Sandbox | None]
+    approver: Approver
 
     def commands(self, task: Task) -> tuple[str, ...]:
         """Implement `tasks.task_check.CheckRunner.commands`."""
@@ -162,12 +164,14 @@ class TaskChecks(Struct):
         teammate = self.find(by)
         return (teammate.agent.policy if teammate is not None else None) or self.policy
 
-    def _confine(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> CommandConfinement | None:
+    async def _confine(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> CommandConfinement | None:
         """Return the confinement of a check in the policy *work*; None without a sandbox."""
         sandbox = self.sandbox()
         if sandbox is None or sandbox.is_off:
             return None
-        return confine_work(sandbox, self._policy(by), roots, line=command, cwd=cwd)
+        await sandbox.open_network()
+        gate = PermissionGate(by, lambda: self._policy(by), self.approver)
+        return confine_work(sandbox, gate, command, roots, line=command, cwd=cwd)
 
     async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
         from teamwright.processes.process_group import ProcessCommand, run_command
@@ -179,7 +183,7 @@ class TaskChecks(Struct):
         timeout_s = self.settings.timeout_s
         await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
-            confinement = self._confine(command, cwd, by, roots)
+            confinement = await self._confine(command, cwd, by, roots)
             guard = confinement.guard() if confinement is not None else None
             made = ProcessCommand(
                 (plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose, confinement=confinement

@@ -12,40 +12,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.permission_decision import Policy
+from msgspec.structs import replace
+
 from teamwright.protocol.ids import LEAD
 
 if TYPE_CHECKING:
-    from teamwright.sandbox.command_policy import AskHost
+    from teamwright.agent.permission_gate import PermissionGate
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.session.factory.agent_parts import AgentParts
 
 
 def confine_work(
-    sandbox: Sandbox,
-    policy: Policy,
-    roots: Sequence[Path],
-    *,
-    line: str = "",
-    cwd: Path | None = None,
-    ask_host: AskHost | None = None,
+    sandbox: Sandbox, gate: PermissionGate, program: str, roots: Sequence[Path], *, line: str = "", cwd: Path = Path()
 ) -> CommandConfinement | None:
     """Return the confinement of a program that may change these directories; None when the sandbox is off.
 
-    `policy` has the deny rules for reading. `line` is its command line in `cwd`: what it names can be read.
+    `gate` has the deny rules for reading, and asks about hosts; `program` is the name of the program there. `line` is
+    its command line in `cwd`: what it names can be read and reached.
     """
-    from teamwright.sandbox.command_policy import NO_NEEDS, ConfinementRequest
-    from teamwright.sandbox.policy import PolicyName
-    from teamwright.tools.shell.command_confinement import denied_paths, line_needs
+    from teamwright.tools.shell.command_confinement import denied_paths, line_request
 
-    denied = denied_paths(policy.excluded_paths("Read", Path(os.sep)), roots)
-    needs = line_needs(line, cwd) if cwd is not None else NO_NEEDS
-    return sandbox.confine(ConfinementRequest(PolicyName.WORK, roots, needs, denied=denied, ask_host=ask_host))
+    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), roots)
+    request = line_request(sandbox, line, cwd, roots, denied)
+    return sandbox.confine(replace(request, ask_host=partial(gate.may_connect, program, request.hosts)))
 
 
-def ask_as_lead(agent_factory: AgentParts, program: str) -> AskHost:
-    """Return the question about hosts of a program, which is asked as one of the lead."""
+def lead_gate(agent_factory: AgentParts) -> PermissionGate:
+    """Return a permission gate with the lead's policy. It asks as the lead."""
     from teamwright.agent.permission_gate import PermissionGate
 
-    gate = PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
-    return partial(gate.may_connect, program)
+    return PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)

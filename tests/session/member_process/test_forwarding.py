@@ -151,11 +151,12 @@ async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
 
 @pytest.mark.promise("row F4")
 async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_from_the_lead(tmp_path):
-    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "work").mkdir()
+    os.mkfifo(tmp_path / "work/gate")
 
     def play(body: dict[str, Any]) -> Answer | str:
         if "Wait for it" in words(body) and "tool_result" not in words(body):
-            return Answer(tools=[("Bash", {"command": f"cat {tmp_path / 'gate'}", "description": "waits"})])
+            return Answer(tools=[("Bash", {"command": "cat gate", "description": "waits"})])
         return "Done."
 
     async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):

@@ -22,7 +22,7 @@ from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.server_requests import SamplingTerms, ServerRequests, fire_no_hooks
 from teamwright.session.session_preparation import SessionContext
 from teamwright.session.toolset import Toolset
-from teamwright.session.work_confinement import ask_as_lead, confine_work
+from teamwright.session.work_confinement import confine_work, lead_gate
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.command_guards import QUARANTINE
@@ -93,5 +93,5 @@ def _confine(context: SessionContext, agent_factory: AgentFactory, config: Serve
     sandbox, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
     if sandbox is None:
         return None
-    ask = ask_as_lead(agent_factory, f"the MCP server {config.name}")
-    return confine_work(sandbox, policy, (context.trust.root, *policy.scope.directories), ask_host=ask)
+    roots = (context.trust.root, *policy.scope.directories)
+    return confine_work(sandbox, lead_gate(agent_factory), f"the MCP server {config.name}", roots)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.session.session_preparation import SessionContext
-from teamwright.session.work_confinement import ask_as_lead, confine_work
+from teamwright.session.work_confinement import confine_work, lead_gate
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
@@ -116,5 +116,5 @@ async def _confine(agent_factory: AgentFactory, purpose: str, command: str, tree
     if sandbox is None or sandbox.is_off:
         return None
     await sandbox.open_network()
-    ask = ask_as_lead(agent_factory, f"the {purpose} of the worktree {tree.name}")
-    return confine_work(sandbox, agent_factory.policy, (tree,), line=command, cwd=tree, ask_host=ask)
+    program = f"the {purpose} of the worktree {tree.name}"
+    return confine_work(sandbox, lead_gate(agent_factory), program, (tree,), line=command, cwd=tree)

@@ -163,9 +163,9 @@ class Bash(Tool[BashInput]):
         """Return the network and the credentials that the command names and gets in the sandbox."""
         if self._sandbox is None or self._sandbox.is_off:
             return ""
-        from teamwright.tools.shell.command_confinement import line_needs  # loading the grammar is expensive
+        from teamwright.tools.shell.command_confinement import describe_needs  # loading the grammar is expensive
 
-        return line_needs(call.command, ctx.workplace.cwd).describe()
+        return describe_needs(self._sandbox, call.command, ctx.workplace)
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Read the shell's startup before the first command, because it can change the meaning of a command."""

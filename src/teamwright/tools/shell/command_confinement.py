@@ -6,15 +6,21 @@ Depends on the parser of shell lines and on the session's sandbox.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from teamwright.agent.tool import ToolContext
+from msgspec.structs import replace
+
+from teamwright.agent.tool import ToolContext, Workplace
 from teamwright.permissions.excluded_paths import ExcludedPaths, Segments, compile_patterns
+from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
-from teamwright.sandbox.command_needs import CommandNeeds, command_needs
+from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.sandbox.command_needs import Words, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
+from teamwright.sandbox.named_hosts import named_hosts
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
@@ -37,21 +43,46 @@ def confine_command(
     place = ctx.workplace
     if ctx.confinement is PolicyName.WORK and _ends_own_jobs(command, place.cwd, jobs):
         return None
-    return sandbox.confine(
-        ConfinementRequest(
-            ctx.confinement,
-            place.roots,
-            line_needs(command, place.cwd) if ctx.confinement is PolicyName.WORK else CommandNeeds(),
-            denied=denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots),
-            own_files=tuple(map(str, own_files)),
-            ask_host=partial(ctx.may_connect, command),
-        )
-    )
+    denied = denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots)
+    files = tuple(map(str, own_files))
+    if ctx.confinement is not PolicyName.WORK:
+        request = ConfinementRequest(ctx.confinement, place.roots, denied=denied, own_files=files)
+        return sandbox.confine(request)
+    request = line_request(sandbox, command, place.cwd, place.roots, denied)
+    ask = partial(ctx.may_connect, command, request.hosts)
+    return sandbox.confine(replace(request, own_files=files, ask_host=ask))
 
 
-def line_needs(command: str, cwd: Path) -> CommandNeeds:
-    """Return the network and the credentials that a line names."""
-    return command_needs(one.words for one in parse_command(command, cwd).commands)
+def line_request(
+    sandbox: Sandbox, command: str, cwd: Path, roots: Sequence[Path], denied: Sequence[str] = ()
+) -> ConfinementRequest:
+    """Return the confinement of a line in the policy *work*, with the network, credentials and hosts that it names."""
+    commands = [_known_words(one) for one in parse_command(command, cwd).commands]
+    needs, place = command_needs(commands), sandbox.place
+    hosts = named_hosts(commands, cwd, place.home, place.env) if needs.network else ()
+    return ConfinementRequest(PolicyName.WORK, roots, needs, denied=denied, hosts=hosts)
+
+
+def describe_needs(sandbox: Sandbox, command: str, place: Workplace) -> str:
+    """Return the network, hosts and credentials that a line names, for the question; empty when there are none."""
+    request = line_request(sandbox, command, place.cwd, place.roots)
+    return request.needs.describe(request.hosts if sandbox.asks_about_hosts(request) else None)
+
+
+def _known_words(command: ShellCommand) -> Words:
+    """Return the words. Of an address whose end only the shell knows, the part with the host."""
+    if None not in command.words:
+        return command.words
+    return [word if word is not None else _address_begin(command.shape(at)) for at, word in enumerate(command.words)]
+
+
+def _address_begin(shape: Shape) -> str | None:
+    first = shape[0] if shape else None
+    return first if first is not None and _WITH_HOST.match(first) else None
+
+
+_WITH_HOST = re.compile(r"[a-z]+://[\w.:-]+/")
+"""The beginning of an address up to the end of its host."""
 
 
 def denied_paths(excluded: ExcludedPaths, roots: Sequence[Path]) -> tuple[str, ...]:

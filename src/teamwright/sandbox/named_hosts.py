@@ -1,0 +1,181 @@
+"""The hosts that a command line names: in an address, as the remote of a repository, or as the registry of a program.
+
+An allowed command may connect to them without a further question. A registry is the usual one, or that of the person's
+own files and variables. The files of a project name none: they were not shown to a person. Depends on git for remotes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from teamwright.processes.git_calls import run_git
+from teamwright.sandbox.command_needs import Words, command_needs, plain_arguments, program_name, python_module
+
+_ADDRESS = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?(?=[/?#\s]|$)"
+)
+_PLAIN = re.compile(r"(?:[^/@:\s]+@)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost)(?::\d+)?(?:[/?#].*)?")
+"""An address without its scheme, as curl takes it."""
+_COPY = re.compile(r"(?:[^/@:\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?!//).*")
+"""A path on another machine, as scp and git take it."""
+_LOGIN = re.compile(r"(?:ssh://|sftp://)?(?:[^/@\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d+)?/?")
+_LOGIN_VALUES = frozenset(map("-{}".format, "bBcDEeFIiJLlmOoPpQRSWw"))
+"""Options of ssh, scp and sftp with a value in the next word."""
+
+_PYTHON = ("pypi.org", "files.pythonhosted.org")
+_NODE = ("registry.npmjs.org",)
+_RUST = ("index.crates.io", "static.crates.io")
+_GITHUB = ("github.com", "api.github.com", "uploads.github.com", "codeload.github.com", "objects.githubusercontent.com")
+_REGISTRIES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pip", "pip3", "uv", "poetry", "pipx", "pdm", "hatch"), _PYTHON),
+    **dict.fromkeys(("conda", "mamba"), ("conda.anaconda.org", "repo.anaconda.com")),
+    "twine": ("upload.pypi.org", "pypi.org"),
+    **dict.fromkeys(("npm", "npx", "pnpm", "bun", "corepack"), _NODE),
+    "yarn": (*_NODE, "registry.yarnpkg.com"),
+    "cargo": _RUST,
+    "rustup": ("static.rust-lang.org",),
+    "go": ("proxy.golang.org", "sum.golang.org"),
+    **dict.fromkeys(("gem", "bundle"), ("rubygems.org", "index.rubygems.org")),
+    "composer": ("repo.packagist.org", "packagist.org"),
+    "dotnet": ("api.nuget.org",),
+    "huggingface-cli": ("huggingface.co",),
+    "gh": _GITHUB,
+}
+"""The usual registries and services."""
+
+_PYTHON_FILES = (".config/pip/pip.conf", ".pip/pip.conf", "/etc/pip.conf", ".config/uv/uv.toml", "/etc/uv/uv.toml")
+_NODE_FILES = (".npmrc", ".yarnrc", ".yarnrc.yml", ".config/pnpm/rc", "/etc/npmrc")
+_CARGO_FILES = (".cargo/config.toml", ".cargo/config")
+_FILES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pip", "pip3", "uv", "poetry", "pipx", "pdm", "hatch"), _PYTHON_FILES),
+    **dict.fromkeys(("npm", "npx", "pnpm", "bun", "yarn", "corepack"), _NODE_FILES),
+    "cargo": _CARGO_FILES,
+}
+"""The person's files that name registries, below the home directory unless they begin with a slash."""
+_REGISTRY_KEY = re.compile(r"registry|index|source|replace|npmRegistryServer|\burl\b|publish", re.I)
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pip", "pip3", "pipx"), ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")),
+    "uv": ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL"),
+    **dict.fromkeys(("npm", "npx", "pnpm"), ("npm_config_registry", "NPM_CONFIG_REGISTRY")),
+    "yarn": ("YARN_REGISTRY", "YARN_NPM_REGISTRY_SERVER", "npm_config_registry"),
+    "go": ("GOPROXY", "GOSUMDB"),
+    "rustup": ("RUSTUP_DIST_SERVER",),
+    "gh": ("GH_HOST",),
+}
+_MAX_FILE_BYTES = 100_000
+_WITH_ADDRESS = frozenset(["curl", "wget", "http", "https", "xh", "aria2c"])
+_LOGINS = frozenset(["ssh", "scp", "sftp", "rsync", "ssh-copy-id"])
+
+
+def named_hosts(commands: Iterable[Words], cwd: Path, home: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the hosts that the commands of a line name, in lower case, each once.
+
+    Addresses of other machines than this one are left out when they are numbers: a person is asked about each.
+    `cwd` is the directory of the line, `home` the person's; `env` has the variables of the commands.
+    """
+    found: dict[str, None] = {}
+    for words in (one for one in commands if command_needs([one]).network):
+        for host in _hosts_of(words, cwd, home, env):
+            plain = host.strip("[]").rstrip(".").lower()
+            if plain and (is_loopback(plain) or not _is_number(plain)):
+                found[plain] = None
+    return tuple(found)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for `localhost` and the addresses of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_number(host: str) -> bool:
+    """Return True for an address, also in a form that only the C library reads, such as `0x7f.1`."""
+    return ":" in host or all(re.fullmatch(r"\d+|0x[0-9a-f]*", part) for part in host.split("."))
+
+
+def _hosts_of(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Iterator[str]:
+    name, arguments = python_module(program_name(words), words[1:])
+    known = [word for word in arguments if word is not None]
+    if name in _LOGINS:
+        yield from _logins(name, arguments)
+        return
+    addresses = [host for word in known for host in _ADDRESS.findall(word)]
+    yield from addresses
+    if name in _WITH_ADDRESS and not addresses:
+        yield from (found[1] for word in known if (found := _PLAIN.fullmatch(word)))
+    if name == "git":
+        yield from _remotes(arguments, cwd)
+    if name == "gh":
+        yield from _remote_hosts(cwd, ())
+    yield from _registries(name, home, env)
+
+
+def _logins(name: str, arguments: Words) -> Iterator[str]:
+    """Yield the hosts of ssh and the programs that use it. What they run there is none of them."""
+    pattern = _LOGIN if name in {"ssh", "ssh-copy-id"} else _COPY
+    before = ""
+    for word in filter(None, arguments):
+        if before == "-J":
+            yield from (found[1] for part in word.split(",") if (found := _LOGIN.fullmatch(part)))
+        elif before not in _LOGIN_VALUES and not word.startswith("-"):
+            found = pattern.fullmatch(word) or (_LOGIN.fullmatch(word) if name == "sftp" else None)
+            yield from [found[1]] if found else _ADDRESS.findall(word)
+            if name == "ssh":
+                return  # the command that runs there follows
+        before = word
+
+
+def _remotes(arguments: Words, cwd: Path) -> Iterator[str]:
+    """Yield the hosts of a transfer that has no address with a scheme: of `host:path`, or of configured remotes."""
+    subcommand, *given = plain_arguments(arguments) or [""]
+    copies = [found[1] for word in given if (found := _COPY.fullmatch(word)) and not os.path.lexists(cwd / word)]
+    if subcommand == "clone" or (given[:1] and _COPY.fullmatch(given[0])):
+        yield from copies[:1]
+    elif not any("://" in word for word in given[:1]):
+        yield from _remote_hosts(_directory(arguments, cwd), given)
+
+
+def _directory(arguments: Words, cwd: Path) -> Path:
+    """Return the directory in which `git -C DIRECTORY` works."""
+    for at, word in enumerate(arguments[:-1]):
+        if word == "-C":
+            return cwd / (arguments[at + 1] or "")
+    return cwd
+
+
+def _remote_hosts(directory: Path, given: Sequence[str]) -> Iterator[str]:
+    """Yield the hosts of the remotes that are given by name; without one those of all remotes."""
+    lines = [line.split() for line in run_git(directory, "remote", "-v").output.splitlines()]
+    remotes = {(line[0], line[1]): None for line in lines if line[1:]}
+    named = {name for name, _ in remotes} & set(given)
+    for name, url in remotes:
+        if not named or name in named:
+            found = _ADDRESS.findall(url) or [copy[1] for copy in [_COPY.fullmatch(url)] if copy]
+            yield from found
+
+
+def _registries(name: str, home: str, env: Mapping[str, str]) -> Iterator[str]:
+    yield from _REGISTRIES.get(name, ())
+    for variable in _VARIABLES.get(name, ()):
+        value = env.get(variable, "")
+        yield from _ADDRESS.findall(value) or ([value] if variable == "GH_HOST" and _PLAIN.fullmatch(value) else [])
+    for file in _FILES.get(name, ()):
+        for line in _lines(os.path.join(home, file)):
+            if _REGISTRY_KEY.search(line) and not line.lstrip().startswith(("#", ";")):
+                yield from _ADDRESS.findall(line.replace('"', " ").replace("'", " "))
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_MAX_FILE_BYTES).splitlines()
+    except OSError:
+        return []

@@ -12,7 +12,8 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import RequestOpened
 from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.request_lines import parse_reply, prompt_lines
+from teamwright.ui.terminal.request_lines import prompt_lines
+from teamwright.ui.terminal.request_reply import parse_reply
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 

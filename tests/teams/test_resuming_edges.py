@@ -13,7 +13,7 @@ from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.storage.paths import Home, find_home
 from teamwright.teams import team_resume
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.shutdown import delete_team, finish_delete, kill
 from teamwright.teams.shutdown_requests import answer_stop, ask_to_stop
@@ -152,14 +152,14 @@ async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_pa
     async with a_team(tmp_path, a_model()) as team:
         await team.spawn("ada", "Wait.")
         await team.session.stop_members("as a kill would", keep=True)
-    live = InProcessTeammate.run
+    live = LocalTeammate.run
 
     async def ended_at_once(teammate):
         asyncio.get_running_loop().create_task(kill(inner[0], teammate, "ended by the test"))
         await live(teammate)
 
     inner, resume_members = [], team_resume.resume_members
-    monkeypatch.setattr(InProcessTeammate, "run", ended_at_once)
+    monkeypatch.setattr(LocalTeammate, "run", ended_at_once)
 
     async def resumed(team, deadlines):
         inner.append(team)

@@ -13,15 +13,13 @@ from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.ui.terminal.editor_protocol import NO_DRAFT, LineDraft, ReadCancelled
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave
-from teamwright.ui.terminal.line_input import SETTLE_S, PendingRequests
+from teamwright.ui.terminal.request_dialog import SETTLE_S, RequestDialog
 from teamwright.ui.terminal.request_lines import (
-    ReplyMeaning,
-    RequestReply,
-    parse_reply,
     prompt_label,
     prompt_lines,
     suggested_grants,
 )
+from teamwright.ui.terminal.request_reply import ReplyMeaning, RequestReply, parse_reply
 from tests.support.waits import WAIT_S
 
 LONG = "\n".join(f"line {n}" for n in range(120))
@@ -96,7 +94,7 @@ class Typist:
 
 async def asked(requests, *lines):
     """Ask all of them; gives the questions and what was shown."""
-    questions, shown, typist = PendingRequests(), [], Typist(*lines)
+    questions, shown, typist = RequestDialog(), [], Typist(*lines)
     for one in requests:
         questions.add(one)
     while questions.waiting:
@@ -205,7 +203,7 @@ async def test_always_is_handed_on():
 
 
 async def test_what_is_no_answer_asks_again_and_is_given_back():
-    answers, questions, shown = [], PendingRequests(), []
+    answers, questions, shown = [], RequestDialog(), []
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         stray = await questions.ask_first(Typist("the milk", "", "y"), EventFormatter(), shown.extend)
@@ -215,7 +213,7 @@ async def test_what_is_no_answer_asks_again_and_is_given_back():
 
 
 async def test_silence_is_no_answer():
-    answers, questions = [], PendingRequests()
+    answers, questions = [], RequestDialog()
     questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(Typist(), EventFormatter(), lambda _lines: None))
     done, _ = await asyncio.wait({task}, timeout=0.05)
@@ -225,7 +223,7 @@ async def test_silence_is_no_answer():
 
 
 async def test_a_question_that_somebody_else_answered_goes_away():
-    answers, questions, typist = [], PendingRequests(), Typist()
+    answers, questions, typist = [], RequestDialog(), Typist()
     questions.add(a_request(answers))
     task = asyncio.create_task(questions.ask_first(typist, EventFormatter(), lambda _lines: None))
     await asyncio.sleep(0)
@@ -240,7 +238,7 @@ async def test_a_question_that_somebody_else_answered_goes_away():
 async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_other():
     answers, shown, typist = [], [], Typist()
     now = [100.0]
-    questions = PendingRequests(clock=lambda: now[0])
+    questions = RequestDialog(clock=lambda: now[0])
     questions.add(a_request(answers, 1))
     questions.add(a_request(answers, 2, what="rm -rf build"))
     first = asyncio.create_task(questions.ask_first(typist, EventFormatter(), shown.extend))
@@ -263,7 +261,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
 
 
 async def test_what_is_put_off_waits_and_is_asked_again():
-    answers, shown, questions = [], [], PendingRequests()
+    answers, shown, questions = [], [], RequestDialog()
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("l"), EventFormatter(), shown.extend)
@@ -307,7 +305,7 @@ async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_i
 
 
 async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_goes_away():
-    answers, questions, typist = [], PendingRequests(), Typist("e")
+    answers, questions, typist = [], RequestDialog(), Typist("e")
     questions.add(a_request(answers, input={"command": "git push origin main"}))
     task = asyncio.create_task(questions.ask_first(typist, EventFormatter(), lambda _lines: None))
     async with asyncio.timeout(WAIT_S):
@@ -435,7 +433,7 @@ def test_who_answered_elsewhere_is_said(by, said):
 
 
 async def test_leaving_at_a_question_leaves_it_open():
-    answers, questions = [], PendingRequests()
+    answers, questions = [], RequestDialog()
     questions.add(a_request(answers))
     with pytest.raises(EOFError):
         await questions.ask_first(Typist(EOFError()), EventFormatter(), lambda _lines: None)
@@ -445,7 +443,7 @@ async def test_leaving_at_a_question_leaves_it_open():
 
 
 async def test_an_answer_that_comes_too_late_is_said():
-    shown, questions = [], PendingRequests()
+    shown, questions = [], RequestDialog()
     questions.add(a_request(None))
     await questions.ask_first(Typist("y"), EventFormatter(), shown.extend)
     assert shown[-1] == "  it was answered already, or is no longer open"

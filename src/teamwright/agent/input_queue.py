@@ -90,7 +90,7 @@ class QueuedCommand(Struct, frozen=True):
         return SOURCES[self.source].priority
 
 
-class CommandQueue(Struct):
+class InputQueue(Struct):
     """The input that waits for one agent. Entries of one source are delivered first in, first out."""
 
     _waiting: list[QueuedCommand] = field(default_factory=list[QueuedCommand])

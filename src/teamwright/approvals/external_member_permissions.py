@@ -43,7 +43,7 @@ KIND = "asked_beyond"
 class ExternalMemberPermissions(Struct):
     """Permission requests of external members, and the answers that are sent back to them."""
 
-    asker: Approver
+    approver: Approver
     team: SessionTeam
     _open: dict[tuple[str, str], asyncio.Task[None]] = field(
         default_factory=dict[tuple[str, str], "asyncio.Task[None]"]
@@ -134,7 +134,7 @@ class ExternalMemberPermissions(Struct):
         followed = self._followed.get(member.lower())
         if followed is not None:
             followed.note_waiting(f"permission for {request.tool_name[:60]}")
-        answer = await self.asker.ask(
+        answer = await self.approver.ask(
             Question(
                 member=member,
                 tool=request.tool_name,

@@ -48,7 +48,7 @@ class PlanApprovals(Struct):
     without limit.
     """
 
-    asker: Approver
+    approver: Approver
     emit: Emit
     who: str = LEAD_ALIAS
     origin: str = ""
@@ -141,7 +141,7 @@ class PlanApprovals(Struct):
         return PlanOutcome(None, request=request, approver=target)
 
     async def _ask_person(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
-        answer = await self.asker.ask(
+        answer = await self.approver.ask(
             _question(member, given.plan, str(given.file), given.rules, given.tool_use_id, mode.mode_after)
         )
         if not answer.allowed:
@@ -250,7 +250,7 @@ class PlanApprovals(Struct):
         """Return the person's answer; None when the question was cancelled because the session closes."""
         rules = tuple(str(rule) for rule in request.get("rules") or ())
         member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
-        answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
+        answer = await self.approver.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
         if answer.by == "cancelled":
             return None
         named = _granted_mode(answer)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.mail.inbox_layout import InboxItem, split_array
+from teamwright.mail.inbox_writer import InboxWriter, PendingEntry
 from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage, RuntimeMailSigner
 from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
-from teamwright.mail.outbox import Outbox, OutgoingEntry
 from teamwright.mail.unread_quota import check_text_size
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
@@ -128,7 +128,7 @@ class Inbox:
         self.archive = archive
         self.signer = RuntimeMailSigner(guard)
         self._file = LockedInbox(path, guard, on_damage)
-        self._outbox = Outbox(self._file, self._note_commit)
+        self._outbox = InboxWriter(self._file, self._note_commit)
         self._stamp: FileStamp | None = None
         self._unread: list[InboxEntry] = []  # of the state `_stamp`, with ids
         self._has_more = False  # than `unread` returned
@@ -168,7 +168,7 @@ class Inbox:
             time_ = entry.timestamp or iso_time()
             whole = InboxEntry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
         whole = self.signer.sign(whole)
-        outgoing = OutgoingEntry(whole, whole.encode(), runtime=runtime)
+        outgoing = PendingEntry(whole, whole.encode(), runtime=runtime)
         if (traffic := self._events) is None:
             await self._outbox.send(outgoing)
             return msg_id
@@ -239,7 +239,7 @@ class Inbox:
         self,
         before: FileStamp | None,
         after: FileStamp,
-        entries: Sequence[OutgoingEntry],
+        entries: Sequence[PendingEntry],
         replaced: Sequence[InboxItem],
     ) -> None:
         """Update the known state after a commit of this process, without reading the file.
@@ -262,7 +262,7 @@ def _contains_id(raw: bytes, msg_id: str) -> bool:
     return re.search(rb'"msg_id":\s*%s' % re.escape(json.dumps(msg_id).encode()), raw) is not None
 
 
-def _stored_entry(outgoing: OutgoingEntry) -> InboxEntry:
+def _stored_entry(outgoing: PendingEntry) -> InboxEntry:
     """Return the entry as it will be read: characters that JSON or UTF-8 cannot contain were changed by encoding."""
     entry = outgoing.entry
     plain = entry.text.isascii() and not entry.extra and (entry.summary or "").isascii()

@@ -35,32 +35,29 @@ from teamwright.session.database_choice import find_database
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_parts import start_reading_state
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
+from teamwright.session.factory.grants import make_grants
 from teamwright.session.factory.hooks_factory import make_hooks
 from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
     make_models,
     make_policies,
+    make_request_queue,
     open_background_jobs,
     open_call_counter,
     start_services,
 )
-from teamwright.session.factory.request_queue_factory import ask_timeout, make_grants, make_request_queue
 from teamwright.session.factory.team_factory import make_team
 from teamwright.session.integration_of_members import SessionIntegration
 from teamwright.session.lookup.saved_sessions import SessionView, save_title
-from teamwright.session.member_process.lead_side_setup import MemberProcesses
+from teamwright.session.member_process.member_processes import MemberProcesses
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.options import Options, mark_portions
 from teamwright.session.permission_modes import SavedMode, load_mode, restore_mode, save_mode
 from teamwright.session.reload_config import ConfigReloader
 from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
-from teamwright.session.session_preparation import (
-    SessionContext,
-    load_context,
-    trust_warnings,
-)
+from teamwright.session.session_preparation import SessionContext, ask_timeout, load_context, trust_warnings
 from teamwright.session.shell_command import run_shell_command
 from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog, Subscriber

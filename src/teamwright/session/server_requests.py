@@ -73,13 +73,13 @@ class ServerRequests:
     def __init__(
         self,
         directories: Callable[[], Sequence[Path]],
-        asker: Approver,
+        approver: Approver,
         sampling: SamplingTerms | None,
         fire: FireHooks = fire_no_hooks,
     ) -> None:
         self._directories = directories
         self._fire = fire
-        self._asker = asker
+        self._approver = approver
         self._sampling = sampling
         self._sampled = 0
         self._asking = asyncio.Lock()
@@ -166,7 +166,7 @@ class ServerRequests:
         """Return the answer of the user; None when the user refuses or cannot answer."""
         shown = {"server": server.name, "multiSelect": several}
         question = Question(LEAD, f"mcp__{server.key}", "question", text, "", "", shown, options, LEAD)
-        answer = await self._asker.ask(question)
+        answer = await self._approver.ask(question)
         return answer.text if answer.allowed else None
 
     # ── an answer of the model ────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +183,7 @@ class ServerRequests:
         tool = f"mcp__{server.key}__sampling"
         question = Question(LEAD, tool, "permission", what, "mcp.sampling", "", {"maxTokens": tokens}, owner=LEAD)
         self._sampled += 1
-        answer = await self._asker.ask(question)
+        answer = await self._approver.ask(question)
         if not answer.allowed:
             self._sampled -= 1
             raise McpRequestError(REFUSED, "the user refused the request")

@@ -51,7 +51,7 @@ from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 if TYPE_CHECKING:
     from teamwright.config.settings.settings import Settings
-    from teamwright.session.member_process.lead_side_setup import MemberProcesses
+    from teamwright.session.member_process.member_processes import MemberProcesses
     from teamwright.session.structured_output import ReadOutput
 
 

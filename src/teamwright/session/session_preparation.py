@@ -306,3 +306,14 @@ def waits_for_answers(context: SessionContext) -> bool:
         where = [("unattended_requests", said)]
         raise CannotStart("bad-settings", "unattended_requests must be wait or deny", looked_at=where)
     return not context.options.interactive and said == "wait"
+
+
+ASK_TIMEOUT_S = 600.0
+"""Seconds that a request waits without a person at a terminal, unless the settings say otherwise."""
+
+
+def ask_timeout(context: SessionContext) -> float | None:
+    """Return the deadline of requests in seconds; None for a person at a terminal, who may take any time."""
+    said = context.options.ask_timeout_s
+    given = said if said is not None else context.settings.ask_timeout_s
+    return given if given is not None or context.options.interactive else ASK_TIMEOUT_S

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from teamwright.permissions.permission_decision import Policy
     from teamwright.protocol.task import Task
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-    from teamwright.teams.in_process_teammate import InProcessTeammate
+    from teamwright.teams.local_teammate import LocalTeammate
 
 
 VERSION = 1
@@ -97,7 +97,7 @@ COMMAND_CHARS = 120
 """Maximum characters of a check in a refusal."""
 
 
-FindTeammate: TypeAlias = "Callable[[str], InProcessTeammate | None]"
+FindTeammate: TypeAlias = "Callable[[str], LocalTeammate | None]"
 """Returns the live member of that name, if it runs in this process."""
 
 

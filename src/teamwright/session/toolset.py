@@ -66,7 +66,7 @@ class Toolset(Struct):
     """The tools of agents. `extra` are the program's own."""
 
     jobs: BackgroundJobs
-    asker: Approver
+    approver: Approver
     stopping: StopRequests
     bash: BashSettings
     model_settings: ModelSettings
@@ -219,7 +219,7 @@ class Toolset(Struct):
 
     def _ask_user(self, caller: Caller) -> AnyTool:
         def make() -> AnyTool:
-            return tool_classes.AskUserQuestion(caller.name, self.asker, blocked_callback(caller.team, caller.name))
+            return tool_classes.AskUserQuestion(caller.name, self.approver, blocked_callback(caller.team, caller.name))
 
         return BuiltInTool("AskUserQuestion", make, is_offered=self.attended)
 

@@ -41,4 +41,4 @@ def lead_gate(agent_factory: AgentParts) -> PermissionGate:
     """Return a permission gate with the lead's policy. It asks as the lead."""
     from teamwright.agent.permission_gate import PermissionGate
 
-    return PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.asker)
+    return PermissionGate(LEAD, lambda: agent_factory.policy, agent_factory.approver)

@@ -18,7 +18,7 @@ from teamwright.agent.agent import Agent, SteeringInput, TurnEnd
 from teamwright.agent.compaction.compact import clear_conversation
 from teamwright.agent.compaction.compaction_state import CompactResult
 from teamwright.agent.conversation import UserMessage
-from teamwright.agent.input_queue import CommandPriority, CommandQueue, QueuedCommand
+from teamwright.agent.input_queue import CommandPriority, InputQueue, QueuedCommand
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
 from teamwright.hooks.payload import user_prompt_submit
@@ -65,7 +65,7 @@ class Lead(Struct):
     owes_answer: bool = False
     refusal_reason: str = ""
     _unchecked_prompts: deque[tuple[Block, ...]] = field(default_factory=deque[tuple[Block, ...]])
-    queue: CommandQueue = field(default_factory=CommandQueue)
+    queue: InputQueue = field(default_factory=InputQueue)
     on_shell: RunShell | None = None
     """Runs a person's own shell command, whose output is delivered with the next prompt."""
     on_prompt: Callable[[str, str], None] | None = None

@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChangeMessage as ModeMessage
 from teamwright.protocol.timestamps import iso_time
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.outgoing import find_recipient, send_protocol
 from teamwright.teams.mode_rank import MODE_RANK, ModeSet, limiting_mode
 from teamwright.teams.plan_approval import approve_by_mode_change
@@ -97,11 +97,11 @@ def enter_mode(agent: Agent, mode: Mode, by: str) -> None:
     agent.emit(ModeChanged(member=agent.name, mode=str(mode), by=by))
 
 
-async def _find_teammate(team: SessionTeam, name: str) -> InProcessTeammate | ProcessTeammateBase:
+async def _find_teammate(team: SessionTeam, name: str) -> LocalTeammate | ProcessTeammateBase:
     team.require_team()
     member = await find_recipient(team, name)
     teammate = team.find(member.name)
-    if not isinstance(teammate, InProcessTeammate | ProcessTeammateBase):
+    if not isinstance(teammate, LocalTeammate | ProcessTeammateBase):
         raise TeamRefused(
             "team-refused",
             f"{member.name} runs in another program, which alone sets its mode",
@@ -110,7 +110,7 @@ async def _find_teammate(team: SessionTeam, name: str) -> InProcessTeammate | Pr
     return teammate
 
 
-def _require_stricter(teammate: InProcessTeammate, mode: Mode, policy: Policy) -> None:
+def _require_stricter(teammate: LocalTeammate, mode: Mode, policy: Policy) -> None:
     """Raise TeamRefused for a less strict mode: a lead cannot grant more than a person or an approved plan did."""
     if mode in MODE_RANK and MODE_RANK[mode] < MODE_RANK[policy.effective_mode]:
         return

@@ -18,7 +18,7 @@ from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.external.external_plans import answer_external_plan, bound_incarnation
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.plan_requests import (
     NO_PENDING_PLAN,
@@ -39,7 +39,7 @@ UNCHANGED_NOTE = "the plan stays as it was; nothing was answered"
 
 
 async def submit_plan(
-    team: SessionTeam, teammate: InProcessTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
+    team: SessionTeam, teammate: LocalTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
 ) -> str:
     """Open a request for this plan and notify its approver; returns its id, one for each call.
 
@@ -66,7 +66,7 @@ async def submit_plan(
 
 
 def _open_request(
-    team: SessionTeam, teammate: InProcessTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
+    team: SessionTeam, teammate: LocalTeammate, submission: PlanSubmission, approver: str, deadline_s: float | None
 ) -> str:
     if teammate.pending_plan.is_open:
         raise TeamRefused(
@@ -94,7 +94,7 @@ def _open_request(
     return request_id
 
 
-async def _notify_approver(team: SessionTeam, teammate: InProcessTeammate, request_id: str, *, is_rerun: bool) -> None:
+async def _notify_approver(team: SessionTeam, teammate: LocalTeammate, request_id: str, *, is_rerun: bool) -> None:
     request = team.requests.get(request_id) or {}
     if request.get("target") == LEAD:
         told = PlanApprovalRequest(
@@ -146,7 +146,7 @@ async def answer_plan(
         await answer_external_plan(team, name, request, before)
     elif isinstance(teammate, ProcessTeammateBase):
         await teammate.perform("plan_answered")  # its own process applies the file's answer
-    elif isinstance(teammate, InProcessTeammate):
+    elif isinstance(teammate, LocalTeammate):
         await _apply_and_notify(team, teammate, request, before)
     return name
 
@@ -168,7 +168,7 @@ def _refusal(what: str) -> TeamRefused:
 
 
 async def _apply_and_notify(
-    team: SessionTeam, teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any]
+    team: SessionTeam, teammate: LocalTeammate, request: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
     """Apply an answer, each step once: the mode changes, the member is notified and continues."""
     request_id, approved = str(request["id"]), answer.get("approve") is True
@@ -190,7 +190,7 @@ async def _apply_and_notify(
 
 
 def apply_answer(
-    teammate: InProcessTeammate, request: Mapping[str, Any], answer: Mapping[str, Any], granted: Sequence[str] = ()
+    teammate: LocalTeammate, request: Mapping[str, Any], answer: Mapping[str, Any], granted: Sequence[str] = ()
 ) -> PlanMode:
     """Change the member's own mode as the answer says, once, and end its wait; `granted` are rules.
 
@@ -218,14 +218,14 @@ def _granted_mode(answer: Mapping[str, Any]) -> Mode | None:
     return None if named is Mode.PLAN else named
 
 
-def _require_plan_mode(teammate: InProcessTeammate) -> PlanMode:
+def _require_plan_mode(teammate: LocalTeammate) -> PlanMode:
     mode = teammate.agent.plan
     if mode is None:
         raise TeamRefused("team-refused", f"{teammate.name} cannot plan", note=UNCHANGED_NOTE)
     return mode
 
 
-async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate) -> None:
+async def approve_by_mode_change(team: SessionTeam, teammate: LocalTeammate) -> None:
     """Approve a waiting plan, because a person set the member's mode. Raises InboxFull, StorageError."""
     mode = teammate.agent.plan
     if mode is not None and teammate.pending_plan.is_open and not mode.is_on:
@@ -238,7 +238,7 @@ async def approve_by_mode_change(team: SessionTeam, teammate: InProcessTeammate)
 # ── resume ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def resume_plan(team: SessionTeam, teammate: InProcessTeammate) -> None:
+async def resume_plan(team: SessionTeam, teammate: LocalTeammate) -> None:
     """Resume the last plan of a resumed member: it waits again, or its answer is applied, once.
 
     Raises InboxFull, LockTimeout, StorageError.

@@ -25,9 +25,9 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.local_team_access import LocalTeamAccess
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
 from teamwright.teams.protocol_message_text import TeamMailRules
@@ -251,7 +251,7 @@ async def start_in_process(
     spec: SpawnSpec | None = None,
     *,
     resumed: bool = False,
-) -> InProcessTeammate:
+) -> LocalTeammate:
     """Build the member's agent and start it; returns when it runs. `undo` reverts the start when a later step fails.
 
     `spec` is the resolved spec; None for a resumed member, whose spec is on disk. `resumed`: an earlier process began
@@ -286,10 +286,10 @@ def _make_teammate(
     agent: Agent,
     incoming: IncomingMail,
     resumed: bool,
-) -> InProcessTeammate:
+) -> LocalTeammate:
     """Create the member's object, which does not run yet."""
     name = member.name
-    return InProcessTeammate(
+    return LocalTeammate(
         agent=agent,
         incoming=incoming,
         team_access=LocalTeamAccess(team),
@@ -344,7 +344,7 @@ def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | No
 
 
 def _on_run_end(
-    team: SessionTeam, teammate: InProcessTeammate, unfollow: Callable[[], None], task: asyncio.Task[None]
+    team: SessionTeam, teammate: LocalTeammate, unfollow: Callable[[], None], task: asyncio.Task[None]
 ) -> None:
     """Release the member's resources at any end of its task, also a cancellation before its first step."""
     unfollow()
@@ -374,7 +374,7 @@ def _on_run_end(
         team.emit(Notice(member=teammate.name, text=f"{type(problem).__name__}: {problem}", level="warning"))
 
 
-async def _remove_member(team: SessionTeam, teammate: InProcessTeammate) -> None:
+async def _remove_member(team: SessionTeam, teammate: LocalTeammate) -> None:
     """Remove a member whose start failed."""
     teammate.end_cause = "it could not be started"
     if teammate.run_task is not None:

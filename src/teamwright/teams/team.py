@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from teamwright.tasks.task_check import CheckRunner
     from teamwright.tasks.task_integration import MemberWorktrees
     from teamwright.teams.backend_teammate import TeammateLauncher
-    from teamwright.teams.in_process_teammate import InProcessTeammate
     from teamwright.teams.incarnation import Incarnation
+    from teamwright.teams.local_teammate import LocalTeammate
     from teamwright.teams.mailbox.incoming import IncomingMail
     from teamwright.teams.roster import Roster
     from teamwright.teams.shared_document import Document
@@ -244,15 +244,15 @@ class SessionTeam(Struct):
         found = self.members.find_any_case(name)
         return None if found is None or found.state in ENDED_STATES else found
 
-    def find_in_process(self, name: str) -> InProcessTeammate | None:
+    def find_in_process(self, name: str) -> LocalTeammate | None:
         """Return the live member of that name, if it runs in this process."""
-        from teamwright.teams.in_process_teammate import InProcessTeammate
+        from teamwright.teams.local_teammate import LocalTeammate
 
         teammate = self.find(name)
-        return teammate if isinstance(teammate, InProcessTeammate) else None
+        return teammate if isinstance(teammate, LocalTeammate) else None
 
     @property
-    def in_process_members(self) -> list[InProcessTeammate]:
+    def in_process_members(self) -> list[LocalTeammate]:
         """Those of them that run in this process."""
         return [teammate for one in self.running_members if (teammate := self.find_in_process(one.name)) is not None]
 
@@ -325,8 +325,8 @@ class SessionTeam(Struct):
             self.lead_mail.wake()
         elif (member := self.find(name)) is not None:
             member.wake_target.wake()
-        elif self.ports.wake_remote is not None:
-            self.ports.wake_remote(name)
+        elif self.ports.wake_other_process is not None:
+            self.ports.wake_other_process(name)
         self.changed.set()
 
     def deliver_late_answer(self, owner: str, text: str) -> None:

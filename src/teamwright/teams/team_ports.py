@@ -91,7 +91,7 @@ class TeamPorts(Struct, frozen=True):
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     report_end: ReportEnd | None = None
     """In a member's own process: reports its end to the lead's process, which handles all effects."""
-    wake_remote: Callable[[str], object] | None = None
+    wake_other_process: Callable[[str], object] | None = None
     """In a member's own process: wakes a member of another one."""
     worktrees: Callable[[], SessionWorktrees] | None = None
     """In the lead's process: returns the worktrees of members. None where members cannot have one."""

@@ -19,8 +19,8 @@ from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import RosterMember
 from teamwright.storage.atomic_write import storage_error
 from teamwright.teams.backend_teammate import IN_PROCESS
-from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, PendingEnd
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.undelivered import return_late_mail
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.resume_result import ResumeResult
@@ -168,7 +168,7 @@ async def _resume_member(
         await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
     if incarnation.crashed:
         await team.state.change(lambda file: file.with_resumed(member.name, incarnation))
-    if isinstance(teammate, InProcessTeammate) and teammate.state not in ENDED_STATES:
+    if isinstance(teammate, LocalTeammate) and teammate.state not in ENDED_STATES:
         await resume_plan(team, teammate)
     for request in team.requests.open_requests() if teammate.state not in ENDED_STATES else ():
         if is_shutdown_request(request, member.name, incarnation.incarnation):

@@ -99,7 +99,7 @@ class EventBuffer:
 async def _show_plain(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     """Print events as plain lines until the member ends."""
     feed.replay_to(show_event)
-    return await member.obeying.wait_until_ended()
+    return await member.led_member.wait_until_ended()
 
 
 async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
@@ -126,7 +126,7 @@ async def _show_screen(member: RunningMember, feed: EventBuffer) -> MemberEnd:
     unfollow = control.follow(terminal.panel.note_external_task)
     reading = asyncio.create_task(terminal.read_lines(), name="reading lines")
     try:
-        return await member.obeying.wait_until_ended()
+        return await member.led_member.wait_until_ended()
     finally:
         unfollow()
         reading.cancel()

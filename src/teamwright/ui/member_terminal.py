@@ -32,10 +32,11 @@ from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, Read
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.keys import HELP_COLUMN, LEAVE_WINDOW_S, InterruptAction, InterruptState
 from teamwright.ui.terminal.line_completion import Candidate
-from teamwright.ui.terminal.line_input import LineInput, PendingRequests
+from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.panel import Panel, RunningCalls
 from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.request_dialog import RequestDialog
 from teamwright.ui.terminal.running_output import RunningOutput
 from teamwright.views.member_screen import MemberScreen, member_cost
 
@@ -186,7 +187,7 @@ class MemberTerminal:
         self.running_calls = RunningCalls()
         self.interrupts = InterruptState()
         self._leave_hinted_at = float("-inf")
-        self.line_input = LineInput(self.formatter, self.show, PendingRequests(run_command=self._run_at_request))
+        self.line_input = LineInput(self.formatter, self.show, RequestDialog(run_command=self._run_at_request))
         colors, markdown = self.formatter.paint.on, self.control.member.settings.markdown
         self.texts = AgentTextOutput(self.show, _mask, block_renderer(env, markdown=markdown, colors=colors))
         self.panel = Panel(

@@ -22,7 +22,7 @@ from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
 from teamwright.session.lookup.saved_members import transcripts_of
 from teamwright.session.session import Session
 from teamwright.teams.external.external_member import ExternalMember
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.teammate import Teammate
 
 Message = Mapping[str, Any]
@@ -86,7 +86,7 @@ class ConversationReader(Struct):
 def conversation_of(teammate: Teammate) -> ConversationReader:
     """Return the conversation of a live member."""
     return ConversationReader(
-        teammate.transcript_path, isinstance(teammate, InProcessTeammate), isinstance(teammate, ExternalMember)
+        teammate.transcript_path, isinstance(teammate, LocalTeammate), isinstance(teammate, ExternalMember)
     )
 
 

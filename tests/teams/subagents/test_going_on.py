@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import Team
-from teamwright.agent.input_queue import SOURCES, CommandMode, CommandPriority, CommandQueue
+from teamwright.agent.input_queue import SOURCES, CommandMode, CommandPriority, InputQueue
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import LimitExceeded
 from teamwright.protocol.ids import LEAD
@@ -147,7 +147,7 @@ async def within_result(seconds, wait):
 
 @pytest.mark.promise("row F10")
 def test_the_order_of_what_waits_is_one_table_and_what_the_runtime_says_never_goes_before_words():
-    queue = CommandQueue()
+    queue = InputQueue()
     for source in reversed(SOURCES):
         if source != "shell":
             queue.put(source, [text_block(source)], source)

@@ -6,15 +6,13 @@ import pytest
 
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.ui.terminal.event_formatter import EventFormatter
-from teamwright.ui.terminal.line_input import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, PendingRequests
+from teamwright.ui.terminal.request_dialog import SETTLE_S, TYPING_NOTE, UNSEEN_NOTE, RequestDialog
 from teamwright.ui.terminal.request_lines import (
     MAX_LINES,
-    ReplyMeaning,
-    RequestReply,
-    parse_reply,
     prompt_lines,
     subject_lines,
 )
+from teamwright.ui.terminal.request_reply import ReplyMeaning, RequestReply, parse_reply
 from teamwright.ui.terminal.text_styles import Paint
 from tests.support.waits import WAIT_S
 from tests.ui.test_terminal_questions import Typist, a_question, a_request
@@ -68,7 +66,7 @@ def test_a_very_long_command_shows_its_ends_and_all_of_it_on_demand():
 
 @pytest.mark.promise("K5")
 async def test_nobody_says_yes_to_what_was_not_shown():
-    answers, shown, questions = [], [], PendingRequests()
+    answers, shown, questions = [], [], RequestDialog()
     what = "\n".join(["safe"] * 2_000 + ["rm -rf ~"] + ["safe"] * 2_000)
     questions.add(a_request(answers, what=what, input={"command": what}))
     async with asyncio.timeout(WAIT_S):
@@ -79,7 +77,7 @@ async def test_nobody_says_yes_to_what_was_not_shown():
 
 @pytest.mark.promise("K5")
 async def test_a_no_needs_no_reading():
-    answers, questions = [], PendingRequests()
+    answers, questions = [], RequestDialog()
     questions.add(a_request(answers, what="x\n" * 5_000))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("n"), EventFormatter(), lambda _lines: None)
@@ -89,7 +87,7 @@ async def test_a_no_needs_no_reading():
 @pytest.mark.promise("K5", "F44")
 async def test_the_end_of_a_line_that_was_being_typed_is_no_answer():
     answers, shown, now = [], [], [50.0]
-    questions = PendingRequests(clock=lambda: now[0])
+    questions = RequestDialog(clock=lambda: now[0])
     questions.add(a_request(answers))
     questions.add(a_request(answers, number=2))
     async with asyncio.timeout(WAIT_S):
@@ -108,7 +106,7 @@ async def test_a_line_that_comes_later_is_an_answer_also_in_the_middle_of_anothe
             now[0] += SETTLE_S + 0.1
             return await super().answer(label)
 
-    questions = PendingRequests(clock=lambda: now[0])
+    questions = RequestDialog(clock=lambda: now[0])
     questions.add(a_request(answers))
     async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Slow("y"), EventFormatter(), lambda _lines: None, is_typing=True)

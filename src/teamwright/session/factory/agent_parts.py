@@ -100,7 +100,7 @@ class AgentParts(Struct, dict=True):
     models: SessionModels
     toolset: Toolset
     policies: AgentPolicies
-    asker: Approver
+    approver: Approver
     keep_grant: KeepGrant
     budget_tracker: BudgetTracker
     emit: Emit
@@ -155,7 +155,7 @@ class AgentParts(Struct, dict=True):
     @cached_property
     def plans(self) -> PlanApprovals:
         """The plans that wait for approval."""
-        return PlanApprovals(self.asker, self.emit)
+        return PlanApprovals(self.approver, self.emit)
 
     @cached_property
     def compacting(self) -> CompactionFactory:
@@ -301,7 +301,7 @@ class AgentParts(Struct, dict=True):
         return PermissionGate(
             born.shown,
             born.current_policy,
-            self.asker,
+            self.approver,
             self.denials,
             self.policies.keep_always,
             on_waiting=born.waiting,

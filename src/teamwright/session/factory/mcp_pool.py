@@ -61,7 +61,7 @@ def make_pool(
     )
     answers = ServerRequests(
         lambda: agent_factory.policy.directories,
-        agent_factory.asker,
+        agent_factory.approver,
         terms if settings.sampling else None,
         fire_no_hooks if toolset.hooking is None else toolset.hooking.fire_for_lead,
     )

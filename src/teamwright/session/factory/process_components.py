@@ -24,6 +24,8 @@ from teamwright.agent.spawn_limits import AdmitElsewhere, SpawnLimits
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_call_numbers import CallNumbers
 from teamwright.agent.transcript import header_tag_key, read_header
+from teamwright.approvals.request_files import RequestFiles
+from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.permission_policy import make_policy
@@ -48,13 +50,16 @@ from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session_preparation import (
     SessionContext,
     are_teams_enabled,
+    ask_timeout,
     is_unattended,
     resumed_model,
     session_environment,
+    waits_for_answers,
 )
 from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
+from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
 from teamwright.tools.shell.startup import plain_shell
@@ -93,14 +98,14 @@ def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> Back
 class AgentServices(Struct, frozen=True):
     """The services that a process gives its agents.
 
-    `asker` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
+    `approver` answers permission questions, `stopping` asks members to stop, `keep_grant` stores grants of an approval.
     `admit_elsewhere` counts sub-agents in the process that counts all of the run.
     """
 
     policies: AgentPolicies
     jobs: BackgroundJobs
     numbers: CallNumbers
-    asker: Approver
+    approver: Approver
     stopping: StopRequests
     keep_grant: KeepGrant
     permits: PermissionAnswers | None = None
@@ -129,7 +134,7 @@ def _toolset(
     models = model_settings(settings)
     return Toolset(
         services.jobs,
-        services.asker,
+        services.approver,
         services.stopping,
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
@@ -202,7 +207,7 @@ def make_agent_factory(
         models,
         _toolset(context, services, types, sandbox_maker(context, log.emit), log),
         services.policies,
-        services.asker,
+        services.approver,
         services.keep_grant,
         budget_tracker,
         log.emit,
@@ -282,3 +287,19 @@ def start_services(
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, agent_factory, stack)
+
+
+def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
+    """Create the request queue of the run, with its files."""
+    options = context.options
+    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
+    return RequestQueue(
+        log.emit,
+        lambda: options.interactive,
+        files,
+        ask_timeout(context),
+        options.on_request,
+        answerer="terminal" if options.interactive else "program",
+        waits=waits_for_answers(context),
+        settings=context.home.settings,
+    )

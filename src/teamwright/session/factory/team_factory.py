@@ -52,7 +52,7 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
         lambda command: mask_secrets(command, context.env),
         context.directory / "output",
         agent_factory.toolset.use_sandbox,
-        agent_factory.asker,
+        agent_factory.approver,
     )
 
 

@@ -12,8 +12,8 @@ from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD, parse_recipient
 from teamwright.protocol.unknown_names import did_you_mean, unknown_member
 from teamwright.teams.backend_teammate import ProcessTeammateBase
-from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.lead_agent import Lead
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.shutdown import lead_stop_error
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
@@ -53,7 +53,7 @@ def find_live_agent(
     found = find_member(team, name, note) if name else None
     if found is None:
         return lead.agent
-    if isinstance(found, InProcessTeammate):
+    if isinstance(found, LocalTeammate):
         return found.agent
     if isinstance(found, ProcessTeammateBase):
         return found

@@ -34,9 +34,7 @@ from teamwright.session.factory.process_components import (
     open_call_counter,
     start_services,
 )
-from teamwright.session.factory.request_queue_factory import ask_timeout
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
-from teamwright.session.member_process.commands_from_lead import LedMember, remote_state
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.lead_proxies import (
     MemberBudget,
@@ -44,18 +42,19 @@ from teamwright.session.member_process.lead_proxies import (
     RemoteSpawnLimit,
     ShutdownRefusal,
 )
+from teamwright.session.member_process.led_member import LedMember, remote_state
 from teamwright.session.member_process.spawn_file import SpawnFile, options_of
 from teamwright.session.model_sources import SessionModels
 from teamwright.session.reload_config import ConfigReloader
-from teamwright.session.session_preparation import SessionContext, load_member_context
+from teamwright.session.session_preparation import SessionContext, ask_timeout, load_member_context
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.file_stores import FileStores
-from teamwright.teams.in_process_teammate import InProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.spawn import start_in_process
 from teamwright.teams.status.team_status import TeamStatus
@@ -76,12 +75,12 @@ class RunningMember(Struct):
 
     spawn: SpawnFile
     team: SessionTeam
-    teammate: InProcessTeammate
+    teammate: LocalTeammate
     agent_factory: AgentFactory
     log: EventLog
     line: LeadConnection
     watcher: Watcher
-    obeying: LedMember
+    led_member: LedMember
     settings: Settings
     warnings: tuple[str, ...] = ()
 
@@ -120,51 +119,53 @@ async def _join(
     agent_factory, models, warnings = await _agent_factory(context, log, line, stack)
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
-        await obeying.departed(name, cause, agreed_to)
+        await led_member.departed(name, cause, agreed_to)
 
     team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end))
     reading = cache(partial(ConfigReloader, context, agent_factory))
-    obeying = LedMember(
+    led_member = LedMember(
         team, agent_factory, line, lambda agent: ActionContext(team, agent_factory, models, agent, reading)
     )
-    agent_factory.policies.on_always = obeying.add_always_rules
-    line.attach(obeying)
+    agent_factory.policies.on_always = led_member.add_always_rules
+    line.attach(led_member)
     line.forward_earlier_events()
-    log.subscribe(obeying.record_mode, live=False)
+    log.subscribe(led_member.record_mode, live=False)
     log.subscribe(line.forward_event, live=False)
-    log.subscribe(obeying.record_event, live=False)
+    log.subscribe(led_member.record_event, live=False)
     if remote is not None:
         log.subscribe(remote.note_event, live=False)
     connect_budget(agent_factory.budget_tracker, team, log)
-    _follow_tasks(team, watcher, obeying, stack)
+    _follow_tasks(team, watcher, led_member, stack)
     stack.push_async_callback(end_work, agent_factory)
     entry = await _entry(team, spawn, remote)
-    obeying.require_wanted()
+    led_member.require_wanted()
     teammate = await _start(team, entry, life, spawn, stack)
     notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
     notify_lost_subagents(agent_factory.toolset.agents, team, None)
     await take_tasks(agent_factory.budget_tracker, team)
-    obeying.set_member(teammate)
-    stack.push_async_callback(obeying.close)
+    led_member.set_member(teammate)
+    stack.push_async_callback(led_member.close)
     return RunningMember(
-        spawn, team, teammate, agent_factory, log, line, watcher, obeying, context.settings, tuple(warnings)
+        spawn, team, teammate, agent_factory, log, line, watcher, led_member, context.settings, tuple(warnings)
     )
 
 
 async def _agent_factory(
     context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
 ) -> tuple[AgentFactory, SessionModels, list[str]]:
-    asks = RemoteApprover(line, log.emit)
+    approver = RemoteApprover(line, log.emit)
     numbers = open_call_counter(context, log)
     models = make_models(context, numbers)
     stack.push_async_callback(models.aclose)
     jobs = open_background_jobs(context, stack)
     policies, limit = make_policies(context), RemoteSpawnLimit(line)
-    services = AgentServices(policies, jobs, numbers, asks, ShutdownRefusal(), asks.grant, admit_elsewhere=limit)
+    services = AgentServices(
+        policies, jobs, numbers, approver, ShutdownRefusal(), approver.grant, admit_elsewhere=limit
+    )
     budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     agent_factory.plans.configure(context.settings, ask_timeout(context))
-    make_hooks(context, log, agent_factory, asks)
+    make_hooks(context, log, agent_factory, approver)
     warnings = start_services(context, log, agent_factory, stack)
     await jobs.wait_for_orphan_cleanup()
     return agent_factory, models, warnings
@@ -189,7 +190,7 @@ def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory
         report_end=to.report_end,
         on_plan=lambda request: line.notify("plan", request=request["id"], target=request["target"]),
         open_doorbell=doorbells.listen,
-        wake_remote=doorbells.ring,
+        wake_other_process=doorbells.ring,
         remote_state=partial(remote_state, status),
     )
     team = make_team(context, to.log, agent_factory, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
@@ -198,18 +199,18 @@ def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory
     return team
 
 
-def _follow_tasks(team: SessionTeam, watcher: Watcher, obeying: LedMember, stack: AsyncExitStack) -> None:
+def _follow_tasks(team: SessionTeam, watcher: Watcher, led_member: LedMember, stack: AsyncExitStack) -> None:
     """Follow changes of the task list by others, and connect owners with their jobs."""
-    known = team.tasks.watch_external_changes(lambda _before, _after: obeying.tasks_changed())
+    known = team.tasks.watch_external_changes(lambda _before, _after: led_member.tasks_changed())
     stack.callback(known.close)
-    follow = partial(obeying.check_tasks, known)
+    follow = partial(led_member.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
-    connect_owners(None, team, obeying.agent_factory.toolset.jobs)
+    connect_owners(None, team, led_member.agent_factory.toolset.jobs)
 
 
 async def _start(
     team: SessionTeam, member: RosterMember, life: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
-) -> InProcessTeammate:
+) -> LocalTeammate:
     teammate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
     if spawn.resumed:
         await resume_plan(team, teammate)

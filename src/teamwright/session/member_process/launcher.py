@@ -16,10 +16,9 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
-from teamwright.session.factory.request_queue_factory import ask_timeout
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
-from teamwright.session.session_preparation import SessionContext, is_unattended
+from teamwright.session.session_preparation import SessionContext, ask_timeout, is_unattended
 from teamwright.storage.event_log_reader import last_number, log_path, parse_event
 from teamwright.storage.jsonl import read_backward
 from teamwright.teams.backends.backend import Backend, Launch, Location

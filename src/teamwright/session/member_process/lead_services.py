@@ -90,7 +90,7 @@ class LeadServices(Struct):
         """Implement `MemberCallHandler.handle_call`."""
         match what:
             case "ask":
-                return to_builtins(await self.agent_factory.asker.ask(convert(arguments["question"], Question)))
+                return to_builtins(await self.agent_factory.approver.ask(convert(arguments["question"], Question)))
             case "reserve":
                 return await self._reserve(name, arguments)
             case "admit":

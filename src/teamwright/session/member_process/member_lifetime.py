@@ -10,7 +10,7 @@ import asyncio
 from msgspec import Struct, field
 
 from teamwright.protocol.member_states import MemberState
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 _FAILED = "failed: "
@@ -27,7 +27,7 @@ class MemberEnd(Struct, frozen=True):
 class MemberLifetime(Struct, kw_only=True):
     """The lifetime of one member. `teammate` is the member, once it runs here; `over` is set together with `ended`."""
 
-    teammate: InProcessTeammate | None = None
+    teammate: LocalTeammate | None = None
     ended: MemberEnd | None = None
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -70,7 +70,7 @@ class OwnTerminalControl(Struct):
     @property
     def is_ended(self) -> bool:
         """True when the member has ended."""
-        return self.member.obeying.ended is not None
+        return self.member.led_member.ended is not None
 
     @property
     def is_working(self) -> bool:
@@ -108,7 +108,7 @@ class OwnTerminalControl(Struct):
 
     def leave(self) -> None:
         """Leave, because the terminal closes: the member keeps its place, and its lead is notified."""
-        self.member.obeying.end("suspended", "its terminal was closed")
+        self.member.led_member.end("suspended", "its terminal was closed")
 
     async def set_mode(self, text: str) -> str:
         """Set the mode from the next call on, under the lead's rules. Return a sentence for people.

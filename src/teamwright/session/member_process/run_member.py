@@ -78,7 +78,7 @@ async def _connected_member(
     try:
         async with join_team(spawn, line, begun, remote) as member:
             keeping = asyncio.create_task(_keep(member), name="line to the lead")
-            handle_signals(member.obeying.end)
+            handle_signals(member.led_member.end)
             try:
                 yield member
             finally:
@@ -104,13 +104,13 @@ async def _keep(member: RunningMember) -> None:
     member.line.follow(remove_locks)
     await member.line.keep_connected(member.watcher)
     if member.line.gone.is_set():
-        member.obeying.end("suspended", LEAD_GONE)
+        member.led_member.end("suspended", LEAD_GONE)
 
 
 async def _see_out(member: RunningMember) -> None:
     """End the member's work, then notify the lead."""
-    member.obeying.end("suspended", "its process was ended")
-    task, ended = member.teammate.run_task, await member.obeying.wait_until_ended()
+    member.led_member.end("suspended", "its process was ended")
+    task, ended = member.teammate.run_task, await member.led_member.wait_until_ended()
     if task is not None:
         await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
     await end_work(member.agent_factory)

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from teamwright.agent.agent import SteeringInput
 from teamwright.agent.conversation import Conversation, UserMessage
-from teamwright.agent.input_queue import SOURCES, CommandQueue
+from teamwright.agent.input_queue import SOURCES, InputQueue
 from teamwright.protocol.events import Emit, MessageDelivered
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import (
@@ -214,7 +214,7 @@ class IncomingMail(Struct, dict=True):
     emit: Emit
     rules: MailRules = field(default_factory=NoMailRules)
     busy: bool = False
-    notices: CommandQueue = field(default_factory=CommandQueue)
+    notices: InputQueue = field(default_factory=InputQueue)
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property

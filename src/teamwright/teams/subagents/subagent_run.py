@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from teamwright.agent.agent import Agent, TurnEnd
-from teamwright.agent.input_queue import CommandQueue
+from teamwright.agent.input_queue import InputQueue
 from teamwright.protocol.usage import Usage
 
 RunState = Literal["running", "completed", "failed", "killed"]
@@ -58,7 +58,7 @@ class SubagentRun(Struct, eq=False):
     cause: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[None] | None = None
-    queue: CommandQueue = field(default_factory=CommandQueue)
+    queue: InputQueue = field(default_factory=InputQueue)
     input_arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has new input, or one of its jobs ended."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)

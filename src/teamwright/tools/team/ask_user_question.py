@@ -44,11 +44,11 @@ class AskUserQuestion(Tool[AskUserInput]):
     def __init__(
         self,
         member: str,
-        asker: Approver,
+        approver: Approver,
         mark_blocked: Callable[[str | None], None] | None = None,
     ) -> None:
         self._member = member
-        self._asker = asker
+        self._approver = approver
         self._mark_blocked = mark_blocked
 
     def summary(self, call: AskUserInput) -> str:
@@ -75,7 +75,7 @@ class AskUserQuestion(Tool[AskUserInput]):
             if self._mark_blocked is not None:
                 self._mark_blocked("an answer of the user")
             try:
-                answer = await self._asker.ask(question)
+                answer = await self._approver.ask(question)
             finally:
                 if self._mark_blocked is not None:
                     self._mark_blocked(None)

@@ -30,11 +30,11 @@ from teamwright.ui.event_text import answer_command, answer_text, deny_command, 
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import (
     RULE_DESTINATIONS,
-    choose_options,
     request_lines,
     rule_update,
     suggested_grants,
 )
+from teamwright.ui.terminal.request_reply import choose_options
 from teamwright.views.pending_requests import wait_for_request, waiting_requests
 
 UNCHANGED = "nothing was changed"

@@ -74,7 +74,7 @@ class CommandCalls(Struct):
         """Run the command; its result is shown when it is ready."""
         self._start(call_command(self.session, command.name, command.rest), f"/{command.name}")
 
-    def start_prompt(self, text: str) -> bool:
+    def start_prompt_with_resources(self, text: str) -> bool:
         """Send a prompt that mentions resources of MCP servers, once they are read. Return False for another prompt."""
         if not find_mentions(self.session, text):
             return False

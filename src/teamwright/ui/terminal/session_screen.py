@@ -40,7 +40,7 @@ from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.keys import InterruptAction, InterruptState
 from teamwright.ui.terminal.leave_choice import LeaveChoice, ask_how_to_leave, continuing_members, leave_hint
 from teamwright.ui.terminal.line_completion import SessionCompletion, TrackedFiles
-from teamwright.ui.terminal.line_input import LineInput, PendingRequests
+from teamwright.ui.terminal.line_input import LineInput
 from teamwright.ui.terminal.line_parser import (
     CustomCommand,
     LeadPrompt,
@@ -52,11 +52,12 @@ from teamwright.ui.terminal.line_parser import (
     parse_line,
 )
 from teamwright.ui.terminal.panel import RunningCalls, make_session_panel
-from teamwright.ui.terminal.request_lines import ANSWER_COMMANDS
+from teamwright.ui.terminal.request_dialog import RequestDialog
+from teamwright.ui.terminal.request_reply import ANSWER_COMMANDS
 from teamwright.ui.terminal.running_output import RunningOutput
+from teamwright.ui.terminal.screen_commands import ScreenCommands
 from teamwright.ui.terminal.session_switch import NextSession, choose_next_session, choose_rewind
 from teamwright.ui.terminal.shortcuts import Shortcuts
-from teamwright.ui.terminal.view_and_request_commands import ScreenCommands
 from teamwright.ui.terminal.window_focus import Notifier, WindowFocus
 
 
@@ -80,7 +81,7 @@ class SessionScreen:
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
         self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ)
-        requests = PendingRequests(run_command=self._run_at_request)
+        requests = RequestDialog(run_command=self._run_at_request)
         self.line_input = LineInput(self.formatter, self.show, requests)
         colors, markdown = self.formatter.paint.on, self.session.settings.markdown
         self.texts = AgentTextOutput(self.show, self._mask, block_renderer(env, markdown=markdown, colors=colors))
@@ -361,7 +362,7 @@ class SessionScreen:
     def _send_prompt(self, text: str) -> None:
         if not text.strip():
             return
-        if self.command_calls.start_prompt(text):
+        if self.command_calls.start_prompt_with_resources(text):
             return
         try:
             prompt_lead(self.session, text)

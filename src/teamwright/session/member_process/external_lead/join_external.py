@@ -38,11 +38,11 @@ from teamwright.session.factory.process_components import (
     make_agent_factory,
     make_models,
     make_policies,
+    make_request_queue,
     open_background_jobs,
     open_call_counter,
     start_services,
 )
-from teamwright.session.factory.request_queue_factory import ask_timeout, make_request_queue
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
 from teamwright.session.member_process.external_lead.external_member_lifetime import (
     ExternalMembership,
@@ -64,7 +64,7 @@ from teamwright.session.member_process.external_lead.team_search import (
 )
 from teamwright.session.member_process.lead_proxies import ShutdownRefusal
 from teamwright.session.options import Options
-from teamwright.session.session_preparation import SessionContext, load_member_context
+from teamwright.session.session_preparation import SessionContext, ask_timeout, load_member_context
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path

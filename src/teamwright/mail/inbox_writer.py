@@ -17,11 +17,11 @@ from teamwright.protocol.errors import LockLost, StorageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry, parse_protocol
 from teamwright.storage.json_array import ArrayFile, FileStamp
 
-OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["OutgoingEntry"], Sequence[InboxItem]], None]
+OnCommit = Callable[[FileStamp | None, FileStamp, Sequence["PendingEntry"], Sequence[InboxItem]], None]
 """Called after entries were appended, with the file's state before and after, and the notices that they replaced."""
 
 
-class OutgoingEntry:
+class PendingEntry:
     """An entry that is being sent. `runtime` marks the runtime's own notices, for which some room is reserved.
 
     `is_idle_notice`: it is an idle notification; `is_contentless`: it says nothing else.
@@ -58,7 +58,7 @@ class OutgoingEntry:
             self._waiter.set_result(None)
 
 
-class Outbox:
+class InboxWriter:
     """All sends of this process to one inbox."""
 
     __slots__ = (
@@ -74,13 +74,13 @@ class Outbox:
     def __init__(self, inbox: LockedInbox, on_commit: OnCommit) -> None:
         self._inbox = inbox
         self._on_commit = on_commit
-        self._queue: list[OutgoingEntry] = []
+        self._queue: list[PendingEntry] = []
         self._busy = False
         self._committed_in_tick = False
         self._quota: UnreadQuota | None = None
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def send(self, outgoing: OutgoingEntry) -> None:
+    async def send(self, outgoing: PendingEntry) -> None:
         """Write the entry to the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
         self._queue.append(outgoing)
         if self._busy:
@@ -106,7 +106,7 @@ class Outbox:
     def _end_tick(self) -> None:
         self._committed_in_tick = False
 
-    def _hand_over(self, outgoing: OutgoingEntry) -> None:
+    def _hand_over(self, outgoing: PendingEntry) -> None:
         """Stop leading the commits: a cancelled leader withdraws its entry, and another sender serves the later
         ones.
         """
@@ -168,7 +168,7 @@ class Outbox:
             outgoing.settle(refused.get(outgoing))
         self._forget_settled()
 
-    def _replace(self, file: ArrayFile, tally: UnreadQuota, outgoing: OutgoingEntry) -> bool:
+    def _replace(self, file: ArrayFile, tally: UnreadQuota, outgoing: PendingEntry) -> bool:
         """Replace the oldest unread notice of the sender, because the inbox is full. Return False when there is
         none.
         """
@@ -187,7 +187,7 @@ class Outbox:
         file: ArrayFile,
         before: FileStamp | None,
         tally: UnreadQuota,
-        entries: Sequence[OutgoingEntry],
+        entries: Sequence[PendingEntry],
         replaced: Sequence[InboxItem],
     ) -> None:
         """Count and report what was written. Raises LockLost when it may not be in the file."""
@@ -200,7 +200,7 @@ class Outbox:
         self._queue = [outgoing for outgoing in self._queue if not (outgoing.settled or outgoing.is_abandoned)]
 
 
-def _write(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[InboxItem]:
+def _write(file: ArrayFile, entries: Sequence[PendingEntry]) -> list[InboxItem]:
     """Write the entries to the file; return the older notices that they replaced."""
     idle = {outgoing.entry.sender for outgoing in entries if outgoing.is_contentless}
     raws = [outgoing.raw for outgoing in entries]
@@ -213,7 +213,7 @@ def _write(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[InboxItem]
     return []
 
 
-def _not_in_file(file: ArrayFile, entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
+def _not_in_file(file: ArrayFile, entries: Sequence[PendingEntry]) -> list[PendingEntry]:
     """Return the entries whose id is not in the file; the others arrived, and get that outcome."""
     content = file.read()
     for outgoing in entries:

@@ -28,7 +28,7 @@ from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_lifetime import MemberLifetime
 from teamwright.session.member_process.policy_json import apply_policy, rules_from_json
 from teamwright.tasks.task_store import TaskFollower
-from teamwright.teams.in_process_teammate import InProcessTeammate
+from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import resume_plan
 from teamwright.teams.status.team_status import TeamStatus
@@ -57,7 +57,7 @@ class LedMember(MemberLifetime):
     """Notes for the member that arrived before it was running."""
     _looking: set[asyncio.Future[Any]] = field(default_factory=set["asyncio.Future[Any]"])
 
-    def set_member(self, teammate: InProcessTeammate) -> None:
+    def set_member(self, teammate: LocalTeammate) -> None:
         """Set the running member; the lead is notified when it is idle."""
         self.teammate = teammate
         self._reporting = asyncio.create_task(self._report(), name="rests")
@@ -120,7 +120,7 @@ class LedMember(MemberLifetime):
             case _:
                 self._early.append((name, said))
 
-    def _to_teammate(self, teammate: InProcessTeammate, name: str, said: IpcBody) -> None:
+    def _to_teammate(self, teammate: LocalTeammate, name: str, said: IpcBody) -> None:
         match name:
             case "look":
                 self._number = int(said["number"])
@@ -259,10 +259,10 @@ class LedMember(MemberLifetime):
         if isinstance(event, ModeChanged) and self.teammate is not None and event.member == self.teammate.name:
             self._tell_mode(self.teammate)
 
-    def _tell_mode(self, teammate: InProcessTeammate) -> None:
+    def _tell_mode(self, teammate: LocalTeammate) -> None:
         self.line.notify("mode", mode=str(teammate.own_mode))
 
-    def _tell_of_plan(self, teammate: InProcessTeammate) -> None:
+    def _tell_of_plan(self, teammate: LocalTeammate) -> None:
         self.line.notify("plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver)
 
 

@@ -1,4 +1,4 @@
-"""The construction of a run's request queue, and the grants that come with an approval.
+"""The grants that come with an approval: applied to the session, and saved where the approver chose so.
 
 A grant applies to the session at once, and permanently where the approver chose so. Rules and directories apply to
 every agent, and accepted edits to the member that asked. Another mode applies to that member and to the lead, whose
@@ -16,8 +16,6 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.approvals.request_files import RequestFiles
-from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.settings.settings_files import SettingsOrigin, bad_settings, read_layer
 from teamwright.config.settings.writable_files import SettingsFiles, require_inside, write_settings
 from teamwright.config.trust_entries import entry_of
@@ -30,9 +28,8 @@ from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.permission_modes import SessionModes
-from teamwright.session.session_preparation import SessionContext, waits_for_answers
+from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.event_log import EventLog
-from teamwright.storage.file_watcher import Watcher
 
 _KEYS = {"addDirectories": "additionalDirectories", "setMode": "defaultMode"}
 
@@ -173,26 +170,6 @@ class Grants(Struct):
         self.emit(Notice(member=member, text=text, level=level))
 
 
-ASK_TIMEOUT_S = 600.0
-"""Seconds that a request waits without a person at a terminal, unless the settings say otherwise."""
-
-
-def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:
-    """Create the request queue of the run, with its files."""
-    options = context.options
-    files = RequestFiles(context.directory, context.id, watch=watcher.follow)
-    return RequestQueue(
-        log.emit,
-        lambda: options.interactive,
-        files,
-        ask_timeout(context),
-        options.on_request,
-        answerer="terminal" if options.interactive else "program",
-        waits=waits_for_answers(context),
-        settings=context.home.settings,
-    )
-
-
 def make_grants(
     context: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
 ) -> Grants:
@@ -201,10 +178,3 @@ def make_grants(
     `modes` returns the modes of the session.
     """
     return Grants(SettingsFiles(context.home, context.trust.root), log.emit, policies, modes)
-
-
-def ask_timeout(context: SessionContext) -> float | None:
-    """Return the deadline of requests in seconds; None for a person at a terminal, who may take any time."""
-    said = context.options.ask_timeout_s
-    given = said if said is not None else context.settings.ask_timeout_s
-    return given if given is not None or context.options.interactive else ASK_TIMEOUT_S

@@ -45,7 +45,7 @@ IDLE_KEY = "idle"
 """The name of a turn's idle notice, used with the position in the conversation where the turn ended."""
 
 
-class InProcessTeammate(Teammate, kw_only=True, eq=False):
+class LocalTeammate(Teammate, kw_only=True, eq=False):
     """One member that runs in this process. `run_task` is its coroutine's task, for the whole incarnation.
 
     `is_paused` says that its last turn failed or was interrupted: then only mail wakes it, and it claims no task.

@@ -36,7 +36,7 @@ def run(rounds: int, *, quick: bool) -> Report:
         times: dict[str, list[float]] = {name: [] for name in ways}
         cpu = dict.fromkeys(ways, 0.0)
         for confinement in ways.values():
-            _start_ms(confinement, Path(root))  # the helper of Landlock starts with the first command
+            _start_ms(confinement, Path(root))  # files are in memory afterwards
         for _ in range(STARTS if quick else rounds * STARTS):
             for name, confinement in ways.items():
                 before = _cpu_ms()

@@ -48,9 +48,10 @@ async def test_a_command_of_a_plugin_knows_its_directory_its_data_the_project_an
     assert expected in model.request_text(0), "a variable of the environment stays as it is written"
 
 
-async def test_a_shell_line_of_a_plugin_runs_its_own_script(plugin):
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+async def test_a_shell_line_of_a_plugin_runs_its_own_script(plugin, sandbox):
     model = ScriptedModel(["Done."])
-    async with a_team(plugin, model) as team:
+    async with a_team(plugin, model, sandbox=sandbox) as team:
         await team.command("tools:run", "hello")
     assert "said hello" in model.request_text(0)
 

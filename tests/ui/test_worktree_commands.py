@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from teamwright.ui.cli.root import root
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
 from teamwright.worktrees.worktree_record import repository_directory
+from tests.support.programs import needs
 from tests.support.repositories import commit, git, make_repository
 
 
@@ -47,6 +49,21 @@ def test_members_branches_are_integrated_and_their_worktrees_removed_from_the_co
     assert json.loads(give("worktrees", "--json").output) == []
     branches = git(shop, "branch", "--format=%(refname:short)").split()
     assert [name for name in branches if name.endswith(("ann", "bob"))] == []
+
+
+@needs("bwrap")
+def test_setup_and_check_run_in_the_sandbox_without_the_credentials_of_the_person(shop, monkeypatch):
+    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "auto")
+    monkeypatch.setenv("NPM_TOKEN", "SECRET-7f3a")
+    make_work(shop, "ann")
+    check = "test -e ann.txt && ! env | grep SECRET-7f3a && echo x > made.txt"
+    done = give("integrate", "demo", "--check", f"sh -c '{check}'", "--json")
+    assert done.exception is None, done.exception
+    assert [entry["state"] for entry in json.loads(done.stdout)] == ["merged"], done.output
+    make_work(shop, "bob")
+    entries = json.loads(give("integrate", "demo", "--check", f"touch {outside}", "--json").stdout)
+    assert "The sandbox (policy work) refused to write" in entries[-1]["detail"] and not outside.exists()
 
 
 def test_the_queue_of_a_running_team_is_listed_and_left_alone(shop):

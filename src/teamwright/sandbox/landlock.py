@@ -6,21 +6,20 @@ before and after a command (`protected_files`). Depends on the port in `processe
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
-import json
+import gc
 import os
 import platform
-import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.network_proxy import NetworkRoute
@@ -30,7 +29,12 @@ from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
 
-_CREATE_RULESET, _VERSION_FLAG = 444, 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION_FLAG = 444, 445, 446, 1
+_PATH_BENEATH, _NETWORK_PORT = 1, 2
+_DROP_FROM_BOUNDING_SET, _SET_NO_NEW_PRIVILEGES = 24, 38
+_SET_SECCOMP, _FILTER_MODE = 22, 2
+_CAPABILITY_VERSION = 0x20080522
 
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _CHANGE_DIRECTORY = sum(1 << bit for bit in range(4, 13))
@@ -57,104 +61,114 @@ def landlock_version() -> int:
     """Return the version of the kernel's interface; 0 without Landlock."""
     if not sys.platform.startswith("linux") or platform.machine() not in {"x86_64", "aarch64"}:
         return 0
-    return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
+    return max(0, _LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
 
 
-class LandlockHelper:
-    """The helper process of this process, started for the first command and again if it has ended."""
+class Restrictions(Struct, frozen=True):
+    """The restrictions of one program: `attributes` of a ruleset (linux/landlock.h), paths with rights, TCP ports to
+    which it may connect, and a filter of system calls (seccomp(2)).
+    """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._channel: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, request: Mapping[str, Any], streams: tuple[int, int, int]) -> int:
-        """Start a command and return its pid. Raises OSError."""
-        content = json.dumps(request).encode()
-        payload = os.memfd_create("teamwright", os.MFD_CLOEXEC)
-        try:
-            os.write(payload, content)
-            with self._lock:
-                answer = self._ask(array.array("i", [payload, *streams])) or self._ask(
-                    array.array("i", [payload, *streams])
-                )
-        finally:
-            os.close(payload)
-        if answer is None:
-            raise OSError("the Landlock helper does not answer")
-        if answer["errno"]:
-            if answer["pid"] > 0:
-                os.waitpid(answer["pid"], 0)
-            raise OSError(answer["errno"], os.strerror(answer["errno"]))
-        return answer["pid"]
-
-    def _ask(self, descriptors: array.array[int]) -> dict[str, int] | None:
-        """Send a request; return the answer, or None when the helper has ended."""
-        if self._channel is None:
-            self._channel, theirs = socket.socketpair()
-            program = str(Path(__file__).with_name("landlock_helper.py"))
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", program, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    pass_fds=[theirs.fileno()],
-                    env={},
-                )
-        try:
-            self._channel.sendmsg([b"s"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-            answer = self._channel.recv(1_000)
-        except OSError:
-            answer = b""
-        if not answer:
-            self._end()
-            return None
-        return json.loads(answer)
-
-    def _end(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        if self._process is not None:
-            self._process.wait()
-        self._channel = self._process = None
+    attributes: bytes
+    rules: Sequence[tuple[str, int]]
+    ports: Sequence[int]
+    filter: bytes
 
 
-_HELPERS: dict[int, LandlockHelper] = {}
+def start_restricted(restrictions: Restrictions, start: ProcessStart) -> Child:
+    """Start a program with restrictions, in a new session. Raises OSError.
+
+    A thread restricts itself alone and starts the program, which inherits that. Nothing runs between fork and exec, so
+    that other threads do not matter, and no memory of this process is copied.
+    """
+    outcome: list[subprocess.Popen[bytes] | BaseException] = []
+    with contextlib.ExitStack() as stack:
+        ruleset = _make_ruleset(restrictions)
+        stack.callback(os.close, ruleset)
+        stack.enter_context(_ONE_START)
+        if gc.isenabled():  # finalizers of other objects must not run in the restricted thread
+            gc.disable()
+            stack.callback(gc.enable)
+        thread = threading.Thread(target=_start_in_thread, args=(restrictions, ruleset, start, outcome))
+        thread.start()
+        thread.join()
+    [child] = outcome
+    if isinstance(child, BaseException):
+        raise child
+    with contextlib.suppress(OSError):  # it has ended; a rule forbids the command to write this
+        Path(f"/proc/{child.pid}/oom_score_adj").write_text(str(OOM_SCORE), encoding="ascii")
+    return child
 
 
-def own_helper() -> LandlockHelper:
-    """Return the helper of this process; a forked process has another one."""
-    return _HELPERS.setdefault(os.getpid(), LandlockHelper())
+_ONE_START = threading.Lock()
 
 
-class HelperChild:
-    """A command that the helper started: a child of this process."""
+def _start_in_thread(
+    restrictions: Restrictions,
+    ruleset: int,
+    start: ProcessStart,
+    outcome: list[subprocess.Popen[bytes] | BaseException],
+) -> None:
+    try:
+        _restrict_thread(ruleset, restrictions.filter)
+        outcome.append(
+            subprocess.Popen(
+                start.argv,
+                cwd=start.cwd,
+                env=start.env,
+                stdin=start.stdin,
+                stdout=start.stdout,
+                stderr=start.stderr,
+                start_new_session=True,
+            )
+        )
+    except BaseException as problem:
+        outcome.append(problem)
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
 
-    def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-        return self._wait(os.WNOHANG)
-
-    def wait(self) -> int:
-        """Wait for its end and return the exit code."""
-        code = self._wait(0)
-        assert code is not None
-        return code
-
-    def _wait(self, flags: int) -> int | None:
-        if self.returncode is None:
+def _make_ruleset(restrictions: Restrictions) -> int:
+    """Return the descriptor of a ruleset. What is gone needs no rule. Raises OSError."""
+    attributes = restrictions.attributes
+    ruleset = _check(_LIBC.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
+    try:
+        for path, access in restrictions.rules:
             try:
-                pid, status = os.waitpid(self.pid, flags)
-            except ChildProcessError:
-                self.returncode = -9
-            else:
-                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
+                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                rule = struct.pack("=Qi", access, descriptor)
+                _check(_LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+            finally:
+                os.close(descriptor)
+        for port in restrictions.ports:
+            _check(_LIBC.syscall(_ADD_RULE, ruleset, _NETWORK_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0))
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def _restrict_thread(ruleset: int, program: bytes) -> None:
+    """Restrict the calling thread: capabilities, files, the network, and system calls. Raises OSError."""
+    for number in range(64):
+        if _LIBC.prctl(_DROP_FROM_BOUNDING_SET, number, 0, 0, 0) != 0:
+            break
+    if os.geteuid() == 0:
+        _check(_LIBC.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+    _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
+    if program:
+        buffer = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+        _check(_LIBC.prctl(_SET_SECCOMP, _FILTER_MODE, header, 0, 0))
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
 
 
 class Landlock(Struct, frozen=True):
@@ -172,29 +186,23 @@ class Landlock(Struct, frozen=True):
 
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
-        with contextlib.ExitStack() as stack:
-            streams = tuple(_descriptor(stack, one) for one in (start.stdin, start.stdout, start.stderr))
-            return HelperChild(own_helper().start(self.request(start), (streams[0], streams[1], streams[2])))
+        argv = with_limits(start.argv, self.policy, limits_processes=False)
+        return start_restricted(self.restrictions(), replace(start, argv=argv, env=self.environment(start)))
 
-    def request(self, start: ProcessStart) -> dict[str, Any]:
-        """Return the request for the helper."""
+    def restrictions(self) -> Restrictions:
+        """Return the restrictions of this policy, with the rights that the kernel's interface knows."""
         files = _READING | _WRITE | _CHANGE_DIRECTORY
         files |= sum(right for right, since in _SINCE.items() if self.version >= since)
         closed = self.policy.network is not NetworkAccess.ALLOW
         network = _CONNECT_TCP | (_BIND_TCP if self.policy.name is PolicyName.READ else 0) if closed else 0
-        handled = [files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS]
+        handled = struct.pack("QQQ", files, network, _SCOPE_SOCKETS | _SCOPE_SIGNALS)
         size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= NETWORK_SINCE else 8
-        return {
-            "argv": with_limits(start.argv, self.policy, limits_processes=False),
-            "cwd": str(start.cwd),
-            "env": self.environment(start),
-            "ports": [self.route.port] if self.route is not None else [],
-            "rules": [[path, _rights(path, access) & files] for path, access in self.rules()],
-            "handled": handled,
-            "size": size,
-            "filter": filter_program(self.filter_choice()).hex() if is_filter_known() else "",
-            "oom_score": OOM_SCORE,
-        }
+        return Restrictions(
+            handled[:size],
+            [(path, _rights(path, access) & files) for path, access in self.rules()],
+            [self.route.port] if self.route is not None else [],
+            filter_program(self.filter_choice()) if is_filter_known() else b"",
+        )
 
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment, without the names of sockets, and with the directory for temporary files."""
@@ -265,10 +273,3 @@ def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:
 
 def _rights(path: str, access: int) -> int:
     return access if os.path.isdir(path) else access & _OF_FILES
-
-
-def _descriptor(stack: contextlib.ExitStack, stream: int) -> int:
-    """Return a descriptor for a stream of a process, which may be `subprocess.DEVNULL`."""
-    if stream != subprocess.DEVNULL:
-        return stream
-    return stack.enter_context(open(os.devnull, "rb")).fileno()

@@ -40,6 +40,12 @@ _CONNECT_TIMEOUT_S = 60.0
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_.])?")
 _LOCAL = "localhost,127.0.0.1,::1"
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_NO_UPDATE_CHECKS = {
+    "NO_UPDATE_NOTIFIER": "1",
+    "npm_config_update_notifier": "false",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""A check for a newer version would ask about a host that the command does not need."""
 _HOP_HEADERS = frozenset({"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "upgrade"})
 
 _SOCKS, _NO_METHOD, _WITH_PASSWORD = 5, 0xFF, 2
@@ -74,6 +80,7 @@ class NetworkRoute(Struct, weakref=True):
         return {
             **dict.fromkeys(PROXY_VARIABLES, address),
             **{"no_proxy": direct, "NO_PROXY": direct, "NODE_USE_ENV_PROXY": "1", "RSYNC_PROXY": rsync},
+            **_NO_UPDATE_CHECKS,
         }
 
 

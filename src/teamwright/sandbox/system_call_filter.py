@@ -1,7 +1,7 @@
 """The filter of system calls of a confined process, as a program for the kernel's seccomp.
 
 Formats: seccomp(2), linux/filter.h, linux/audit.h; numbers: the kernel's system call tables. Depends on nothing; the
-program is loaded by bubblewrap or by the Landlock helper.
+program is loaded by bubblewrap, or under Landlock by the thread that starts a command.
 """
 
 from __future__ import annotations

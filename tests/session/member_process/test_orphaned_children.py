@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,11 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Team
-from teamwright.processes.process_tree import process_start
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.testing.model_server_replies import Answer
 from tests.session.member_process.test_forwarding import crew, over
-from tests.support.waits import wait_until
+from tests.support.waits import WAIT_S, wait_until
 
 pytestmark = [
     pytest.mark.finding("T14"),
@@ -59,7 +59,8 @@ WAYS: dict[str, tuple[str, Callable[[Team], Awaitable[None]]]] = {
     "shutdown": ("in-process", _ask),
     "the team is deleted": ("in-process", _delete),
 }
-LEAVES = "mkfifo up; setsid sh -c 'echo > up; exec sleep 300' >/dev/null 2>&1 & read line < up"
+MARK = f"300.{os.getpid()}"
+LEAVES = f"mkfifo up; setsid sh -c 'echo > up; exec sleep {MARK}' >/dev/null 2>&1 & read line < up"
 """A command that ends once its child has a session without the command's output."""
 QUICK = {"stop of a process that is stopped", "stop"}
 
@@ -84,9 +85,12 @@ async def test_a_child_that_left_a_finished_command_ends_with_the_member(tmp_pat
     async with crew(tmp_path, play, permission_mode="bypassPermissions", backend=backend) as (team, told, _):
         await team.spawn("ann", "Start it.")
         await told.until(over("ann"))
-        [pid] = map(
-            int, re.findall(r"To stop it: kill (?:-- -)?([0-9]+)", results[0])
-        )  # in a sandbox it has another one
-        assert process_start(pid)
+        assert "To stop it: kill" in results[0] and _is_running()
         await end(team)
-        await asyncio.to_thread(wait_until, lambda: not process_start(pid), "the end of the child")
+        await asyncio.to_thread(wait_until, lambda: not _is_running(), "the end of the child")
+
+
+def _is_running() -> bool:
+    """Return True while the child runs. Its number in a sandbox is another one than outside."""
+    found = subprocess.run(["pgrep", "-f", f"^sleep {MARK}$"], capture_output=True, check=False, timeout=WAIT_S)
+    return found.returncode == 0

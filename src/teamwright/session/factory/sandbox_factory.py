@@ -8,6 +8,7 @@ from teamwright.config.permission_policy import private_paths
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.command_policy import SandboxPaths
+from teamwright.sandbox.policy import is_inside
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.session.factory.shell_startup import snapshot_file
 from teamwright.session.session_preparation import SessionContext
@@ -20,10 +21,16 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
     place = SandboxPaths(
         home=os.path.realpath(os.path.expanduser(context.env.get("HOME") or "~")),
         private=tuple(str(path) for path in private_paths(home)),
-        visible=(str(directory / "output"), str(snapshot_file(home, context.id))),
+        visible=(str(directory / "output"), str(snapshot_file(home, context.id)), *_plugin_directories(context)),
         temporary=str(directory / "tmp"),
         env=context.env,
     )
     made = Sandbox(context.settings.sandbox, place, lambda text: emit(Notice(member=LEAD, text=text, level="warning")))
     made.require()
     return made
+
+
+def _plugin_directories(context: SessionContext) -> list[str]:
+    """Return the directories of plugins, whose scripts commands run. One in the project is visible without that."""
+    paths = (os.path.realpath(plugin.path) for plugin in context.places.plugins)
+    return [path for path in paths if not is_inside(path, os.path.realpath(context.cwd))]

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from teamwright.config.person_authority import require_person
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_merge import load_settings
 from teamwright.config.trust_store import TrustStore
+from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
+from teamwright.session.integration_commands import IntegrationCommands
+from teamwright.session.options import Options
+from teamwright.session.session_preparation import sandbox_variable
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.tools.shell.startup import plain_shell
 from teamwright.ui.cli.output import json_flag, note, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
@@ -55,12 +60,17 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
     home = resolve_home(place.home)
     git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
     records = [one for one in list_records(home.worktrees)[0] if one.repository == str(git.main_tree)]
-    integration = _integration(home, git, _team_of(records, team, home), check)
+    name = _team_of(records, team, home)
+    store = FileIntegrationStore(home.integration / ref_part(name))
+    integration = Integration(git, home.worktrees, name, store, SetupCommand())
     if only_list:
-        entries = asyncio.run(integration.store.entries())
+        entries = asyncio.run(store.entries())
     else:
         require_person(home, "integrates the work of members")
-        entries = _work(integration, [one for one in records if one.team == integration.team])
+        with tempfile.TemporaryDirectory(prefix="teamwright-") as temporary:
+            commands = _commands(home, git, temporary)
+            mine = [one for one in records if one.team == name]
+            entries = _work(_with_commands(integration, commands, check), commands, mine)
     if as_json:
         say_json([_as_json(entry) for entry in entries])
     elif not entries:
@@ -111,24 +121,37 @@ def _run_own(git: RepositoryGit, *args: str) -> str:
     return done.stdout.strip()
 
 
-def _integration(home: Home, git: RepositoryGit, team: str, check: str | None) -> Integration:
-    settings = load_settings(home, git.tree, SettingFlags(), TrustStore.load(home).verdict(git.tree)).worktrees
+class _HostQuestions:
+    """The approver of hosts: a person at the terminal. Without one a host is refused."""
 
-    def command(text: str, timeout_s: float, purpose: str) -> SetupCommand:
-        return SetupCommand(text, timeout_s, plain_shell(), lambda: dict(os.environ), purpose=purpose)
+    async def ask(self, question: Question) -> PermissionAnswer:
+        """Implement `Approver.ask`."""
+        if not sys.stdin.isatty():
+            note(f"Refused to {question.description}. A rule WebFetch(domain:…) of yours allows a host.")
+            return PermissionAnswer(allowed=False, by="policy")
+        agreed = await asyncio.to_thread(click.confirm, f"{question.what}\nAllow it", default=False, err=True)
+        return PermissionAnswer(allowed=agreed, by="terminal")
 
-    return Integration(
-        git,
-        home.worktrees,
-        team,
-        FileIntegrationStore(home.integration / ref_part(team)),
-        command(settings.check if check is None else check, settings.check_timeout_s, "check"),
-        command(settings.setup, settings.setup_timeout_s, "setup"),
-        MergeStrategy(settings.merge),
+
+def _with_commands(integration: Integration, commands: IntegrationCommands, check: str | None) -> Integration:
+    settings = commands.settings.worktrees
+    return replace(
+        integration,
+        check=commands.command(settings.check if check is None else check, settings.check_timeout_s, "check"),
+        setup=commands.command(settings.setup, settings.setup_timeout_s, "setup"),
+        strategy=MergeStrategy(settings.merge),
     )
 
 
-def _work(integration: Integration, records: list[WorktreeRecord]) -> list[IntegrationEntry]:
+def _commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationCommands:
+    trust = TrustStore.load(home).verdict(git.tree)
+    settings = load_settings(home, git.tree, SettingFlags(sandbox=sandbox_variable(Options())), trust)
+    return IntegrationCommands(home, settings, trust, _HostQuestions(), Path(temporary), note)
+
+
+def _work(
+    integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
+) -> list[IntegrationEntry]:
     """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
     try:
         lease = integration.take_lease("teamwright integrate")
@@ -138,19 +161,24 @@ def _work(integration: Integration, records: list[WorktreeRecord]) -> list[Integ
         note(f"The running team {integration.team} works its queue.")
         return asyncio.run(integration.store.entries())
     try:
-        return asyncio.run(_run(integration, records))
+        return asyncio.run(_run(integration, commands, records))
     finally:
         integration.worktree.remove()
         lease.release()
 
 
-async def _run(integration: Integration, records: list[WorktreeRecord]) -> list[IntegrationEntry]:
+async def _run(
+    integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
+) -> list[IntegrationEntry]:
     queued = {entry.tip for entry in await integration.store.entries()}
     for record in records:
         tip = unintegrated_tip(integration.git, record)
         if tip and tip not in queued:
             await integration.add(record, tip)
-    return await integration.run()
+    try:
+        return await integration.run()
+    finally:
+        await commands.close()
 
 
 def _team_of(records: list[WorktreeRecord], name: str | None, home: Home) -> str:

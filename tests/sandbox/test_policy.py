@@ -1,58 +1,190 @@
-"""A policy that is narrowed to another one never allows more than that one."""
+"""The settings of an agent's sandbox are never wider than those of the agent that started it."""
 
+import json
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, narrow
-
-PATHS = st.frozensets(st.sampled_from(["/a", "/a/b", "/a/b/c", "/d", "/d/e", "/ab"]), max_size=4)
-POLICIES = st.builds(
-    SandboxPolicy,
-    st.sampled_from(PolicyName),
-    readable=PATHS,
-    writable=PATHS,
-    protected=PATHS,
-    hidden=PATHS,
-    visible=PATHS,
-    network=st.sampled_from(NetworkAccess),
-    temporary=st.sampled_from(["", "/t"]),
+from teamwright import Team
+from teamwright.sandbox import sandbox as sandbox_module
+from teamwright.sandbox.command_policy import REPLACED, ConfinementRequest, SandboxPaths
+from teamwright.sandbox.policy import (
+    UNBOUNDED,
+    NetworkAccess,
+    PolicyName,
+    SandboxMode,
+    SandboxSettings,
+    is_inside,
+    narrow,
+    parse_bounds,
+    usual_memory_mb,
 )
-EVERY = ["/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/x", "/d", "/d/e", "/d/e/f", "/ab", "/z"]
+from teamwright.sandbox.sandbox import Implementation, Sandbox
+from teamwright.testing import LoopbackModel
+from teamwright.testing.model_server_replies import Answer
+from tests.support.programs import needs
+
+ROOT = Path(__file__).resolve().parent.parent
+TREES = [str(ROOT / name) for name in ("ui", "ui/terminal", "storage", "storage/short_sockets", "tools")]
+PATHS = st.lists(st.sampled_from(["/", *TREES]), max_size=3).map(tuple)
+SETTINGS = st.one_of(
+    st.just(UNBOUNDED),
+    st.builds(
+        SandboxSettings,
+        st.sampled_from(SandboxMode),
+        st.sampled_from(NetworkAccess),
+        PATHS,
+        PATHS,
+        st.booleans(),
+        st.sampled_from([0, 100, 10**9]),
+        st.sampled_from([0, 10, 4_096]),
+    ),
+)
+PLACE = SandboxPaths(str(ROOT / "home"), (), (), "", {})
 
 
 def inside(path: str, directories) -> bool:
     return any(is_inside(path, directory) for directory in directories)
 
 
-def can_write(policy: SandboxPolicy, path: str) -> bool:
-    if policy.name is PolicyName.UNCONFINED:
-        return True
-    kept = inside(path, policy.protected) or inside(path, policy.hidden)
-    return policy.name is PolicyName.WORK and inside(path, policy.writable) and not kept
+@given(SETTINGS, SETTINGS, st.sampled_from([PolicyName.READ, PolicyName.WORK]))
+def test_a_child_is_never_wider_than_its_parent(settings, bounds, name):
+    parent = Sandbox(settings, PLACE)
+    child = parent.narrowed(bounds)
+    modes, networks = list(SandboxMode), list(NetworkAccess)
+    assert modes.index(child.settings.mode) >= modes.index(settings.mode)
+    assert child.settings.auto_allow <= settings.auto_allow
+    request = ConfinementRequest(name, (ROOT / "work",))
+    mine, theirs = child.policy(request), parent.policy(request)
+    for path in TREES:
+        assert not inside(path, mine.writable) or inside(path, theirs.writable)
+        assert not inside(path, mine.readable) or inside(path, theirs.readable)
+    assert mine.hidden >= {path for path in theirs.hidden if not path.startswith(REPLACED)}
+    assert networks.index(mine.network) <= networks.index(theirs.network)
+    usual = usual_memory_mb()
+    assert (mine.memory_mb or usual) <= (theirs.memory_mb or usual)
+    assert theirs.processes == 0 or 0 < mine.processes <= theirs.processes
 
 
-def can_read(policy: SandboxPolicy, path: str) -> bool:
-    if policy.name is PolicyName.UNCONFINED or inside(path, policy.visible):
-        return True
-    if inside(path, policy.hidden):
-        return False
-    return policy.name is PolicyName.WORK or inside(path, policy.readable)
+@given(SETTINGS, SETTINGS)
+def test_bounds_that_apply_twice_change_nothing_more(settings, bounds):
+    once = narrow(settings, bounds)
+    assert narrow(once, once) == narrow(narrow(once, once), bounds)
+    assert narrow(settings, UNBOUNDED) == settings
 
 
-@given(POLICIES, POLICIES)
-def test_a_child_is_never_wider_than_its_parent(policy, parent):
-    made = narrow(policy, parent)
-    for path in EVERY:
-        assert not can_write(made, path) or (can_write(parent, path) and can_write(policy, path))
-        assert not can_read(made, path) or (can_read(parent, path) and can_read(policy, path))
-    order = list(NetworkAccess)
-    for one in (policy, parent):
-        if one.name is not PolicyName.UNCONFINED:
-            assert order.index(made.network) <= order.index(one.network)
+@pytest.mark.parametrize(
+    "wrong", ["deny", {"netwrk": "deny"}, {"network": "none"}, {"write": ["src"]}, {"processes": -1}, {"mode": 1}]
+)
+def test_bounds_with_a_mistake_are_an_error(wrong):
+    with pytest.raises(ValueError, match="an object with some of mode, network, read, write"):
+        parse_bounds(wrong)
 
 
-@given(POLICIES)
-def test_a_policy_that_is_narrowed_to_itself_is_the_same(policy):
-    made = narrow(policy, policy)
-    assert all(can_write(made, path) == can_write(policy, path) for path in EVERY)
-    assert all(can_read(made, path) == can_read(policy, path) for path in EVERY)
+BOUND = "{{network: deny, write: [{0}/shared]}}"
+AGENT = "---\nname: careful\ndescription: It is careful.\nsandbox: {}\n---\nBe careful.\n"
+TABLE = 'sandbox = {{ network = "deny", write = ["{0}/shared"] }}\n'
+
+
+class Crew:
+    """A lead that may write in two directories, and agents that it starts; each writes a file of its name in both."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for name in ("shared", "other", "work/.teamwright", "state/agents"):
+            (directory / name).mkdir(parents=True)
+        self.save("state/settings.json", json.dumps({"sandbox": {"write": [str(self.shared), str(self.other)]}}))
+
+    @property
+    def shared(self) -> Path:
+        return self.directory / "shared"
+
+    @property
+    def other(self) -> Path:
+        return self.directory / "other"
+
+    def save(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text)
+
+    def writes(self, who: str) -> Answer:
+        return Answer(tools=[("Bash", {"command": f"touch {self.shared}/{who}; touch {self.other}/{who}; true"})])
+
+    async def run(self, agent: dict[str, str], **more) -> None:
+        """Run the lead, which starts an agent with these arguments, which starts a sub-agent."""
+        started = {
+            "LEAD": ("Agent", {"prompt": "MATE", "description": "write", **agent}),
+            "MATE": ("Agent", {"prompt": "CHILD", "description": "write", "subagent_type": "general-purpose"}),
+        }
+
+        async def play(body: dict) -> Answer | str:
+            first, step = json.dumps(body["messages"][0]), len(body["messages"])
+            who = next(name for name in ("LEAD", "MATE", "CHILD") if name in first)
+            if step == 1:
+                return self.writes(who)
+            return Answer(tools=[started[who]]) if step == 3 and who in started else "Done."
+
+        async with LoopbackModel(play) as server:
+            env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-none"}
+            place = {"cwd": self.directory / "work", "home": self.directory / "state", "env": env, "sandbox": "auto"}
+            async with Team("crew", permission_mode="bypassPermissions", **place | more) as team:
+                await team.run("LEAD")
+
+    def wrote(self, directory: Path) -> set[str]:
+        return {path.name for path in directory.iterdir()}
+
+
+EVERYONE = {"LEAD", "MATE", "CHILD"}
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("backend", ["in-process", pytest.param("detached", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("by", ["its agent type", "a role with its name"])
+async def test_the_bounds_of_a_teammate_hold_for_its_sub_agents_too(tmp_path, backend, by):
+    crew = Crew(tmp_path)
+    if by == "its agent type":
+        crew.save("state/agents/careful.md", AGENT.format(BOUND.format(tmp_path)))
+        agent = {"name": "ann", "subagent_type": "careful"}
+    else:
+        crew.save("work/.teamwright/team.toml", "[roles.ann]\n" + TABLE.format(tmp_path))
+        agent = {"name": "ann"}
+    await crew.run(agent, backend=backend)
+    assert crew.wrote(crew.shared) == EVERYONE
+    assert crew.wrote(crew.other) == {"LEAD"}
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("backend", ["in-process", pytest.param("detached", marks=pytest.mark.slow)])
+async def test_an_untrusted_team_file_narrows_the_sandbox_of_the_whole_team(tmp_path, backend):
+    crew = Crew(tmp_path)
+    crew.save("work/.teamwright/team.toml", "[team]\n" + TABLE.format(tmp_path))
+    await crew.run({"name": "ann"}, backend=backend)
+    assert crew.wrote(crew.shared) == EVERYONE
+    assert crew.wrote(crew.other) == set()
+
+
+@pytest.mark.slow
+@needs("bwrap")
+async def test_a_member_process_is_not_wider_than_its_lead_when_the_settings_become_wider(tmp_path):
+    crew = Crew(tmp_path)
+    crew.save("state/settings.json", json.dumps({"sandbox": {"write": [str(crew.shared)]}}))
+    writes = crew.writes
+
+    def and_widens(who: str) -> Answer:
+        crew.save("state/settings.json", json.dumps({"sandbox": {"write": [str(crew.shared), str(crew.other)]}}))
+        return writes(who)
+
+    crew.writes = and_widens
+    await crew.run({"name": "ann"}, backend="detached")
+    assert crew.wrote(crew.shared) == EVERYONE
+    assert crew.wrote(crew.other) == set()
+
+
+async def test_an_agent_that_requires_a_sandbox_runs_no_command_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox_module, "find_implementation", lambda: Implementation("none", reason="it is not there"))
+    crew = Crew(tmp_path)
+    crew.save("state/agents/careful.md", AGENT.format("{mode: required}"))
+    await crew.run({"subagent_type": "careful"})
+    assert crew.wrote(crew.shared) == {"LEAD"}

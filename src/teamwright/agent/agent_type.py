@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, parse_bounds
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has besides those of its agent type."""
@@ -85,6 +86,31 @@ class AgentBounds(Struct, frozen=True):
     read_only: bool = False
     hooks: tuple[str, ...] = ()
     role: bool = False
+    sandbox: SandboxSettings = UNBOUNDED
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the bounds as files contain them."""
+        out = cast("dict[str, Any]", to_builtins(self))
+        if self.sandbox == UNBOUNDED:
+            del out["sandbox"]
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AgentBounds:
+        """Return the bounds in a file. Raises ValueError."""
+        tools = data.get("tools")
+        disallowed, denied, hooks = (
+            tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")
+        )
+        return cls(
+            None if tools is None else tuple(map(str, tools)),
+            disallowed,
+            denied,
+            bool(data.get("read_only")),
+            hooks,
+            bool(data.get("role")),
+            parse_bounds(data.get("sandbox", {})),
+        )
 
 
 class AgentType(Struct, frozen=True):
@@ -92,7 +118,7 @@ class AgentType(Struct, frozen=True):
 
     `denied` are deny rules for parts of tools (`Bash(git push:*)`). `read_only`: calls that are not proven to change
     nothing are denied, shell commands included. `source` is a short name of the type's origin, `file` the file that
-    defines it. `role`: it is a role of a team file.
+    defines it. `role`: it is a role of a team file. `sandbox` are the bounds of its commands.
     """
 
     name: str
@@ -120,6 +146,7 @@ class AgentType(Struct, frozen=True):
     role: bool = False
     is_hook: bool = False
     """True for the agent of a hook, for which no hook runs."""
+    sandbox: SandboxSettings = UNBOUNDED
 
     def allows(self, tool: str) -> bool:
         """Return True when an agent of this type has the tool of that name."""
@@ -139,7 +166,9 @@ class AgentType(Struct, frozen=True):
     def bounds(self) -> AgentBounds:
         """The bounds of this type, to be stored with the agent."""
         marks = tuple(hook_digest(hook) for hook in self.hooks)
-        return AgentBounds(self.tools, self.disallowed_tools, self.denied, self.read_only, marks, self.role)
+        return AgentBounds(
+            self.tools, self.disallowed_tools, self.denied, self.read_only, marks, self.role, self.sandbox
+        )
 
     def restricted_to(self, bounds: AgentBounds) -> AgentType:
         """Return this type restricted to the bounds under which an agent was created."""
@@ -149,6 +178,7 @@ class AgentType(Struct, frozen=True):
             disallowed_tools=_union(self.disallowed_tools, bounds.disallowed_tools),
             denied=_union(self.denied, bounds.denied),
             read_only=self.read_only or bounds.read_only,
+            sandbox=narrow(self.sandbox, bounds.sandbox),
         )
 
     def lacks_hooks_of(self, bounds: AgentBounds) -> bool:

@@ -20,7 +20,7 @@ from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPath
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.events import SandboxRefused
 from teamwright.protocol.messages import Block
-from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.policy import UNBOUNDED, PolicyName, SandboxSettings
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
@@ -76,6 +76,8 @@ class Workplace(Struct):
     """The source of the instructions of directories, which an agent receives when it first touches a path in one."""
     temporary: TemporaryFiles | None = None
     """The session's temporary files; None without a sandbox."""
+    sandbox: SandboxSettings = UNBOUNDED
+    """The bounds of this agent's commands in the session's sandbox."""
     _nested: NestedTexts | None = None
 
     def instructions_for(self, path: Path) -> str:

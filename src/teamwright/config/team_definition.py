@@ -20,6 +20,7 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.rules import PathPattern
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.teams.spawn_spec import SpawnSpec
 
 
@@ -47,6 +48,7 @@ class Role(Struct, frozen=True):
     budget: Budget = NO_CAPS
     command: str = ""
     isolation: str | None = None
+    sandbox: SandboxSettings = UNBOUNDED
     line: int = 1
 
 
@@ -68,6 +70,7 @@ class TeamDefinition(Struct, frozen=True):
     members: int | None = None
     effort: Effort | None = None
     budget: Budget = NO_CAPS
+    sandbox: SandboxSettings = UNBOUNDED
 
     def role(self, name: str) -> Role | None:
         """Return the role of that name, without regard to case."""
@@ -76,7 +79,7 @@ class TeamDefinition(Struct, frozen=True):
 
 
 class KeyKind(Struct, frozen=True):
-    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
+    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, `sandbox`, or one of `words`."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -93,6 +96,7 @@ TEAM: dict[str, KeyKind] = {
     "members": KeyKind("count"),
     "effort": KeyKind("effort"),
     "budget": KeyKind("budget"),
+    "sandbox": KeyKind("sandbox"),
 }
 """The keys of `[team]`."""
 
@@ -111,6 +115,7 @@ ROLE: dict[str, KeyKind] = {
     "budget": KeyKind("budget"),
     "command": KeyKind("text"),
     "isolation": KeyKind("word", ("worktree", "none")),
+    "sandbox": KeyKind("sandbox"),
 }
 """The keys of `[roles.NAME]`."""
 
@@ -187,6 +192,7 @@ def _narrowed(role: Role) -> Role:
         isolation=role.isolation,
         max_turns=role.max_turns,
         budget=role.budget,
+        sandbox=role.sandbox,
         line=role.line,
     )
 
@@ -211,6 +217,7 @@ def _kind(role: Role, file: str) -> AgentType:
         model=role.model or base.model,
         effort=role.effort,
         max_turns=role.max_turns or base.max_turns,
+        sandbox=role.sandbox,
         source="team file",
         file=f"{file}:{role.line}",
         role=True,

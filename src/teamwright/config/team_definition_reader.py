@@ -22,6 +22,7 @@ from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
+from teamwright.sandbox.policy import parse_bounds
 from teamwright.storage.read_bounded import read_plain
 
 FILE = Path(".teamwright") / "team.toml"
@@ -133,6 +134,11 @@ class _TeamFileReader(Struct, frozen=True):
             with suppress(ValueError):
                 return parse_effort(value)
             raise self.wrong(where, f"{where[-1]} must be {EXPECTED['effort']}", nearest(str(value), LEVELS))
+        if kind.kind == "sandbox":
+            try:
+                return parse_bounds(value)
+            except ValueError as problem:
+                raise self.wrong(where, f"{where[-1]} must be {problem}") from None
         if kind.kind == "word":
             if value not in kind.words:
                 near = nearest(str(value), kind.words)

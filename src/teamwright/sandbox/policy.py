@@ -1,12 +1,17 @@
 """Sandbox policies as values: what a command may read, write and reach; and the settings of the sandbox.
 
-`narrow` returns a policy that is no wider than another one. Paths are real paths. Depends on nothing above `protocol`.
+`narrow` returns settings that are no wider than others. Paths of policies are real paths. Depends on nothing above
+`protocol`.
 """
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
+from functools import cache
+from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -47,8 +52,8 @@ class NetworkAccess(StrEnum):
     ALLOW = "allow"
 
 
-_POLICY_ORDER = tuple(PolicyName)
-_NETWORK_ORDER = tuple(NetworkAccess)
+_SHARE_OF_MEMORY = 3 / 4
+_MODE_ORDER, _POLICY_ORDER, _NETWORK_ORDER = tuple(SandboxMode), tuple(PolicyName), tuple(NetworkAccess)
 
 
 class SandboxPolicy(Struct, frozen=True):
@@ -79,57 +84,14 @@ class SandboxPolicy(Struct, frozen=True):
         return replace(self, own_files=(*self.own_files, *files))
 
 
-def narrow(policy: SandboxPolicy, parent: SandboxPolicy) -> SandboxPolicy:
-    """Return the policy, restricted to what the parent allows too."""
-    if parent.name is PolicyName.UNCONFINED:
-        return policy
-    if policy.name is PolicyName.UNCONFINED:
-        return parent
-    name = min(policy.name, parent.name, key=_POLICY_ORDER.index)
-    return SandboxPolicy(
-        name,
-        readable=_readable(policy, parent),
-        writable=_common(policy.writable, parent.writable) if name is PolicyName.WORK else frozenset(),
-        protected=policy.protected | parent.protected,
-        guarded=policy.guarded | parent.guarded,
-        hidden=policy.hidden | parent.hidden,
-        visible=_common(policy.visible, parent.visible),
-        network=min(policy.network, parent.network, key=_NETWORK_ORDER.index),
-        temporary=policy.temporary if policy.temporary == parent.temporary else "",
-        own_files=policy.own_files,
-        memory_mb=_lower(policy.memory_mb, parent.memory_mb),
-        processes=_lower(policy.processes, parent.processes),
-    )
-
-
 def narrower_policy(one: PolicyName, other: PolicyName) -> PolicyName:
     """Return the narrower of two policies."""
     return min(one, other, key=_POLICY_ORDER.index)
 
 
-def _lower(one: int, other: int) -> int:
-    """Return the lower of two limits; 0 is none."""
-    return min(filter(None, (one, other)), default=0)
-
-
 def is_inside(path: str, directory: str) -> bool:
     """Return True when the path is the directory or is in it. Both are real paths."""
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
-
-
-def _readable(policy: SandboxPolicy, parent: SandboxPolicy) -> frozenset[str]:
-    """Return what both may read. A working command may read everything that is not hidden."""
-    if parent.name is PolicyName.WORK:
-        return policy.readable
-    if policy.name is PolicyName.WORK:
-        return parent.readable
-    return _common(policy.readable, parent.readable)
-
-
-def _common(mine: frozenset[str], others: frozenset[str]) -> frozenset[str]:
-    """Return the paths that are inside a path of each set."""
-    inner = {path for path in mine if any(is_inside(path, other) for other in others)}
-    return frozenset(inner | {path for path in others if any(is_inside(path, other) for other in mine)})
 
 
 class SandboxSettings(Struct, frozen=True):
@@ -146,3 +108,93 @@ class SandboxSettings(Struct, frozen=True):
     auto_allow: bool = False
     memory_mb: int = 0
     processes: int = 4_096
+
+
+UNBOUNDED = SandboxSettings(SandboxMode.OFF, NetworkAccess.ALLOW, ("/",), ("/",), auto_allow=True, processes=0)
+"""Bounds that narrow nothing: the values of an agent type or a team file that names none."""
+
+
+BOUNDS_TEXT = f"an object with some of {', '.join(SandboxSettings.__struct_fields__)}"
+"""The expected form of bounds, for errors."""
+
+
+def parse_bounds(value: object) -> SandboxSettings:
+    """Return the bounds of an agent type, a role or a team. Raises ValueError, with the expected form."""
+    if not isinstance(value, dict) or not set(cast("dict[Any, Any]", value)) <= set(SandboxSettings.__struct_fields__):
+        raise ValueError(BOUNDS_TEXT)
+    said = cast("dict[str, Any]", value)
+    try:
+        given = msgspec.convert(said, SandboxSettings)
+    except msgspec.ValidationError as problem:
+        raise ValueError(f"{BOUNDS_TEXT}: {problem}") from None
+    if not all(path.startswith(("/", "~")) for path in (*given.read, *given.write)):
+        raise ValueError(f"{BOUNDS_TEXT}: paths begin with / or ~")
+    if min(given.memory_mb, given.processes) < 0:
+        raise ValueError(f"{BOUNDS_TEXT}: a limit is 0 or more")
+    return replace(UNBOUNDED, **{name: getattr(given, name) for name in said})
+
+
+def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSettings:
+    """Return the settings, restricted to what the bounds allow too: those of an agent type, or of the agent above."""
+    if bounds == UNBOUNDED:
+        return settings
+    memory_mb = settings.memory_mb or (usual_memory_mb() if bounds.memory_mb else 0)
+    return SandboxSettings(
+        mode=max(settings.mode, bounds.mode, key=_MODE_ORDER.index),
+        network=min(settings.network, bounds.network, key=_NETWORK_ORDER.index),
+        read=_common(settings.read, bounds.read),
+        write=_common(settings.write, bounds.write),
+        auto_allow=settings.auto_allow and bounds.auto_allow,
+        memory_mb=min(memory_mb, bounds.memory_mb or memory_mb),
+        processes=min(settings.processes or bounds.processes, bounds.processes or settings.processes),
+    )
+
+
+def _common(mine: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the real paths that are inside a path of each."""
+    one, other = (tuple(os.path.realpath(os.path.expanduser(path)) for path in paths) for paths in (mine, others))
+    found = [path for path in one if any(is_inside(path, top) for top in other)]
+    found += [path for path in other if any(is_inside(path, top) for top in one)]
+    return tuple(dict.fromkeys(found))
+
+
+@cache
+def usual_memory_mb() -> int:
+    """Return the limit without a setting, in MiB: three quarters of the machine's memory."""
+    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE_OF_MEMORY) >> 20
+
+
+SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
+"""The acts that a sandbox can forbid: reads outside paths, writes, connections, sockets, other processes."""
+
+
+class SandboxReport(Struct, frozen=True):
+    """What confines the commands of a session, for people. `missing` are the subjects that are not enforced.
+
+    `limits` are their limits and those of the others; `reason` says why the implementation is not a better one.
+    """
+
+    implementation: str
+    missing: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Return all in one line."""
+        return "; ".join((self.summary, *self.limits))
+
+    @property
+    def summary(self) -> str:
+        """The implementation, and the subjects that it enforces and that it does not."""
+        held = [subject for subject in SUBJECTS if subject not in self.missing]
+        if not held:
+            return f"{self.implementation}: nothing is enforced: {self.reason}"
+        missing = f"; not {', '.join(self.missing)}" if self.missing else ""
+        return f"{self.implementation}: enforces {', '.join(held)}{missing}"
+
+    def warning(self) -> str:
+        """Return the line for a person when something is not enforced; empty when all is."""
+        if self.implementation == "none":
+            return f"commands run without a sandbox: {self.reason}"
+        named = [limit for limit in self.limits if limit.partition(":")[0] in self.missing]
+        return f"the sandbox ({self.implementation}) does not enforce all: {'; '.join(named)}" if named else ""

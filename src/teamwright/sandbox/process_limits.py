@@ -5,17 +5,13 @@ The shell that starts the command sets them, so no further program is started. D
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from functools import cache
 
 from teamwright.processes.agent_command_detection import bash_line_index
-from teamwright.sandbox.policy import SandboxPolicy
+from teamwright.sandbox.policy import SandboxPolicy, usual_memory_mb
 
 OOM_SCORE = 800
 """The kernel ends processes with a high score first when memory is exhausted: proc_pid_oom_score_adj(5)."""
-
-_SHARE_OF_MEMORY = 3 / 4
 
 
 def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, limits_processes: bool) -> list[str]:
@@ -32,9 +28,3 @@ def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, limits_processes:
     if at:
         return [*argv[:at], f"{setting}; {argv[at]}", *argv[at + 1 :]]
     return ["/bin/sh", "-c", f'{setting}; exec "$@"', "sh", *argv]
-
-
-@cache
-def usual_memory_mb() -> int:
-    """Return the limit without a setting, in MiB: three quarters of the machine's memory."""
-    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE_OF_MEMORY) >> 20

@@ -23,13 +23,19 @@ from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, 
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
 from teamwright.sandbox.named_hosts import is_loopback
 from teamwright.sandbox.network_namespace import open_namespace
-from teamwright.sandbox.network_proxy import PROXY_VARIABLES, NetworkProxy, NetworkRoute
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxMode, SandboxPolicy, SandboxSettings
+from teamwright.sandbox.network_proxy import PROXY_VARIABLES, AskHost, NetworkProxy, NetworkRoute
+from teamwright.sandbox.policy import (
+    SUBJECTS,
+    NetworkAccess,
+    PolicyName,
+    SandboxMode,
+    SandboxPolicy,
+    SandboxReport,
+    SandboxSettings,
+    narrow,
+)
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.system_call_filter import is_filter_known
-
-SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
-"""The acts that a sandbox can forbid: reads outside paths, writes, connections, sockets, other processes."""
 
 
 class Guarantee(Struct, frozen=True):
@@ -67,18 +73,6 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
     "none": dict.fromkeys(SUBJECTS, _NOTHING),
 }
 """The guarantees by implementation and subject."""
-
-
-def describe_guarantees(implementation: str) -> str:
-    """Return what an implementation enforces, what it does not, and the limits of both."""
-    row = GUARANTEES[implementation]
-    held = [subject for subject in SUBJECTS if row[subject].holds]
-    if not held:
-        return "nothing is enforced"
-    missing = [subject for subject in SUBJECTS if not row[subject].holds]
-    limits = [f"{subject}: {row[subject].limit}" for subject in SUBJECTS if row[subject].limit]
-    parts = [f"enforces {', '.join(held)}", *([f"not {', '.join(missing)}"] if missing else []), *limits]
-    return "; ".join(parts)
 
 
 ImplementationName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
@@ -119,18 +113,76 @@ class Implementation(Struct, frozen=True):
     reason: str = ""
 
 
+def report_sandbox(settings: SandboxSettings) -> SandboxReport:
+    """Return what confines commands under these settings. The first call in a process runs a command to find out."""
+    is_off = settings.mode is SandboxMode.OFF
+    found = Implementation("none", reason="sandbox.mode is off") if is_off else find_implementation()
+    row = GUARANTEES[found.name]
+    missing = tuple(subject for subject in SUBJECTS if not row[subject].holds)
+    limits = tuple(f"{subject}: {row[subject].limit}" for subject in SUBJECTS if row[subject].limit)
+    return SandboxReport(found.name, missing, () if found.name == "none" else limits, found.reason)
+
+
+class SandboxNetwork:
+    """The proxy of a process, which the commands of all its agents share."""
+
+    def __init__(self) -> None:
+        self._proxy: NetworkProxy | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    async def open(self, found: Implementation) -> None:
+        """Start the proxy, if it works with this implementation. Never raises."""
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._start(found))
+        await asyncio.shield(self._opening)
+
+    async def _start(self, found: Implementation) -> None:
+        with contextlib.suppress(OSError):
+            proxy: NetworkProxy | None = None
+            if found.bubblewrap is not None and found.bubblewrap.user_namespace and found.bubblewrap.nsenter:
+                listener, *namespaces = await asyncio.to_thread(open_namespace)
+                proxy = NetworkProxy(listener, tuple(namespaces))
+            elif found.landlock >= NETWORK_SINCE:
+                proxy = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
+            if proxy is not None:
+                await proxy.start()
+                self._proxy = proxy
+
+    def route(self, ask_host: AskHost | None, *, names_loopback: bool) -> NetworkRoute | None:
+        """Return a new way through the proxy; None without a proxy, and when nothing answers about hosts."""
+        if self._proxy is None or ask_host is None:
+            return None
+        return self._proxy.route(ask_host, names_loopback=names_loopback)
+
+    async def close(self) -> None:
+        """End the proxy and its connections."""
+        if self._proxy is not None:
+            await self._proxy.close()
+            self._proxy = None
+
+
 class Sandbox:
-    """The sandbox of a session. `warn` is called once, before the first command that runs without confinement."""
+    """The sandbox of a session, or of an agent with narrower settings, which shares its network.
+
+    `warn` is called with what is not enforced: at the start of a session, and before a command without confinement.
+    """
 
     def __init__(
-        self, settings: SandboxSettings, place: SandboxPaths, warn: Callable[[str], None] | None = None
+        self,
+        settings: SandboxSettings,
+        place: SandboxPaths,
+        warn: Callable[[str], None] | None = None,
+        network: SandboxNetwork | None = None,
     ) -> None:
         self.settings = settings
         self.place = place
         self._warn = warn
-        self._has_warned = False
-        self._proxy: NetworkProxy | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._network = network or SandboxNetwork()
+
+    def narrowed(self, bounds: SandboxSettings) -> Sandbox:
+        """Return the sandbox of an agent with these bounds."""
+        settings = narrow(self.settings, bounds)
+        return self if settings == self.settings else Sandbox(settings, self.place, self._warn, self._network)
 
     @property
     def is_off(self) -> bool:
@@ -140,6 +192,18 @@ class Sandbox:
     def implementation(self) -> Implementation:
         """Return what confines commands here. The first call in a process runs a command to find out."""
         return Implementation("none", reason="sandbox.mode is off") if self.is_off else find_implementation()
+
+    async def report(self) -> SandboxReport:
+        """Return what confines commands here, and warn of what is not enforced, unless the settings switch it off."""
+        report = await asyncio.to_thread(report_sandbox, self.settings)
+        if not self.is_off:
+            self._warn_of(report)
+        return report
+
+    def _warn_of(self, report: SandboxReport) -> None:
+        """Warn of what is not enforced."""
+        if self._warn is not None and (text := report.warning()):
+            self._warn(text)
 
     @property
     def replaces_tmp(self) -> bool:
@@ -178,48 +242,32 @@ class Sandbox:
 
     async def open_network(self) -> None:
         """Start the proxy for commands, if the settings have hosts asked about and it works here. Never raises."""
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._start_proxy())
-        await asyncio.shield(self._opening)
-
-    async def _start_proxy(self) -> None:
-        if self.settings.network is NetworkAccess.ALLOW:
-            return
-        found = self.implementation()
-        with contextlib.suppress(OSError):
-            proxy: NetworkProxy | None = None
-            if found.bubblewrap is not None and found.bubblewrap.user_namespace and found.bubblewrap.nsenter:
-                listener, *namespaces = await asyncio.to_thread(open_namespace)
-                proxy = NetworkProxy(listener, tuple(namespaces))
-            elif found.landlock >= NETWORK_SINCE and self.settings.network is NetworkAccess.ASK:
-                proxy = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
-            if proxy is not None:
-                await proxy.start()
-                self._proxy = proxy
+        network, found = self.settings.network, self.implementation()
+        if network is NetworkAccess.ASK or (network is NetworkAccess.DENY and found.bubblewrap is not None):
+            await self._network.open(found)
 
     async def close(self) -> None:
         """End the proxy and its connections."""
-        if self._proxy is not None:
-            await self._proxy.close()
-            self._proxy = None
+        await self._network.close()
 
     def confine(self, request: ConfinementRequest) -> CommandConfinement | None:
-        """Return the confinement of a command; None for one that runs without."""
+        """Return the confinement of a command; None for one that runs without.
+
+        Raises CannotStart (`no-sandbox`) when an agent requires a sandbox and none works here.
+        """
         if self.is_off or request.policy is PolicyName.UNCONFINED:
             return None
         found = self.implementation()
         policy = self._working_policy(request)
         is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
-        route: NetworkRoute | None = None
-        if is_asked and self._proxy and request.ask_host:
-            route = self._proxy.route(request.ask_host, names_loopback=any(map(is_loopback, request.hosts)))
+        names_loopback = any(map(is_loopback, request.hosts))
+        route = self._network.route(request.ask_host, names_loopback=names_loopback) if is_asked else None
         if found.bubblewrap is not None:
             return Bubblewrap(found.bubblewrap, policy, route)
         if found.landlock:
             return Landlock(found.landlock, policy, route)
-        if not self._has_warned and self._warn is not None:
-            self._has_warned = True
-            self._warn(f"commands run without a sandbox: {found.reason}")
+        self.require()
+        self._warn_of(report_sandbox(self.settings))
         return None
 
     def asks_about_hosts(self, request: ConfinementRequest) -> bool:

@@ -107,6 +107,8 @@ class Options(Struct, frozen=True):
     """True: text alone at a terminal, without redraws and colours."""
     sandbox: str | None = None
     """The mode of the sandbox; None: that of the environment, else of the settings."""
+    sandbox_bounds: Mapping[str, Any] | None = None
+    """The sandbox settings of the lead, which a member process does not exceed; None in the lead's process."""
     stores: TeamStores | None = None
     """The stores of the team; None: files in the home."""
 

@@ -31,7 +31,7 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
-from teamwright.sandbox.policy import SandboxMode
+from teamwright.sandbox.policy import SandboxMode, narrow, parse_bounds
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
@@ -129,6 +129,8 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     if definition is not None:
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
         settings = _with_definition(settings, definition)
+    if options.sandbox_bounds is not None:
+        settings = replace(settings, sandbox=narrow(settings.sandbox, parse_bounds(options.sandbox_bounds)))
     options = with_default_caps(options, settings.run_defaults)
     added, problems = installed_plugins(home)
     plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents
@@ -166,6 +168,7 @@ def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings
     """Return the settings with the team file's; the person's own settings have precedence."""
     said, origins = settings.origins, dict(settings.origins)
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
+    changes["sandbox"] = narrow(settings.sandbox, definition.sandbox)
     if definition.plans is not None and "plan_approval" not in said:
         changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
     if definition.permissions is not None and "permissions.leadAnswers" not in said:

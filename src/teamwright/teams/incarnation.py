@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from teamwright.agent.agent_type import AgentBounds
@@ -68,8 +68,9 @@ class Incarnation(Struct, frozen=True):
                 del out[name]
         del out["budget"]
         out |= out.pop("extra")
-        kept = out.pop("bounds")
-        bounds = {"bounds": to_builtins(kept)} if kept not in {None, AgentBounds()} else {}
+        del out["bounds"]
+        kept = self.bounds
+        bounds = {} if kept is None or kept == AgentBounds() else {"bounds": kept.as_json()}
         return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
 
 
@@ -125,7 +126,7 @@ def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
         None if model is None else str(model),
         None if rounds is None else int(rounds),
         Budget.from_json(data.get("budget", {})),
-        _parse_bounds(data.get("bounds")),
+        None if (bounds := data.get("bounds")) is None else AgentBounds.from_json(bounds),
         mode if mode is None else str(Mode(mode)) if mode else "",
         None if (effort := data.get("effort")) is None else parse_effort(effort),
         cast("Mapping[str, Any] | None", data.get("place")),
@@ -134,15 +135,6 @@ def parse_incarnation(data: Mapping[str, Any]) -> Incarnation:
         dict(data.get("entry", {})),
         {key: value for key, value in data.items() if key not in _INCARNATION_KEYS},
     )
-
-
-def _parse_bounds(data: Mapping[str, Any] | None) -> AgentBounds | None:
-    if data is None:
-        return None
-    tools = data.get("tools")
-    names = {key: tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")}
-    only = None if tools is None else tuple(map(str, tools))
-    return AgentBounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
 
 
 def parse_pending_end(data: Mapping[str, Any]) -> PendingEnd:

@@ -23,7 +23,7 @@ from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
-from teamwright.sandbox.sandbox import describe_guarantees, find_implementation
+from teamwright.sandbox.sandbox import report_sandbox
 from teamwright.session.factory.shell_startup import describe_shell
 from teamwright.session.platform_check import platform_name, require_platform
 from teamwright.storage.paths import Home
@@ -190,14 +190,12 @@ def _shell(subject: DoctorSubject, settings: Settings) -> Finding:
 
 def _sandbox(settings: SandboxSettings) -> Finding:
     """Return the finding about the sandbox of commands, which runs a command to see if it works."""
-    if settings.mode is SandboxMode.OFF:
-        return Finding("settings", "sandbox", "off: commands run without a sandbox", "note", "set sandbox.mode to auto")
-    found = find_implementation()
-    what = f"{found.name}: {describe_guarantees(found.name)}"
-    if found.name != "none":
-        return Finding("settings", "sandbox", what)
+    report = report_sandbox(settings)
+    if report.implementation != "none":
+        return Finding("settings", "sandbox", str(report))
     verdict = "problem" if settings.mode is SandboxMode.REQUIRED else "note"
-    return Finding("settings", "sandbox", f"{what}: {found.reason}", verdict, "install bubblewrap")
+    do = "set sandbox.mode to auto" if settings.mode is SandboxMode.OFF else "install bubblewrap"
+    return Finding("settings", "sandbox", str(report), verdict, do)
 
 
 def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:

@@ -17,6 +17,7 @@ from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
+from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.session import Session
 from teamwright.tasks.task_rules import task_info
 from teamwright.teams.status.member_state import OpenTask, with_state
@@ -131,6 +132,12 @@ def session_row(session: Session, board: TaskBoard) -> SessionRow:
         done=board.done,
         tasks=board.done + len(board.open),
     )
+
+
+async def sandbox_report(session: Session) -> SandboxReport | None:
+    """Return what confines the session's commands, and its limits."""
+    sandbox = session.agent_factory.toolset.use_sandbox()
+    return await sandbox.report() if sandbox is not None else None
 
 
 _CLOSED = frozenset({"completed", "deleted"})

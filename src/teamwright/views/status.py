@@ -25,8 +25,10 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request import REQUEST_KINDS, PendingRequest
 from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
+from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.mcp_state_file import ServerStatus, read_state
+from teamwright.session.sandbox_state_file import read_sandbox
 from teamwright.storage.event_log_reader import LogTail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_file import TaskFile
@@ -85,6 +87,7 @@ class StatusView(Struct, frozen=True):
     tasks: tuple[TaskView, ...] = ()
     requests: tuple[PendingRequest, ...] = ()
     servers: tuple[ServerStatus, ...] = ()
+    sandbox: SandboxReport | None = None
     unread: int = 0
     tokens: int = 0
     usd: float | None = 0.0
@@ -101,7 +104,8 @@ class StatusView(Struct, frozen=True):
         """Return the status as JSON output contains it."""
         members = [{key: getattr(member, name) for key, name in _MEMBER_KEYS.items()} for member in self.members]
         requests = [request.select(_REQUEST_KEYS) for request in self.requests]
-        return asdict(self) | {"members": members, "requests": requests}
+        sandbox = None if self.sandbox is None else asdict(self.sandbox)
+        return asdict(self) | {"members": members, "requests": requests, "sandbox": sandbox}
 
     @property
     def live(self) -> bool:
@@ -183,6 +187,7 @@ def status_of(home: Home, team: TeamView, team_status: TeamStatus, *, closed: bo
         tasks=team.tasks,
         requests=tuple(_requests(home, team, team_status)) if live else (),
         servers=read_state(Path(team.log).parent) if live and team.log else (),
+        sandbox=read_sandbox(Path(team.log).parent, team.lead_pid) if live and team.log else None,
         unread=team.unread,
         tokens=usage.tokens,
         usd=usage.usd,

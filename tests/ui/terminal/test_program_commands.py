@@ -44,6 +44,7 @@ def test_status_is_the_session_on_one_page(repo, tmp_path):
         person.sees(
             "  session ", f"{repo.name}\n", "  model ", "mode default", "  no team\n", "lead", "  no tasks\n", "all"
         )
+        person.sees("  sandbox none: nothing is enforced: sandbox.mode is off")
         person.says("/doctor")
         person.sees("machine", "python")
         assert server.bodies == []

@@ -37,6 +37,7 @@ from teamwright.models.effort import parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
 from teamwright.protocol.rule_list import split_rules
+from teamwright.sandbox.policy import BOUNDS_TEXT, UNBOUNDED, parse_bounds
 from teamwright.skills.front_matter import UnreadableFrontMatter
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
@@ -73,6 +74,7 @@ FIELDS: dict[str, DefinitionField] = {
     "memory": DefinitionField("word", "Scope of its memory.", soft=True, words=("user", "project", "local")),
     "requiredMcpServers": DefinitionField("list", "MCP servers without which it does not start."),
     "mcpServers": DefinitionField("servers", "MCP servers of this agent alone."),
+    "sandbox": DefinitionField("sandbox", "Bounds of its commands: settings of the sandbox, which only narrow them."),
     "hooks": DefinitionField("map", "Hooks that run for it alone."),
     "skills": DefinitionField("list", "Skills that it begins with."),
     "initialPrompt": DefinitionField("text", "Put before its first prompt."),
@@ -91,6 +93,7 @@ EXPECTED = {
     "count": "a whole number from 1 on",
     "servers": "a list of servers, or an object with servers by name",
     "map": "an object",
+    "sandbox": BOUNDS_TEXT,
 }
 
 _MODES = {str(mode): str(mode) for mode in Mode} | {"bubble": ""}
@@ -170,6 +173,7 @@ def parse_definition_values(raw: Values, body: str, fallback: str, origin: Defin
         skills=values.get("skills", ()),
         mcp_servers=values.get("mcpServers", {}),
         required_mcp_servers=values.get("requiredMcpServers", ()),
+        sandbox=values.get("sandbox", UNBOUNDED),
         source=origin.source,
         file=origin.file,
     )
@@ -231,6 +235,8 @@ class _ValueReader:
                 return _servers(value)
             case "effort":
                 return parse_effort(value)
+            case "sandbox":
+                return parse_bounds(value)
             case _:
                 return _plain(row.kind, value)
 

@@ -31,6 +31,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
+from teamwright.sandbox.policy import narrow
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.agent_skills import with_skills
@@ -158,6 +159,7 @@ class AgentFactory(AgentParts):
             self.resolver.notify_once(f"the mode {kind.mode} of {source} is not used: the lead has the session's mode")
         self.first.definition, self.first.read_only = kind, kind.read_only
         self.first.disallowed, self.first.kind = kind.disallowed_tools, kind.name if kind.role else ""
+        self.first.sandbox = narrow(self.first.sandbox, kind.sandbox)
         return kind
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
@@ -175,7 +177,7 @@ class AgentFactory(AgentParts):
         place = await self._place_of(spec)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
-        born = self.born[spec.name] = Inheritance.for_member(spec, kind, policy, blocked_callback(team, spec.name))
+        born = self.born[spec.name] = self.first.for_member(spec, kind, policy, blocked_callback(team, spec.name))
         born.place = place
         record = path.parent.parent / "plans" / f"{path.stem}.json"
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)

@@ -268,8 +268,7 @@ class AgentParts(Struct, dict=True):
         """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
         if spec.worktree is None:
             return None
-        # A session without worktrees does not load it.
-        from teamwright.session.factory.agent_workspace import open_workspace
+        from teamwright.session.factory.agent_workspace import open_workspace  # not loaded without worktrees
 
         return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
 
@@ -286,6 +285,7 @@ class AgentParts(Struct, dict=True):
             accepts_images=model.card.images,
             instructions=self.instructions if place is None else place.instructions,
             temporary=self.policy.scope.temporary,
+            sandbox=born.sandbox,
         )
         hooks = NO_HOOKS
         if self.toolset.hooking is not None and not (born.definition is not None and born.definition.is_hook):

@@ -20,6 +20,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_index import HookSpec
@@ -50,6 +51,8 @@ class Inheritance(Struct, eq=False, weakref=True):
     """The lead or member that the agent works for, and that waits for its requests."""
     place: AgentWorkspace | None = None
     """The worktree in which the agent works."""
+    sandbox: SandboxSettings = UNBOUNDED
+    """The bounds of the agent's commands, those of all agents above it included."""
     waiting: MarkBlocked | None = None
     """Marks the waiting member while the agent asks."""
 
@@ -62,12 +65,11 @@ class Inheritance(Struct, eq=False, weakref=True):
         """Return the present policy."""
         return self.policy()
 
-    @classmethod
     def for_member(
-        cls, spec: SpawnSpec, kind: AgentType, policy: Callable[[], Policy], waiting: MarkBlocked
+        self, spec: SpawnSpec, kind: AgentType, policy: Callable[[], Policy], waiting: MarkBlocked
     ) -> Inheritance:
-        """Return the values of a teammate."""
-        return cls(
+        """Return the values of a teammate of this lead."""
+        return Inheritance(
             policy,
             spec.model,
             kind.name,
@@ -76,6 +78,7 @@ class Inheritance(Struct, eq=False, weakref=True):
             definition=kind,
             shown=spec.name,
             root=spec.name,
+            sandbox=narrow(self.sandbox, kind.sandbox),
             waiting=waiting,
         )
 
@@ -97,6 +100,7 @@ class Inheritance(Struct, eq=False, weakref=True):
             place=self.place,
             shown=f"{self.shown} › {kind.name}: {run.description}",
             root=self.root,
+            sandbox=narrow(self.sandbox, kind.sandbox),
             waiting=None if self.waiting is None else run.block_caller(self.waiting),
         )
 

@@ -49,6 +49,7 @@ def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
         tools=held.tools,
         disallowed_tools=held.disallowed_tools,
         read_only=held.read_only,
+        sandbox=held.sandbox,
         mcp_servers=held.mcp_servers,
         hooks=hooks,
     )

@@ -41,7 +41,7 @@ from teamwright.protocol.runtime_tags import new_key
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.mcp_factory import make_mcp_servers
-from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker
+from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker, start_sandbox_report
 from teamwright.session.factory.shell_startup import make_shell_startup
 from teamwright.session.factory.spec_resolver import make_resolver
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
@@ -284,6 +284,8 @@ def start_services(
     )
     stack.push_async_callback(toolset.startup.close)
     stack.push_async_callback(toolset.close_sandbox)
+    if context.room is None and toolset.sandbox is not None:
+        start_sandbox_report(context, toolset.sandbox, stack)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
     return make_mcp_servers(context, log, agent_factory, stack)

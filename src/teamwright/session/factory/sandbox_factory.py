@@ -25,7 +25,14 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
         temporary=str(directory / "tmp"),
         env=context.env,
     )
-    made = Sandbox(context.settings.sandbox, place, lambda text: emit(Notice(member=LEAD, text=text, level="warning")))
+    warned = set[str]()
+
+    def warn_once(text: str) -> None:
+        if text not in warned:
+            warned.add(text)
+            emit(Notice(member=LEAD, text=text, level="warning"))
+
+    made = Sandbox(context.settings.sandbox, place, warn_once)
     made.require()
     return made
 

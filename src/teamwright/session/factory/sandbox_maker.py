@@ -5,13 +5,16 @@ Depends on the session's settings. The construction itself is in `sandbox_factor
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING
 
 from teamwright.sandbox.policy import SandboxMode
 from teamwright.sandbox.temporary_files import TemporaryFiles
+from teamwright.session.sandbox_state_file import write_sandbox
 from teamwright.session.session_preparation import SessionContext
 
 if TYPE_CHECKING:
@@ -25,6 +28,16 @@ def sandbox_maker(context: SessionContext, emit: Emit) -> Callable[[], Sandbox]:
     if context.settings.sandbox.mode is SandboxMode.REQUIRED:
         make()
     return make
+
+
+def start_sandbox_report(context: SessionContext, sandbox: Callable[[], Sandbox], stack: AsyncExitStack) -> None:
+    """Probe the sandbox while the session begins, warn of what it does not enforce, and save it for other processes."""
+
+    async def report() -> None:
+        write_sandbox(context.directory, await sandbox().report())
+
+    task = asyncio.create_task(report(), name="sandbox report")
+    stack.push_async_callback(asyncio.wait, {task})
 
 
 def make_temporary_files(context: SessionContext) -> TemporaryFiles | None:

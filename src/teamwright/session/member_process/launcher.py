@@ -9,13 +9,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
+from teamwright.sandbox.policy import SandboxSettings
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
 from teamwright.session.session_preparation import SessionContext, ask_timeout, is_unattended
@@ -76,6 +77,8 @@ class MemberLauncher(Struct):
     team: SessionTeam
     places: BackendChoice
     wire: Path
+    sandbox: SandboxSettings
+    """The lead's settings, which no member exceeds."""
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
         """Implement `ProcessHost.choose_backend`."""
@@ -148,7 +151,9 @@ class MemberLauncher(Struct):
         asked = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
         listed = {"task_list": shared} if shared else {}
-        return {"cwd": str(context.cwd), "ask": "deny" if is_unattended(context) else "wait", **asked, **listed}
+        ask = "deny" if is_unattended(context) else "wait"
+        bounds = to_builtins(self.sandbox)
+        return {"cwd": str(context.cwd), "ask": ask, "sandbox_bounds": bounds, **asked, **listed}
 
     def _flags(self, member: RosterMember, life: Incarnation) -> MemberFlags:
         """Return the member's flags, with the lead's mode where it has none, as observed in the other product."""

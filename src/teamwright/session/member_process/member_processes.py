@@ -55,6 +55,7 @@ class MemberProcesses(Struct):
         return self._launcher
 
     def _connect(self, team: SessionTeam) -> CombinedLauncher:
+        from teamwright.sandbox.policy import narrow
         from teamwright.session.external_programs import ExternalPrograms
         from teamwright.session.member_process.launcher import MemberLauncher
         from teamwright.session.member_process.lead_services import LeadServices
@@ -72,7 +73,8 @@ class MemberProcesses(Struct):
         log.follow_listeners(hub.set_watched)
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
-        ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path), hub)
+        bounds = narrow(context.settings.sandbox, agent_factory.first.sandbox)
+        ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path, bounds), hub)
         programs = ExternalPrograms(context, team, self.backends, (*agent_factory.toolset.bash.hidden, VARIABLE))
         return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watcher))
 

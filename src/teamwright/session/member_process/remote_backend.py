@@ -46,7 +46,7 @@ _LOOK_S = 1.0
 _TRAVELLING = (
     *("effort", "permission_mode", "allowed_tools", "disallowed_tools", "only_allowed", "fallback_models"),
     *("append_system_prompt", "system_prompt", "teams", "ask", "ask_timeout_s", "task_list", "agents"),
-    *("plan_approval", "pace_s", "sandbox", "calls_per_agent", "headless", "given", "hooks"),
+    *("plan_approval", "pace_s", "sandbox", "sandbox_bounds", "calls_per_agent", "headless", "given", "hooks"),
 )
 """The options of the lead that do not name something on its machine."""
 

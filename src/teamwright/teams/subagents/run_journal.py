@@ -16,8 +16,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec.structs import asdict
-
 from teamwright.agent.agent_type import FORK_TYPE, AgentBounds
 from teamwright.agent.conversation import find_delivered_ids, read_header
 from teamwright.agent.fork_origin import is_fork
@@ -227,7 +225,7 @@ def _stored_fields() -> tuple[tuple[str, object], ...]:
 @lru_cache(maxsize=64)
 def _bounds(bounds: AgentBounds) -> dict[str, Any]:
     """Return the fields of an agent type's bounds: shared by its agents, not to be changed."""
-    return asdict(bounds)
+    return bounds.as_json()
 
 
 def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
@@ -241,16 +239,10 @@ def restore_spec(run: SubagentRun, prompt: str) -> SpawnSpec:
             with contextlib.suppress(UsageError):
                 known[field] = Budget.from_json(value)
         elif field == "bounds":
-            parts = cast("dict[str, Any]", value)
-            known[field] = AgentBounds(**{key: _tuple(part) for key, part in parts.items()})
+            known[field] = AgentBounds.from_json(value)
         else:
             known[field] = Path(str(value)) if field in {"cwd", "worktree"} else value
     return SpawnSpec(prompt=prompt, name=run.name, **known)
-
-
-def _tuple(part: Any) -> Any:
-    """Return a list of the file as a tuple."""
-    return tuple(cast("list[Any]", part)) if isinstance(part, list) else part
 
 
 class SubagentRuns:

@@ -159,13 +159,17 @@ class Bash(Tool[BashInput]):
         named = self._named_needs(call, ctx)
         return f"{shown}\n# in the sandbox with: {named}" if named else shown
 
+    def _sandbox_for(self, ctx: ToolContext) -> Sandbox | None:
+        """Return the sandbox of the calling agent, which may be narrower than the session's."""
+        return self._sandbox.narrowed(ctx.workplace.sandbox) if self._sandbox is not None else None
+
     def _named_needs(self, call: BashInput, ctx: ToolContext) -> str:
         """Return the network and the credentials that the command names and gets in the sandbox."""
-        if self._sandbox is None or self._sandbox.is_off:
+        if (sandbox := self._sandbox_for(ctx)) is None or sandbox.is_off:
             return ""
         from teamwright.tools.shell.command_confinement import describe_needs  # loading the grammar is expensive
 
-        return describe_needs(self._sandbox, call.command, ctx.workplace)
+        return describe_needs(sandbox, call.command, ctx.workplace)
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Read the shell's startup before the first command, because it can change the meaning of a command."""
@@ -179,18 +183,12 @@ class Bash(Tool[BashInput]):
         cwd = allowed_directory(ctx.workplace)
         means = self._expansion(call, cwd)
         call.note_checked(cwd, means)
-        confined = self._sandbox is not None and not call.is_typed_by_person
-        answers = self._sandbox.answers() if confined and self._sandbox is not None else frozenset[PolicyName]()
+        sandbox = None if call.is_typed_by_person else self._sandbox_for(ctx)
+        answers = sandbox.answers() if sandbox is not None else frozenset[PolicyName]()
         path = self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
         otherwise = is_read_otherwise(call.command, self._startup, cwd)
-        return Access(
-            command=call.command,
-            cwd=cwd,
-            expanded_command=means,
-            sandbox=answers,
-            search_path=path,
-            is_read_otherwise=otherwise,
-        )
+        line = Access(command=call.command, cwd=cwd, expanded_command=means, is_read_otherwise=otherwise)
+        return replace(line, sandbox=answers, search_path=path)
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
@@ -216,8 +214,8 @@ class Bash(Tool[BashInput]):
             await self._startup.ensure_ready()
             if not call.is_expansion_checked(self._expansion(call, place.cwd)):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
-        if self._sandbox is not None:
-            await self._sandbox.open_network()
+        if (sandbox := self._sandbox_for(ctx)) is not None:
+            await sandbox.open_network()
         if not self._proves_read_only(call.command, place.cwd):
             await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:
@@ -254,7 +252,7 @@ class Bash(Tool[BashInput]):
         from teamwright.tools.shell.command_confinement import confine_command  # loading the grammar is expensive
 
         jobs = [job.pid for job in self._jobs.list(ctx.member) if job.state == "running"]
-        made = confine_command(self._sandbox, call.command, ctx, own_files, jobs)
+        made = confine_command(self._sandbox_for(ctx), call.command, ctx, own_files, jobs)
         for file in own_files if made is not None else ():
             file.touch(mode=0o600)
         return made

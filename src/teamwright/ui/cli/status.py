@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
+from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import resolve_home
@@ -71,7 +73,7 @@ def status_lines(
     Open requests come first, then at most `most_tasks` open tasks; finished tasks are only counted.
     """
     now = time.time() if now is None else now
-    lines = [cut(line, width) for line in _head(view)]
+    lines = [*(cut(line, width) for line in _head(view)), *_sandbox_lines(view.sandbox, width)]
     if view.requests:
         lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]
     if rows := task_rows(task for task in view.tasks if task.open):
@@ -107,6 +109,17 @@ def _head(view: StatusView) -> list[str]:
         ("damaged", view.damaged),
     ]
     return [f"{name:<9}{one_line(value)}" for name, value in pairs if value]
+
+
+def _sandbox_lines(report: SandboxReport | None, width: int) -> list[str]:
+    """Return what confines the session's commands, and each limit of it."""
+    if report is None:
+        return []
+    pad = " " * 9
+    lines = textwrap.wrap(one_line(report.summary), width, initial_indent=f"{'sandbox':<9}", subsequent_indent=pad)
+    for limit in report.limits:
+        lines += textwrap.wrap(one_line(limit), width, initial_indent=pad, subsequent_indent=pad)
+    return lines
 
 
 def _row(member: MemberStatus, now: float) -> tuple[str, ...]:

@@ -52,8 +52,15 @@ from teamwright.ui.terminal.event_formatter import display_name
 from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.line_parser import COMMANDS, FIXED_NAMES, CustomCommand
 from teamwright.ui.terminal.permission_commands import permissions
-from teamwright.ui.terminal.report_lines import context_lines, cost_lines, mode_meaning_lines, task_lines
+from teamwright.ui.terminal.report_lines import (
+    context_lines,
+    cost_lines,
+    mode_meaning_lines,
+    sandbox_lines,
+    task_lines,
+)
 from teamwright.views.cost import session_cost
+from teamwright.views.live_status import sandbox_report
 from teamwright.views.log import LogView, find_call
 
 
@@ -187,6 +194,7 @@ async def _status(session: Session, _rest: str) -> list[str]:
         *await _members(session, ""),
         f"  {done} of {len(tasks)} tasks completed" if tasks else "  no tasks",
         *cost_lines(cost)[-1:],
+        *sandbox_lines(await sandbox_report(session)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from teamwright.agent.context_window import ContextView
+from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.permission_modes import describe_modes
 from teamwright.session.result import TaskResult
 from teamwright.ui.display_text import clean, one_line
@@ -55,6 +56,13 @@ def context_lines(view: ContextView) -> list[str]:
 
 def _measure_text(measured: bool) -> str:
     return "the sum as the service counted it, what is newer by bytes / 4" if measured else "all is bytes / 4"
+
+
+def sandbox_lines(report: SandboxReport | None) -> list[str]:
+    """Return what confines the session's commands, and each limit of it."""
+    if report is None:
+        return []
+    return [f"  sandbox {clean(report.summary)}", *(f"    {clean(limit)}" for limit in report.limits)]
 
 
 def mode_meaning_lines() -> list[str]:

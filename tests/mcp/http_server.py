@@ -16,6 +16,7 @@ TOOLS = [
     {"name": "huge", "inputSchema": {"type": "object"}},
     {"name": "forget", "inputSchema": {"type": "object"}},
     {"name": "page", "inputSchema": {"type": "object"}},
+    {"name": "later", "inputSchema": {"type": "object"}},
 ]
 
 
@@ -36,6 +37,9 @@ class HttpServer(ThreadingHTTPServer):
         self.sent: list[dict[str, str]] = []
         self.held = threading.Event()
         self.hung = threading.Event()
+        self.pushed: list[dict] = []
+        self.resumed: list[str | None] = []
+        self.owed: object = None
 
     @property
     def url(self) -> str:
@@ -62,6 +66,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def do_GET(self) -> None:
+        """Continue the stream of `later`, or send what belongs to no request, if there is anything."""
+        last = self.headers["last-event-id"]
+        self.server.resumed.append(last)
+        if last is None and not self.server.pushed:
+            self.reply(405, b"")
+            return
+        answer = {"id": self.server.owed, "result": {"content": [{"type": "text", "text": f"after {last}"}]}}
+        said = self.server.pushed if last is None else [answer] if len(self.server.resumed) > 2 else []
+        events = "".join(f"data: {json.dumps({'jsonrpc': '2.0', **one})}\n\n" for one in said)
+        self.reply(200, (events or "id: 8\n\n").encode(), kind="text/event-stream")
 
     def do_DELETE(self) -> None:
         self.server.deleted.append(self.headers["mcp-session-id"])
@@ -100,6 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif method == "tools/list":
             result = {"tools": TOOLS}
         else:
+            self.server.owed = message["id"]
             result = self.called(params["name"], params["arguments"])
         if result is not None:
             self.answer(message["id"], result)
@@ -121,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b": hello\n\n")
             self.close_connection = True
+            return None
+        elif name == "later":
+            self.reply(200, b"id: 7\nretry: 60\ndata: \n\n", kind="text/event-stream")
             return None
         elif name == "huge":
             words = "x" * 20_000_000

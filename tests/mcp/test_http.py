@@ -88,6 +88,30 @@ async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream
             await server.close()
 
 
+@pytest.mark.finding("C5")
+async def test_a_stream_that_ends_before_its_answer_is_continued_after_its_last_event(place):
+    with serving() as http:
+        server = at(place, http)
+        async with asyncio.timeout(WAIT_S):
+            assert words(await server.call_tool("later", {})) == "after 8"
+            assert http.resumed == [None, "7", "8"], "the first one asks for messages that belong to no request"
+            await server.close()
+
+
+@pytest.mark.finding("C5")
+async def test_messages_that_belong_to_no_request_arrive_by_a_stream_of_their_own(place):
+    with serving() as http:
+        http.pushed.append(
+            {"method": "notifications/message", "params": {"level": "error", "data": "the disk is full"}}
+        )
+        server = at(place, http)
+        async with asyncio.timeout(WAIT_S):
+            await server.connect()
+            await place.heard.wait()
+            assert 'the MCP server "web" reports an error: the disk is full' in place.said
+            await server.close()
+
+
 @pytest.mark.parametrize("unknown", [404, 400])
 async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(place, unknown):
     with serving(unknown=unknown) as http:

@@ -69,12 +69,12 @@ class ServerToolCall(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The server, the tool and the arguments."""
-        return f"{self.server}: {self.tool} {self.input}"
+        return f"mcp_tool {self.server}: {self.tool} {self.input}"
 
     @property
     def short_text(self) -> str:
         """The server and the tool."""
-        return f"{self.server}: {self.tool}"
+        return f"mcp_tool {self.server}: {self.tool}"
 
     def arguments(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with the payload's values in their texts."""

@@ -1,5 +1,8 @@
 """Transport over streamable HTTP: a POST for each message, the answer as JSON or as a stream of events.
 
+A stream that ends before its answer is continued by a GET with the id of its last event. A further GET takes the
+messages that belong to no request, from servers that have such a stream.
+
 No redirect is followed, because headers may contain a secret. Received data is bounded. Constructs the HTTP clients of
 the package.
 """
@@ -74,13 +77,21 @@ MAX_ANSWER = 16 * 1024 * 1024
 MAX_STREAM = 64 * 1024 * 1024
 """Bytes of the stream of one answer, including the messages before it."""
 
+MAX_RECONNECTS = 5
+"""The most connections in a row that continue a stream without a new event."""
+
+RETRY_S, MIN_RETRY_S, MAX_RETRY_S = 1.0, 0.05, 30.0
+"""Seconds before a stream is continued: without a time of the server, and the bounds of its time."""
+
 CONNECT_S = 10.0
 _WRITE_S = 60.0
 _DELETE_SESSION_S = 2.0
 
+_EVENTS = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
+EVENT_HEADER = "last-event-id"
 _OWN_HEADERS = (
     "accept",
     "content-type",
@@ -88,6 +99,7 @@ _OWN_HEADERS = (
     "host",
     SESSION_HEADER,
     VERSION_HEADER,
+    EVENT_HEADER,
     "mcp-method",
     "mcp-name",
 )
@@ -130,6 +142,7 @@ class HttpTransport:
         self._session = ""
         self._posts = PostTasks(f"mcp {config.key}")
         self._closed = False
+        self._listening: asyncio.Task[None] | None = None
         peer.transport = self
 
     def send(self, message: Message) -> None:
@@ -138,6 +151,8 @@ class HttpTransport:
             return
         number = request_number(message)
         self._posts.start(number, self._exchange(message, number))
+        if message.get("method") == "notifications/initialized" and self._listening is None:
+            self._listening = asyncio.create_task(self._listen(), name=f"messages of mcp {self._config.key}")
 
     def cancel(self, request: int) -> None:
         """Stop reading the answer of a request."""
@@ -149,6 +164,9 @@ class HttpTransport:
             return
         self._closed = True
         tasks = self._posts.cancel_all()
+        if self._listening is not None:
+            self._listening.cancel()
+            tasks.append(self._listening)
         try:
             if tasks:
                 await asyncio.wait(tasks)
@@ -204,7 +222,7 @@ class HttpTransport:
             self._session_lost()
         elif why := refusal(status, self._config.name):
             self._fail(why, number)
-        elif kind.startswith("text/event-stream") and status < 300:
+        elif kind.startswith(_EVENTS) and status < 300:
             await self._read_events(response, number)
         else:
             await self._read_json(response, number)
@@ -224,18 +242,68 @@ class HttpTransport:
             self._fail(f"answered with HTTP {response.status_code} and no message", number)
 
     async def _read_events(self, response: Response, number: int | None) -> None:
-        events, size = SseReader(), 0
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            found = events.feed(chunk)
-            if events.held_bytes > MAX_ANSWER or size > MAX_STREAM:
-                self._fail("sent more than its answer may hold", number)
-                return
-            answers = [self._deliver(data) for _, data in found]
-            if any(answers) and number is not None:
-                return
-        if number is not None:
+        """Read the stream of one answer, over several connections if it breaks off after an event with an id."""
+        events = SseReader()
+        answered = await self._read_stream(response, events, number)
+        left = MAX_RECONNECTS
+        while not answered and number is not None and events.last_id and left:
+            before, left = events.last_id, left - 1
+            answered = await self._continue_stream(events, number)
+            left = MAX_RECONNECTS if events.last_id != before else left
+        if not answered and number is not None:
             self._fail("ended its stream without an answer", number)
+
+    async def _read_stream(self, response: Response, events: SseReader, number: int | None) -> bool:
+        """Deliver the messages of one connection; return True when the request of this number has its answer."""
+        import httpx2
+
+        size = 0
+        try:
+            async for chunk in response.aiter_bytes():
+                size += len(chunk)
+                found = events.feed(chunk)
+                if events.held_bytes > MAX_ANSWER or (size > MAX_STREAM and number is not None):
+                    self._fail("sent more than its answer may hold", number)
+                    return True
+                answers = [self._deliver(data) for _, data in found]
+                if any(answers) and number is not None:
+                    return True
+        except httpx2.HTTPError:
+            if not events.last_id:
+                raise
+        return False
+
+    async def _continue_stream(self, events: SseReader, number: int | None, usual_s: float = RETRY_S) -> bool:
+        """Continue a stream after its last event; return as `_read_stream`. `usual_s` is the wait before it.
+
+        Raises McpServerError when it cannot be continued.
+        """
+        wait_s = usual_s if events.retry_ms is None else events.retry_ms / 1_000
+        await asyncio.sleep(min(max(wait_s, MIN_RETRY_S), MAX_RETRY_S))
+        headers = {**self._headers({}), "accept": "text/event-stream"}
+        if events.last_id.isascii() and events.last_id.isprintable() and events.last_id:
+            headers[EVENT_HEADER] = events.last_id
+        async with self._client.stream("GET", self._config.url, headers=headers) as response:
+            if response.status_code != 200 or not response.headers.get("content-type", "").startswith(_EVENTS):
+                raise McpServerError(f"does not continue its stream (HTTP {response.status_code})")
+            return await self._read_stream(response, events, number)
+
+    async def _listen(self) -> None:
+        """Take the messages of the server that belong to no request, as long as it has a stream for them."""
+        import httpx2
+
+        await self._posts.wait_for_notifications(0)
+        events, left, usual_s = SseReader(), MAX_RECONNECTS, 0.0
+        while left:
+            before, begun = events.last_id, asyncio.get_running_loop().time()
+            try:
+                await self._continue_stream(events, None, usual_s)
+            except (McpServerError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ValueError):
+                if not before and left == MAX_RECONNECTS:
+                    return  # most servers have no such stream
+            lasted = asyncio.get_running_loop().time() - begun
+            left = MAX_RECONNECTS if events.last_id != before or lasted > MAX_RETRY_S else left - 1
+            usual_s = RETRY_S
 
     def _session_lost(self) -> None:
         self._session = ""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.mcp.json_rpc import plain_line
 
@@ -21,7 +22,10 @@ _NUMBERS = {"integer", "number"}
 
 
 class FormField(Struct, frozen=True):
-    """One field. `choices` are pairs of value and label; `several`: any number of them may be chosen."""
+    """One field. `choices` are pairs of value and label; `several`: any number of them may be chosen.
+
+    `default` is the value of a field that is left out; None without one.
+    """
 
     name: str
     kind: str
@@ -30,29 +34,36 @@ class FormField(Struct, frozen=True):
     choices: tuple[tuple[Any, str], ...] = ()
     several: bool = False
     bounds: Mapping[str, Any] = {}
+    default: Any = None
+
+    @property
+    def may_be_left_out(self) -> bool:
+        """True when the form is complete without an answer to this field."""
+        return not self.required or self.default is not None
 
     @property
     def options(self) -> tuple[str, ...]:
         """The answers to choose from; empty for a field that is typed, because a number would mean an option."""
         if not self.choices:
             return ()
-        return (*(label for _, label in self.choices), *(() if self.required else (LEAVE_OUT,)), DECLINE)
+        return (*(label for _, label in self.choices), *((LEAVE_OUT,) if self.may_be_left_out else ()), DECLINE)
 
     @property
     def question(self) -> str:
         """The question of this field."""
+        usual = "" if self.default is None else f" (left out: {plain_line(str(self.default), 100)})"
         if self.choices:
-            return self.title
+            return self.title + usual
         limits = ", ".join(f"{name} {value}" for name, value in self.bounds.items())
         kind = "a text" if self.kind == "string" else f"a{'n' if self.kind == 'integer' else ''} {self.kind}"
-        leave = "" if self.required else f', "{LEAVE_OUT}"'
+        leave = f', "{LEAVE_OUT}"{usual}' if self.may_be_left_out else ""
         return f'{self.title}\nType {kind}{f" ({limits})" if limits else ""}{leave} or "{DECLINE}".'
 
     def parse(self, answer: str) -> list[Any]:
         """Return the value of an answer in a list; an empty list when it is left out. Raises ValueError."""
         text = answer.strip()
-        if text.lower() == LEAVE_OUT and not self.required:
-            return []
+        if text.lower() == LEAVE_OUT and self.may_be_left_out:
+            return [] if self.default is None else [self.default]
         if self.choices:
             return [self._choose(text)]
         if self.kind in _NUMBERS:
@@ -91,7 +102,23 @@ def parse_form(schema: object) -> list[FormField]:
     if not isinstance(properties, dict) or len(cast("dict[str, Any]", properties)) > MAX_FIELDS:
         raise ValueError(f"it has no fields, or more than {MAX_FIELDS}")
     needed = cast("list[object]", required) if isinstance(required, list) else []
-    return [_field(name, _object(one), name in needed) for name, one in cast("dict[str, Any]", properties).items()]
+    made = (
+        (one, _field(name, _object(one), name in needed)) for name, one in cast("dict[str, Any]", properties).items()
+    )
+    return [replace(field, default=_default(field, _object(one).get("default"))) for one, field in made]
+
+
+def _default(field: FormField, value: Any) -> Any:
+    """Return the default of a field; None for a value that the field does not accept."""
+    if field.several:
+        values = cast("list[Any]", value) if isinstance(value, list) else [None]
+        return values if all(one in dict(field.choices) for one in values) else None
+    if field.choices:
+        return value if isinstance(value, str | bool) and value in dict(field.choices) else None
+    if field.kind in _NUMBERS:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        return value if fits and (field.kind == "number" or isinstance(value, int)) else None
+    return plain_line(value, 1_000) if isinstance(value, str) else None
 
 
 def _field(name: str, said: Mapping[str, Any], required: bool) -> FormField:

@@ -161,7 +161,7 @@ def _make_flow(redirect: LoopbackRedirect, request: LoginRequest, show: Callable
             client_id=request.client_id,
             client_secret=request.client_secret or None,
             redirect_uris=[AnyUrl(redirect.url)],
-            token_endpoint_auth_method="client_secret_post" if request.client_secret else "none",
+            token_endpoint_auth_method="client_secret_basic" if request.client_secret else "none",
         )
     return LoginFlow(redirect.url, open_address, wait, client)
 

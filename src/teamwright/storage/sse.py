@@ -15,10 +15,11 @@ _BOM = b"\xef\xbb\xbf"
 class SseReader:
     """A reader of whole events as (name, data), from chunks of any size. An unfinished event is never returned.
 
-    `held_bytes` is the size of the unfinished event.
+    `held_bytes` is the size of the unfinished event. `last_id` is the newest id, empty without one; `retry_ms` the
+    newest time before a new connection, in milliseconds.
     """
 
-    __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail", "held_bytes")
+    __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail", "held_bytes", "last_id", "retry_ms")
 
     def __init__(self) -> None:
         self._begun = False
@@ -27,6 +28,8 @@ class SseReader:
         self._name = b""
         self._data: list[bytes] = []
         self.held_bytes = 0
+        self.last_id = ""
+        self.retry_ms: int | None = None
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
         """Return the events that these bytes complete, in order."""
@@ -63,6 +66,10 @@ class SseReader:
             self._data.append(value)
         elif field == b"event":
             self._name = value
+        elif field == b"id" and b"\0" not in value:
+            self.last_id = value.decode("utf-8", "replace")
+        elif field == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry_ms = int(value)
         return None
 
     def _end(self) -> tuple[str, bytes] | None:

@@ -133,7 +133,7 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
 def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> WorktreeRecord:
     """Record a worktree of this repository that a hook made for the owner, with a link to it below `root`.
 
-    Raises WorktreeRefused for a path that is no worktree of the repository on a branch of its own, or that is used.
+    Raises WorktreeRefused for a path that is no worktree of the repository on a branch, or that is used.
     """
     real = Path(os.path.realpath(place))
     problem = _adoption_problem(git, root, place, real)

@@ -139,6 +139,16 @@ def test_choices_have_the_labels_of_the_server_and_give_its_values():
     assert size.options == ("Small", "Large", "decline") and size.parse("Large") == ["l"]
 
 
+def test_a_field_that_is_left_out_has_the_default_of_the_server_if_the_field_accepts_it():
+    name = {"type": "string", "default": "Ada"}
+    size = {"type": "string", "enum": ["s", "l"], "default": "xl"}
+    days = {"type": "integer", "default": 3}
+    fields = parse_form({"properties": {"name": name, "size": size, "days": days}, "required": ["name", "size"]})
+    assert [field.may_be_left_out for field in fields] == [True, False, True]
+    assert fields[0].parse("leave out") == ["Ada"] and fields[2].parse("leave out") == [3]
+    assert '"leave out" (left out: Ada)' in fields[0].question
+
+
 async def test_log_messages_of_a_server_are_kept_and_errors_are_shown(tmp_path):
     crew = Crew(tmp_path, [Call("mcp__library__complain", {}), "Done."])
     notices: list[str] = []

@@ -116,3 +116,9 @@ def test_a_login_is_removed_with_the_last_entry_of_its_server(project, capsys):
     assert main(["mcp", "remove", "tracker"]) == 0
     assert "The stored login at tracker was removed too" in capsys.readouterr().out
     assert not list(logins.iterdir())
+
+
+def test_a_list_names_a_file_of_servers_that_cannot_be_read(project, capsys):
+    (project / ".mcp.json").write_text('{"mcpServers": {"db": {"command": "x"')
+    assert main(["mcp", "list"]) == 0
+    assert "no server of .mcp.json is used: it ends too early (line 1" in capsys.readouterr().err

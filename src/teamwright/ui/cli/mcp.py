@@ -18,7 +18,7 @@ import click
 from teamwright.config.edit_settings import SettingTarget, Target, set_value, unset_value
 from teamwright.config.mcp_settings import reading_of
 from teamwright.config.person_authority import require_person
-from teamwright.config.project_mcp_file import FILE, SERVERS
+from teamwright.config.project_mcp_file import FILE, SERVERS, project_servers
 from teamwright.config.settings.writable_files import SettingsFiles
 from teamwright.config.settings_view import SettingsQuery
 from teamwright.config.trust_store import repository_of
@@ -207,7 +207,10 @@ def _add(ctx: click.Context, name: str, entry: object, scope: str | None) -> int
 @click.pass_context
 def list_command(ctx: click.Context, /, as_json: bool) -> int:
     """List the servers of this directory with their files. Starts none of them."""
-    found = mcp_server_views(_query(ctx))
+    query = _query(ctx)
+    found, problem = mcp_server_views(query), project_servers(repository_of(query.cwd)).problem
+    if problem:
+        note(f"no server of {FILE} is used: {problem}")
     if as_json:
         say_json(found)
         return 0

@@ -106,7 +106,7 @@ async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, h
 
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5", "D8")
-@pytest.mark.parametrize("step", ["teams.recovery.recover_teams", "teams.creation.attach_team"])
+@pytest.mark.parametrize("step", ["teams.team_recovery.recover_teams", "teams.team_creation.attach_team"])
 async def test_a_resume_restores_a_roster_that_is_emptied_after_this_step_of_it(tmp_path, home, monkeypatch, step):
     await leave_ada_and_bob(tmp_path)
     before = parse_config(home.config("crew").read_bytes())

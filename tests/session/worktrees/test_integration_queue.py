@@ -57,10 +57,15 @@ def script(**members) -> Holding:
 
 
 def collect(team) -> list[IntegrationChanged]:
+    """Collect the states of entries. Each wakes `until`."""
     found: list[IntegrationChanged] = []
-    team.session.log.subscribe(
-        lambda _number, event: found.append(event) if isinstance(event, IntegrationChanged) else None, live=False
-    )
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, IntegrationChanged):
+            found.append(event)
+            team.session.team.changed.set()
+
+    team.session.log.subscribe(note, live=False)
     return found
 
 

@@ -1,5 +1,7 @@
 """Limits of memory and processes: a command that exceeds them ends, and nothing else does."""
 
+from pathlib import Path
+
 import pytest
 
 from teamwright.sandbox import sandbox as sandbox_module
@@ -34,7 +36,14 @@ def test_a_command_has_a_limit_of_processes(confined):
     assert confined.work_in("ulimit -Hu", settings=SandboxSettings(processes=300)).stdout == "300\n"
 
 
+@pytest.mark.usefixtures("landlock")
+def test_where_all_processes_of_the_user_count_the_limit_is_above_those_of_the_machine(confined):
+    threads = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+    limit = int(confined.work_in("ulimit -Hu", settings=SandboxSettings(processes=300)).stdout)
+    assert 300 < limit < 300 + threads * 10
+
+
 def test_the_usual_limit_of_memory_is_below_that_of_the_machine():
-    line = with_limits(("bash", "-c", "true"), SandboxPolicy(PolicyName.WORK), limits_processes=False)[2]
+    line = with_limits(("bash", "-c", "true"), SandboxPolicy(PolicyName.WORK), has_own_users=True)[2]
     assert f"ulimit -d {usual_memory_mb() * 1024} " in line and line.endswith("; true")
-    assert with_limits(("true",), SandboxPolicy(PolicyName.WORK), limits_processes=False)[-2:] == ["sh", "true"]
+    assert with_limits(("true",), SandboxPolicy(PolicyName.WORK), has_own_users=True)[-2:] == ["sh", "true"]

@@ -83,7 +83,7 @@ class Bubblewrap(Struct, frozen=True):
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 given += ["--seccomp", str(descriptors[-1])]
-            argv = with_limits(start.argv, self.policy, limits_processes=self._has_own_users)
+            argv = with_limits(start.argv, self.policy, has_own_users=self._has_own_users)
             return subprocess.Popen(
                 [*self._joined_network(), self.abilities.program, *given, "--", *argv],
                 cwd=start.cwd,

@@ -186,7 +186,7 @@ class Landlock(Struct, frozen=True):
 
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
-        argv = with_limits(start.argv, self.policy, limits_processes=False)
+        argv = with_limits(start.argv, self.policy, has_own_users=False)
         return start_restricted(self.restrictions(), replace(start, argv=argv, env=self.environment(start)))
 
     def restrictions(self) -> Restrictions:

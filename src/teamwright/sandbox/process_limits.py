@@ -14,13 +14,15 @@ OOM_SCORE = 800
 """The kernel ends processes with a high score first when memory is exhausted: proc_pid_oom_score_adj(5)."""
 
 
-def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, limits_processes: bool) -> list[str]:
+def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, has_own_users: bool) -> list[str]:
     """Return the arguments that start the same program with the limits of the policy.
 
-    `limits_processes`: only the processes of the command count, as in a separate user namespace.
+    `has_own_users`: only the processes of the command count, as in a separate user namespace. Elsewhere the kernel
+    counts all processes of the user, so the limit is above those of the machine. It does not limit a superuser.
     """
     limits = [f"-d {max(1, (policy.memory_mb or usual_memory_mb()) * 1024)}"]
-    limits += [f"-u {policy.processes}"] if limits_processes and policy.processes else []
+    if policy.processes:
+        limits.append(f"-u {policy.processes + (0 if has_own_users else _running_threads())}")
     # A limit that the user's own hard limit forbids is not needed.
     setting = "; ".join(f"\\ulimit {limit} 2>/dev/null" for limit in limits)
     setting += f"; {{ \\echo {OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null"
@@ -28,3 +30,12 @@ def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, limits_processes:
     if at:
         return [*argv[:at], f"{setting}; {argv[at]}", *argv[at + 1 :]]
     return ["/bin/sh", "-c", f'{setting}; exec "$@"', "sh", *argv]
+
+
+def _running_threads() -> int:
+    """Return the number of threads of all processes of the machine: proc_loadavg(5)."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0

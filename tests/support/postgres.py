@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,11 +60,11 @@ class PostgresServer:
         """Return the address of a schema that no other test uses."""
         return f"{self.url}?schema=s{secrets.token_hex(6)}"
 
-    def start(self) -> None:
-        """Start the server and wait until it answers."""
+    def start(self, before: Sequence[str] = (), listen: str = "127.0.0.1") -> None:
+        """Start the server and wait until it answers. `before`: the words before its command and that of the test."""
         program = server_program("postgres")
         settings = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": listen,
             "port": str(self.port),
             "unix_socket_directories": str(self.directory),
             "max_connections": "300",
@@ -74,7 +74,7 @@ class PostgresServer:
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with open(self.directory / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [*unprivileged(), str(program), "-D", str(self.data), *words],
+                [*before, *unprivileged(), str(program), "-D", str(self.data), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -83,9 +83,8 @@ class PostgresServer:
             )
         ready = server_program("pg_isready")
         for _ in range(int(WAIT_S * 20)):
-            done = subprocess.run(
-                [str(ready), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-t", "1"], check=False, timeout=WAIT_S
-            )
+            command = [*before, str(ready), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-t", "1"]
+            done = subprocess.run(command, check=False, timeout=WAIT_S)
             if done.returncode == 0:
                 return
             if self._process.poll() is not None:

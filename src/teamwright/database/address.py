@@ -15,7 +15,10 @@ from teamwright.protocol.errors import UsageError
 DATABASE_VARIABLE = "TEAMWRIGHT_DATABASE"
 """The environment variable with the address, where no flag and no setting names one."""
 
-SECRET_VARIABLES = (DATABASE_VARIABLE, "PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE", "PGUSER", "PGHOST")
+SECRET_VARIABLES = (
+    *(DATABASE_VARIABLE, "PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE", "PGUSER", "PGHOST", "PGHOSTADDR"),
+    *("PGPORT", "PGDATABASE", "PGSSLKEY", "PGSSLCERT", "PGSSLPASSWORD"),
+)
 """Variables that lead to the database: commands of agents do not get them."""
 
 _SCHEMES = ("postgresql", "postgres")

@@ -1,7 +1,7 @@
 """The findings of `doctor`: machine, home, model, local servers, trust and settings.
 
-Each finding is a line with a verdict. Nothing is changed, and requests go only to ports of this machine. Keys are
-masked to their last four characters. Depends on the packages with the answers.
+Each finding is a line with a verdict. Nothing is changed. Requests go only to ports of this machine, and to a database
+that is named. Keys are masked to their last four characters. Depends on the packages with the answers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from teamwright.views.doctor_findings import (
     DoctorSubject,
     Finding,
     Verdict,
+    database_findings,
     facts_of,
     of_own_server,
     places_findings,
@@ -38,7 +39,7 @@ from teamwright.views.doctor_findings import (
     with_server_facts,
 )
 
-SECTIONS = ("machine", "model", "members", "repository", "settings", "servers")
+SECTIONS = ("machine", "model", "members", "repository", "settings", "servers", "database")
 
 
 def find_problems(subject: DoctorSubject) -> list[Finding]:
@@ -56,7 +57,7 @@ def find_problems(subject: DoctorSubject) -> list[Finding]:
     findings += places_findings(subject, settings.places)
     findings += _repository(trust)
     findings += [*_settings(settings), _shell(subject, settings), _sandbox(settings.sandbox)]
-    return [*findings, *server_findings(subject, settings)]
+    return [*findings, *server_findings(subject, settings), *database_findings(subject)]
 
 
 def models_settings(subject: DoctorSubject) -> ModelSettings:

@@ -1,4 +1,4 @@
-"""Findings of `doctor` about a model of the user's own server, MCP servers and backends.
+"""Findings of `doctor` about a model of the user's own server, MCP servers, backends and the database of teams.
 
 Sends requests only to the model's server, with a short deadline and without a prompt. Looks for programs and runs
 `tmux -V`. Starts no MCP server and opens no terminal.
@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -25,12 +25,18 @@ from teamwright.models.local_servers import RECOMMENDED_WINDOW, get_command, sta
 from teamwright.models.model import ModelCard
 from teamwright.models.model_server_queries import Unanswered, ask_server, served_models
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.session.database_choice import find_database
 from teamwright.session.member_process.backend_choice import BackendChoice
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.adapter_backend import unusable_reason
 from teamwright.teams.backends.backend_choice import SelectedBackend
 from teamwright.teams.backends.backend_settings import BackendSettings
 from teamwright.teams.backends.tmux_server import TmuxProgram
+
+if TYPE_CHECKING:
+    from teamwright.database.address import DatabaseAddress
+    from teamwright.database.server_checks import DatabaseFacts
+    from teamwright.database.workers import WorkerStatus
 
 Verdict: TypeAlias = Literal["ok", "note", "problem"]
 
@@ -46,7 +52,7 @@ class Finding(Struct, frozen=True):
 
 
 class DoctorSubject(Struct, frozen=True):
-    """The subject of `doctor`. `model` is the value of `--model`; `env` is the environment.
+    """The subject of `doctor`. `model` and `database` are the values of the flags; `env` is the environment.
 
     `at_terminal` is True when a person uses Teamwright at a terminal.
     """
@@ -56,6 +62,7 @@ class DoctorSubject(Struct, frozen=True):
     env: Mapping[str, str]
     model: str | None = None
     settings_file: Path | str | None = None
+    database: str | None = None
     at_terminal: bool = False
 
 
@@ -205,3 +212,41 @@ def _tmux_finding(found: TmuxProgram, subject: DoctorSubject) -> Finding:
         do = "not needed; members run in the lead's process then"
         return Finding(_MEMBERS, "tmux", found.problem, "note", do)
     return Finding(_MEMBERS, "tmux", f"{found.version} at {found.program}; {where}")
+
+
+def database_findings(subject: DoctorSubject) -> Iterator[Finding]:
+    """Return the findings about the database of teams and its workers, if one is named."""
+    try:
+        address = find_database(subject.database, subject.home, subject.env)
+        if address is None:
+            return
+        facts, problems, workers = asyncio.run(_look_into_database(address))
+    except TeamwrightError as problem:
+        yield Finding("database", "address", problem.what, "problem", problem.do[0] if problem.do else "")
+        return
+    yield Finding("database", "address", str(address))
+    yield Finding("database", "server", f"PostgreSQL {facts.server}, user {facts.user}")
+    yield Finding("database", "schema", f"{facts.schema}, version {facts.version or 'none'}")
+    for what, do in problems:
+        yield Finding("database", "use", what, "problem", do)
+    for worker in workers:
+        offer = worker.offer
+        state = f"{worker.free_slots} of {offer.slots} slots free" if worker.is_alive else "not running"
+        yield Finding("database", offer.name, f"a worker on {offer.host}: {state}", "ok" if worker.is_alive else "note")
+
+
+async def _look_into_database(
+    address: DatabaseAddress,
+) -> tuple[DatabaseFacts, list[tuple[str, str]], list[WorkerStatus]]:
+    from teamwright.database.connection import Database
+    from teamwright.database.server_checks import find_problems, read_facts
+    from teamwright.database.workers import list_workers
+
+    facts = await read_facts(address)
+    if problems := find_problems(address, facts):
+        return facts, problems, []
+    database = await Database.open(address)
+    try:
+        return facts, [], await list_workers(database)
+    finally:
+        await database.close()

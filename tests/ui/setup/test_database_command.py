@@ -25,6 +25,8 @@ def test_a_team_space_is_checked_made_and_described(program, postgres):
     assert "Teams can use this database." in program.run("database", "check").stdout
     assert "0, and 0 in the archive" in program.run("database", "status").stdout
     assert program.run("teams").stdout.startswith("No team yet.")
+    examined = program.run("doctor", "--json").stdout
+    assert f"{schema}, version {VERSION}" in examined
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated(program):

@@ -64,6 +64,7 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 if TYPE_CHECKING:
+    from teamwright.agent.agent import Agent
     from teamwright.session.member_process.remote_member import RemoteMember
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
@@ -122,10 +123,8 @@ async def _join(
         await led_member.departed(name, cause, agreed_to)
 
     team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end))
-    reading = cache(partial(ConfigReloader, context, agent_factory))
-    led_member = LedMember(
-        team, agent_factory, line, lambda agent: ActionContext(team, agent_factory, models, agent, reading)
-    )
+    actions = _action_context(context, agent_factory, models, team)
+    led_member = LedMember(team, agent_factory, line, actions, remote is not None)
     agent_factory.policies.on_always = led_member.add_always_rules
     line.attach(led_member)
     line.forward_earlier_events()
@@ -148,6 +147,14 @@ async def _join(
     return RunningMember(
         spawn, team, teammate, agent_factory, log, line, watcher, led_member, context.settings, tuple(warnings)
     )
+
+
+def _action_context(
+    context: SessionContext, agent_factory: AgentFactory, models: SessionModels, team: SessionTeam
+) -> Callable[[Agent], ActionContext]:
+    """Return a function that creates the context of the lead's actions on an agent of this process."""
+    reading = cache(partial(ConfigReloader, context, agent_factory))
+    return lambda agent: ActionContext(team, agent_factory, models, agent, reading)
 
 
 async def _agent_factory(

@@ -46,6 +46,8 @@ class LedMember(MemberLifetime):
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
+    is_elsewhere: bool = False
+    """True when the lead is on another machine."""
     _number: int = 0
     _said: int = -1
     _granted: tuple[Rule, ...] = ()
@@ -205,7 +207,7 @@ class LedMember(MemberLifetime):
     def _follow(self, policy: IpcBody) -> None:
         """Apply the lead's policy here, also to agents with a narrower one."""
         session = self.agent_factory.policies.session
-        more = apply_policy(session, policy)
+        more = apply_policy(session, policy, is_elsewhere=self.is_elsewhere)
         former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
         told = {rule.text for rule in self._granted}
         former += tuple(rule for rule in self._untold if rule.text in told)

@@ -38,9 +38,13 @@ def rules_from_json(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
     return tuple(made)
 
 
-def apply_policy(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Apply the lead's mode and directories to this process's policy; return the new directories."""
-    before, directories = policy.scope.directories, tuple(Path(path) for path in data["directories"])
+def apply_policy(policy: Policy, data: Mapping[str, Any], *, is_elsewhere: bool) -> tuple[Path, ...]:
+    """Apply the lead's mode and directories to this process's policy; return the new directories.
+
+    `is_elsewhere`: the lead is on another machine, and the same paths are other directories here. So none applies.
+    """
+    before = policy.scope.directories
+    directories = before if is_elsewhere else tuple(Path(path) for path in data["directories"])
     if directories != before:
         policy.change_scope(replace(policy.scope, directories=directories))
     if (mode := Mode(data["mode"])) is not policy.mode:

@@ -174,7 +174,8 @@ def _note_terminal(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool, bundle: str | None) -> int:
     """Show what is found here: machine, model, members, repository, settings.
 
-    Contacts only ports of this machine. With --live it sends one small request, after showing the cost.
+    Contacts only ports of this machine, and a database that is named. With --live it sends one small request, after
+    showing the cost.
     """
     place = run_location(ctx)
     subject = DoctorSubject(
@@ -183,6 +184,7 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
         os.environ,
         model,
         place.settings,
+        place.database,
         at_terminal=is_on_terminal() or ctx.meta.get(_AT_TERMINAL, False),
     )
     if yes and not live:

@@ -1,0 +1,222 @@
+"""Partitions: a machine whose network is cut continues, is replaced, and finds that out when the network is back."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from teamwright.database.address import parse_address
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.messages import text_block
+from teamwright.session.database_session import fetch_session
+from teamwright.session.open_session import open_session
+from teamwright.session.options import Options
+from teamwright.storage.paths import Home
+from teamwright.teams.spawn import spawn
+from teamwright.teams.spawn_spec import SpawnSpec
+from teamwright.teams.teammate_state_machine import ENDED_STATES
+from tests.database.spaces import make_space
+from tests.support import preloaded
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.waits import WAIT_S, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.promise("J6")]
+
+MODE = "bypassPermissions"
+
+WORDS = r"""
+[script]
+name = "words"
+
+[[agent."*".otherwise]]
+say = "I remember."
+"""
+
+PARTS = 6
+
+JOB = (
+    r"""
+[script]
+name = "job"
+
+[[agent.lead.turn]]
+when.text = "Have the parts written"
+[[agent.lead.turn.call]]
+tool = "TeamCreate"
+input = { team_name = "crew", description = "a test" }
+"""
+    + "".join(
+        f"""
+[[agent.lead.turn.call]]
+tool = "TaskCreate"
+input = {{ subject = "part {n}", description = "Write it.", ready = true }}
+"""
+        for n in range(1, PARTS + 1)
+    )
+    + "".join(
+        f"""
+[[agent.lead.turn.call]]
+tool = "Agent"
+input = {{ name = "{name}", description = "work", prompt = "Work through the list.", isolation = "remote" }}
+"""
+        for name in ("ada", "ben")
+    )
+    + r"""
+[[agent."*".turn]]
+repeat = true
+when.task = '#(?P<id>\d+)'
+capture_text = ['#(?P<id>\d+)']
+[[agent."*".turn.call]]
+tool = "Bash"
+input = { command = "sleep 0.5; echo part", description = "work" }
+[[agent."*".turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "{{id}}", status = "completed" }
+
+[[agent."*".otherwise]]
+say = "Nothing more from me."
+"""
+)
+
+
+@pytest.fixture
+async def space(postgres) -> str:
+    return await make_space(postgres.new_space())
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """A function that starts `teamwright` on a machine; all of them end with the test."""
+    with ExitStack() as stack:
+
+        def start(name: str, url: str, *words: str, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+            command = ["-m", "teamwright", "--home", str(tmp_path / name), "--database", url, *words]
+            log = stack.enter_context((tmp_path / f"{name}.log").open("ab"))
+            process = preloaded.popen(
+                [sys.executable, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or tmp_path
+            )
+            stack.callback(end, process)
+            return process
+
+        yield start
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    process.wait(WAIT_S)
+
+
+@pytest.fixture
+def cut_off(postgres):
+    """A proxy between one machine and the database, and the function that puts it into an address."""
+    proxy = CuttingProxy(postgres.port)
+    yield proxy, lambda url: url.replace(f":{postgres.port}/", f":{proxy.port}/")
+    proxy.close()
+
+
+def start_worker(machines, postgres, space: str, url: str, name: str) -> subprocess.Popen[bytes]:
+    """Start a worker and wait until the database knows it."""
+    worker = machines(name, url, "worker", "--name", name, "--slots", "2")
+    there = f"select count(*) from {parse_address(space).schema}.workers where name = '{name}'"
+    wait_until(lambda: postgres.sql(there) == "1" or worker.poll() is not None)
+    return worker
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+async def until(found) -> None:
+    await asyncio.to_thread(wait_until, found)
+
+
+def injected(home: Home) -> Counter[str]:
+    """Return how often each message is in a transcript."""
+    lines = [json.loads(line) for path in home.own.glob("projects/*/*/agents/*.jsonl") for line in path.open()]
+    return Counter(id for line in lines for id in line.get("injected", ()) if id.startswith("mail:"))
+
+
+async def test_a_member_whose_network_was_cut_is_replaced_once_and_ends_when_its_network_is_back(
+    tmp_path, space, postgres, machines, cut_off, own_home
+):
+    (tmp_path / "words.toml").write_text(WORDS)
+    proxy, through = cut_off
+    first = await asyncio.to_thread(start_worker, machines, postgres, space, through(space), "gpu1")
+    options = Options(cwd=tmp_path, model=f"scripted:{tmp_path / 'words.toml'}", permission_mode=MODE, database=space)
+    spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+    async with open_session(options) as session:
+        crashes: list[str] = []
+        session.log.subscribe(
+            lambda _number, event: (
+                crashes.append(event.member) if getattr(event, "state", "") == MemberState.CRASHED else None
+            ),
+            live=False,
+        )
+        ada = await spawn(session.team, spec)
+        await until(lambda: ada.state is MemberState.IDLE)
+        former = children(first)
+        proxy.cut()
+        await session.run([text_block("Wait.")])
+        await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
+        assert not any(map(has_ended, former)), "the machine whose network was cut continues"
+        await asyncio.to_thread(start_worker, machines, postgres, space, space, "gpu2")
+        again = await spawn(session.team, replace(spec, prompt="Which word?"))
+        assert str(again.shown_location) == "remote gpu2"
+        await until(lambda: again.state is MemberState.IDLE and again.turns > 0)
+        proxy.heal()
+        await until(lambda: all(map(has_ended, former)))
+        assert again.state is MemberState.IDLE
+        assert len(crashes) == 1, crashes
+        id = session.id
+    copy = Home.at(tmp_path / "copy")
+    assert await fetch_session(parse_address(space), copy, id)
+    transcript = next(copy.own.glob("projects/*/*/agents/ada.jsonl")).read_text()
+    assert transcript.count("quince") == 1 and transcript.count("Which word?") == 1
+    assert set(injected(copy).values()) <= {1}
+
+
+async def test_a_lead_whose_network_was_cut_is_resumed_elsewhere_and_ends_when_its_network_is_back(
+    tmp_path, space, postgres, machines, cut_off
+):
+    (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "work").mkdir()
+    proxy, through = cut_off
+    schema = parse_address(space).schema
+    for name in ("gpu1", "gpu2"):
+        await asyncio.to_thread(start_worker, machines, postgres, space, space, name)
+    flags = ("--model", f"scripted:{tmp_path / 'job.toml'}", "--permission-mode", MODE, "--timeout", "5m")
+    work = tmp_path / "work"
+    lead = machines("left", through(space), *flags, "-p", "Have the parts written.", cwd=work)
+    done = f"select count(*) from {schema}.tasks where status = 'completed' and not is_internal"
+    await until(lambda: int(postgres.sql(done)) >= 1 or lead.poll() is not None)
+    proxy.cut()
+    assert lead.poll() is None
+    other = machines("right", space, "resume", "crew", *flags, "-p", "Continue.", cwd=work)
+    assert await asyncio.to_thread(other.wait, WAIT_S * 2) == 0, (tmp_path / "right.log").read_text()
+    proxy.heal()
+    assert await asyncio.to_thread(lead.wait, WAIT_S * 2) != 0
+    assert int(postgres.sql(done)) == PARTS
+    copy = Home.at(tmp_path / "copy")
+    assert await fetch_session(parse_address(space), copy, "crew")
+    log = next(copy.own.glob("projects/*/*/events.jsonl")).read_text()
+    completed = Counter(
+        event["task"]["id"]
+        for event in map(json.loads, log.splitlines())
+        if event.get("type") == "task_changed" and event["change"] == "completed"
+    )
+    assert set(completed.values()) == {1} and len(completed) == PARTS, completed
+    assert set(injected(copy).values()) <= {1}

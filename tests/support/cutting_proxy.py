@@ -1,0 +1,90 @@
+"""A proxy between a machine and a server that cuts the network of the machine, and heals it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+_CHUNK = 256 * 1024
+
+
+class CuttingProxy:
+    """A proxy on a free port of 127.0.0.1, in a separate thread.
+
+    While the network is cut, nothing is forwarded, and a new connection hangs. The machine notices nothing. With
+    `server_notices` the server sees its ends closed at once, as its keepalive would find them after 25 s.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = 0
+        self._to = port
+        self._open = asyncio.Event()
+        self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._call(self._start())
+
+    def _call(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _start(self) -> asyncio.Server:
+        self._open.set()
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    def cut(self, *, server_notices: bool = True) -> None:
+        """Forward nothing from now on."""
+        self._call(self._cut(server_notices))
+
+    async def _cut(self, server_notices: bool) -> None:
+        self._open.clear()
+        if server_notices:
+            for _, upward in self._pairs:
+                upward.transport.abort()
+
+    def heal(self) -> None:
+        """Forward new connections again. The former ones are closed: the machine learns it now."""
+        self._call(self._heal())
+
+    async def _heal(self) -> None:
+        for pair in list(self._pairs):
+            for writer in pair:
+                writer.transport.abort()
+        self._open.set()
+
+    def close(self) -> None:
+        """End the proxy."""
+        self._call(self._heal())
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._open.wait()
+        try:
+            there, upward = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        pair = (writer, upward)
+        self._pairs.add(pair)
+        try:
+            await asyncio.gather(self._pump(reader, upward), self._pump(there, writer))
+        finally:
+            self._pairs.discard(pair)
+            for one in pair:
+                one.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(_CHUNK):
+                await self._open.wait()
+                writer.write(chunk)
+                await writer.drain()
+        if not self._open.is_set():
+            await self._open.wait()  # the end of a connection is not forwarded either
+        with suppress(OSError, RuntimeError):
+            writer.write_eof()

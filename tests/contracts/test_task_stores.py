@@ -242,3 +242,31 @@ async def test_changes_of_others_are_reported_once_and_own_ones_never(open_store
     follower.close()
     await other.change("2", done)
     assert len(seen) == 3
+
+
+@pytest.mark.finding("L7")
+async def test_of_many_claims_at_once_no_two_overlapping_tasks_are_at_work(open_store):
+    stores = [open_store() for _ in range(6)]
+    for number in range(12):
+        await stores[0].create(named(str(number), metadata={"writes": [f"src/{number % 3}.py"]}))
+    for _ in range(4):
+        attempts = await asyncio.gather(*[one.claim_next(Actor(f"m{number}")) for number, one in enumerate(stores)])
+        claimed = [attempt.claimed.after for attempt in attempts if attempt.claimed is not None]
+        assert len(claimed) == len({task.writes for task in claimed}) == 3
+        for task in claimed:
+            await stores[0].change(task.id, done)
+
+
+@pytest.mark.finding("L7")
+async def test_a_change_that_begins_an_overlapping_task_is_refused(open_store):
+    one, other = open_store(), open_store()
+    for patterns in (["src"], ["src/a.py"]):
+        await one.create(named("a", metadata={"writes": patterns}))
+    await one.claim_next(ANN)
+
+    def begin(task, _waiting):
+        return task.copy_with(status=TaskStatus.IN_PROGRESS, owner="ben")
+
+    await refused("writes_overlap", other.change("2", begin, exclusive=True))
+    await one.change("1", done)
+    assert (await other.change("2", begin, exclusive=True)).after.owner == "ben"

@@ -22,6 +22,9 @@ class Worktrees:
             raise TaskRefused("work_not_committed", f"#{task.id} is not completed", do=["commit"])
         return QUEUED if (task.owner or by) == "ann" else None
 
+    def has(self, member: str) -> bool:
+        return member == "ann"
+
     async def move(self, task: Task, member: str) -> None:
         self.moves.append((task.id, member))
 

@@ -73,12 +73,15 @@ def use(ctx):
 def test_names_parameters_and_required_ones_are_as_observed_and_ours_are_optional(lead):
     schemas = {schema["name"]: schema["input_schema"] for schema in (tool_schema(tool(lead)) for tool in TOOLS)}
     assert {name: list(s.get("properties", {})) for name, s in schemas.items()} == {
-        "TaskCreate": ["subject", "description", "activeForm", "owner", "for", "blockedBy", "ready", "metadata"],
+        "TaskCreate": [
+            *["subject", "description", "activeForm", "owner", "for", "blockedBy"],
+            *["ready", "writes", "review", "metadata"],
+        ],
         "TaskGet": ["taskId"],
         "TaskList": [],
         "TaskUpdate": [
             *["taskId", "subject", "description", "activeForm", "owner", "status"],
-            *["ready", "addBlocks", "addBlockedBy", "metadata"],
+            *["ready", "addBlocks", "addBlockedBy", "writes", "review", "comment", "metadata"],
         ],
     }
     assert {name: s.get("required", []) for name, s in schemas.items()} == {

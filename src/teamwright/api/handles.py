@@ -6,8 +6,8 @@ Every property reads from the team when it is used. Depends on the packages team
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -20,7 +20,8 @@ from teamwright.protocol.secret_texts import repr_without
 from teamwright.protocol.task import Task
 from teamwright.session.lookup.live_agents import find_member
 from teamwright.session.permission_modes import SessionModes
-from teamwright.tasks.task_rules import TaskWishes
+from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.tasks.task_rules import USER, TaskWishes
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.shutdown import kill
@@ -31,9 +32,6 @@ from teamwright.teams.teammate import Teammate
 if TYPE_CHECKING:
     from teamwright.session.integration_of_members import SessionIntegration
     from teamwright.worktrees.integration_store import IntegrationEntry
-
-USER = "user"
-"""The author of messages and task changes that a program makes: they count as the user's."""
 
 TaskRef: TypeAlias = Task | str | int
 """A task, or its number."""
@@ -136,6 +134,15 @@ class Member(Struct, frozen=True):
         return teammate
 
 
+class TaskTerms(TypedDict, total=False):
+    """The conditions of a new task; see `Tasks.add`."""
+
+    budget: Budget | None
+    check: str
+    writes: Sequence[str]
+    review: Literal["member", "lead", "human"] | None
+
+
 class Tasks(Struct, frozen=True):
     """The team's task list. The program adds tasks, and idle members claim them."""
 
@@ -152,32 +159,53 @@ class Tasks(Struct, frozen=True):
         *,
         after: Iterable[TaskRef] | TaskRef = (),
         metadata: Mapping[str, Any] | None = None,
-        budget: Budget | None = None,
-        check: str = "",
+        **terms: Unpack[TaskTerms],
     ) -> Task:
         """Add a task to the list and return it. The tasks in `after` (tasks or their numbers) block it.
 
         `metadata={"for": ["ada"]}` reserves the task for these members, `{"needs": ["Bash"]}` for members with these
         tools. `budget` caps tokens and money of all work on the task. `check` is a shell command that must succeed in
-        the working directory of the owner before the task can be completed. Raises UsageError without a subject or
+        the working directory of the owner before the task can be completed. `writes` are path patterns below the
+        repository that the task changes: in one checkout it is not worked on beside a task with common paths. `review`
+        is the reviewer whose approval a completion needs. Raises UsageError without a subject or
         for a value that is no task number, and TaskRefused for an unknown number; nothing is added then.
         """
         self._require_running()
+        budget, check = terms.get("budget"), terms.get("check", "")
+        if unknown := sorted(set(terms) - set(TaskTerms.__annotations__)):
+            raise UsageError("usage", f"{unknown[0]}= is nothing that a task has")
         for what, text in (("a subject", subject), ("a description", description), ("a check", check)):
             require_text(what, text)
         check_option_types({"budget": budget, "metadata": metadata})
         if check:
             metadata = {**(metadata or {}), "check": check}
+        if writes := list(terms.get("writes", ())):
+            metadata = {**(metadata or {}), "writes": writes}
+        if review := terms.get("review"):
+            metadata = {**(metadata or {}), "review": review}
         if budget:
             metadata = {**(metadata or {}), "budget": budget.as_json()}
         refuse_coroutine(after)
         blockers = after if isinstance(after, Iterable) and not isinstance(after, Task | str) else [after]
         return await self._team.tasks.create(
-            subject, description or subject, by=USER, blocked_by=[_number(one) for one in blockers], metadata=metadata
+            *(subject, description or subject),
+            by=USER,
+            blocked_by=[_number(one) for one in blockers],
+            metadata=metadata,
         )
 
+    async def answer_review(self, task: TaskRef, *, approve: bool, comment: str = "") -> Task:
+        """Approve or return the finished work of a task as the user; `comment` says what has to change.
+
+        Returns the task: completed, or open again. Raises TaskRefused (`not_in_review`) when it waits for no review,
+        and UsageError for a return without a comment.
+        """
+        self._require_running()
+        return await self._team.tasks.answer_review(_number(task), ReviewAnswer(approve, comment), by=USER, lead=True)
+
     async def update(self, task: TaskRef, **changes: Unpack[TaskWishes]) -> Task:
-        """Change fields of a task: `subject description active_form status owner metadata add_blocks add_blocked_by`.
+        """Change fields of a task: `subject description active_form status owner metadata writes review add_blocks
+        add_blocked_by`.
 
         Returns the changed task. `status` is pending, in_progress, completed or deleted; an empty `owner` removes the
         owner. The new and the former owner are notified. Raises TaskRefused when the task graph forbids the change,

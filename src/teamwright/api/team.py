@@ -22,7 +22,7 @@ from teamwright.api.argument_checks import (
     require_prompt,
     require_text,
 )
-from teamwright.api.handles import USER, IntegrationQueue, Member, Tasks, wait_until
+from teamwright.api.handles import IntegrationQueue, Member, Tasks, wait_until
 from teamwright.api.options import (
     PermissionMode,
     SpawnOptions,
@@ -60,6 +60,7 @@ from teamwright.session.result import Result
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import list_commands, require_command, run_command
 from teamwright.storage.event_log import EventLog
+from teamwright.tasks.task_rules import USER
 from teamwright.teams.mailbox.outgoing import Sent, send_text
 from teamwright.teams.mode_rank import ModeSet
 from teamwright.teams.spawn import spawn

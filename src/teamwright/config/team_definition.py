@@ -20,6 +20,7 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.rules import PathPattern
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.review import Reviewer
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.teams.spawn_spec import SpawnSpec
 
@@ -57,7 +58,8 @@ class TeamDefinition(Struct, frozen=True):
 
     `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
     the approver of plans, `permissions` the approver of teammates' permission requests besides the person. `setup`
-    prepares each new worktree; `isolation` applies to all members whose role names none.
+    prepares each new worktree; `isolation` applies to all members whose role names none. `review` is the least
+    review of every task.
     """
 
     file: str = ""
@@ -67,6 +69,7 @@ class TeamDefinition(Struct, frozen=True):
     permissions: str | None = None
     setup: str | None = None
     isolation: str | None = None
+    review: str | None = None
     members: int | None = None
     effort: Effort | None = None
     budget: Budget = NO_CAPS
@@ -93,6 +96,7 @@ TEAM: dict[str, KeyKind] = {
     "permissions": KeyKind("word", ("human", "lead")),
     "setup": KeyKind("text"),
     "isolation": KeyKind("word", ("worktree", "none")),
+    "review": KeyKind("word", tuple(Reviewer)),
     "members": KeyKind("count"),
     "effort": KeyKind("effort"),
     "budget": KeyKind("budget"),

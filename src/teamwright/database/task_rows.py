@@ -69,6 +69,13 @@ class TaskRows(NamedTuple):
         rows = await self.connection.fetch(_OPEN, self.list, numbers(ids))
         return sort_ids(str(row["id"]) for row in rows)
 
+    async def in_progress(self) -> list[Task]:
+        """Return the tasks in progress, in numeric order."""
+        rows = await self.connection.fetch(
+            "select id, body from tasks where list = $1 and status = 'in_progress' order by id", self.list
+        )
+        return [parse(row) for row in rows]
+
     async def drafts_of(self, creator: str) -> list[Task]:
         """Return the drafts of a creator, in numeric order."""
         rows = await self.connection.fetch(

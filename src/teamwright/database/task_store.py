@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from teamwright.database.connection import Database
@@ -22,6 +23,7 @@ from teamwright.tasks.task_store import (
     TaskChange,
     TaskSnapshot,
 )
+from teamwright.tasks.write_sets import begins_writing, must_wait, refuse_overlap
 
 _CANDIDATES = 20
 """Free tasks that an attempt to claim reads at a time."""
@@ -62,18 +64,22 @@ class DatabaseTaskStore:
 
         return await self._database.read(work)
 
-    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+    async def change(
+        self, id: str, change: ChangeTask, edges: Sequence[Edge] = (), *, exclusive: bool = False
+    ) -> TaskChange:
         """See TaskStore."""
 
-        async def work(connection: Connection) -> TaskChange:
+        async def work(connection: Connection, *, locks_list: bool) -> TaskChange:
             rows = TaskRows(self._list, connection)
-            if edges:
+            if locks_list:
                 await rows.lock_list()
-                await _refuse_edges(rows, edges)
+            await _refuse_edges(rows, edges)
             before = await rows.require(id)
             blockers = [blocker for blocker, blocked in edges if blocked == id]
             still_open = await rows.open_among({*before.blocked_by, *blockers})
             after = change(before, lambda: still_open)
+            if exclusive:
+                await _refuse_overlap(rows, before, after, locks_list=locks_list)
             touched = await _add_edges(rows, edges, after)
             after = touched.pop(id, after)
             done = after.is_finished and not before.is_finished
@@ -81,25 +87,35 @@ class DatabaseTaskStore:
             await self._write(rows, changed)
             return TaskChange(before, after, touched, await rows.find_unblocked(after.blocks) if done else ())
 
-        return self._learn(await self._database.write(work))
+        try:
+            return self._learn(await self._database.write(partial(work, locks_list=bool(edges))))
+        except _NeedsListLock:
+            return self._learn(await self._database.write(partial(work, locks_list=True)))
 
     async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
         """See TaskStore."""
 
-        async def work(connection: Connection) -> ClaimAttempt:
+        async def work(connection: Connection, *, locks_list: bool) -> ClaimAttempt:
             rows = TaskRows(self._list, connection)
-            attempt = await self._claim_first(rows, actor, settle_ms, " skip locked")
+            if locks_list:
+                await rows.lock_list()
+            attempt = await self._claim_first(rows, actor, settle_ms, " skip locked", locks_list=locks_list)
             if attempt.claimed is None and not attempt.next_at:
                 # A task that another process had locked may be free again, and nothing would wake this member for it.
-                attempt = await self._claim_first(rows, actor, settle_ms, "")
+                attempt = await self._claim_first(rows, actor, settle_ms, "", locks_list=locks_list)
             return attempt
 
-        attempt = await self._database.write(work)
+        try:
+            attempt = await self._database.write(partial(work, locks_list=False))
+        except _NeedsListLock:
+            attempt = await self._database.write(partial(work, locks_list=True))
         if attempt.claimed is not None:
             self._learn(attempt.claimed)
         return attempt
 
-    async def _claim_first(self, rows: TaskRows, actor: Actor, settle_ms: int, lock: str) -> ClaimAttempt:
+    async def _claim_first(
+        self, rows: TaskRows, actor: Actor, settle_ms: int, lock: str, *, locks_list: bool
+    ) -> ClaimAttempt:
         """Claim the first free task that fits; `lock` says what happens at a task that another process has locked."""
         at, later = 0, set[int]()
         while found := await rows.connection.fetch(_FREE, self._list, at, _CANDIDATES):
@@ -109,17 +125,26 @@ class DatabaseTaskStore:
             for task, changed_ms in candidates:
                 if moment := claimable_at(task, lambda by, known=drafts: known.get(by, ()), changed_ms, settle_ms):
                     later.add(moment)
-                elif may_claim(task, actor) and (taken := await self._take(rows, task.id, actor, lock)) is not None:
+                elif (taken := await self._take(rows, task, actor, lock, locks_list=locks_list)) is not None:
                     return ClaimAttempt(taken)
             at = int(found[-1]["id"])
         return ClaimAttempt(None, min(later, default=0))
 
-    async def _take(self, rows: TaskRows, id: str, actor: Actor, lock: str) -> TaskChange | None:
-        """Claim one task, unless it is no longer free."""
-        row = await rows.connection.fetchrow(_TAKE + lock, self._list, int(id))
+    async def _take(
+        self, rows: TaskRows, seen: Task, actor: Actor, lock: str, *, locks_list: bool
+    ) -> TaskChange | None:
+        """Claim one task, unless it does not fit, is no longer free, or overlaps with one at work."""
+        if not may_claim(seen, actor):
+            return None
+        row = await rows.connection.fetchrow(_TAKE + lock, self._list, int(seen.id))
         if row is None or not may_claim(task := parse(row), actor):
             return None
         after = apply_claim(task, actor, lambda: ())
+        if begins_writing(task, after):
+            if must_wait(task, actor, await rows.in_progress()):
+                return None
+            if not locks_list:
+                raise _NeedsListLock
         await self._write(rows, [after])
         return TaskChange(task, after)
 
@@ -272,7 +297,23 @@ def add_dependent(task: Task, id: str) -> Task:
     return task.copy_with(blocks=add_ids(task.blocks, [id]))
 
 
+class _NeedsListLock(Exception):
+    """Raised in a transaction that begins a task with a write set: two of them do not run at once."""
+
+
+async def _refuse_overlap(rows: TaskRows, before: Task, after: Task, *, locks_list: bool) -> None:
+    """Refuse a change that begins a task which overlaps with one at work. Raises TaskRefused, _NeedsListLock."""
+    if not begins_writing(before, after):
+        return
+    if not locks_list:
+        raise _NeedsListLock
+    at_work = await rows.in_progress()
+    refuse_overlap(before, after, lambda: at_work)
+
+
 async def _refuse_edges(rows: TaskRows, edges: Sequence[Edge]) -> None:
+    if not edges:
+        return
     ends = sort_ids(id for edge in edges for id in edge)
     there = await rows.get(ends, lock=True)
     for id in ends:

@@ -200,7 +200,7 @@ class TaskRefused(TeamwrightError, RuntimeError):
     """A change that the task graph or another owner forbids.
 
     `code` is one of `task_not_found already_claimed already_resolved blocked cycle self_edge reserved check_failed
-    check_kept changed work_not_committed`.
+    check_kept changed work_not_committed writes_overlap not_in_review review_kept`.
     """
 
     def __init__(self, code: str, what: str, *, do: Iterable[str] = (), note: str = "nothing was changed") -> None:

@@ -16,6 +16,7 @@ from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.live_events import AssistantText, BaseEvent, TextDelta, ToolStarted
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.pending_request_events import RequestClosed, RequestOpened
+from teamwright.protocol.review import ReviewState
 from teamwright.protocol.usage import Usage
 
 
@@ -118,7 +119,8 @@ class MessageDelivered(BaseEvent, frozen=True, kw_only=True):
 class TaskInfo(Struct, frozen=True, kw_only=True):
     """A task as an event shows it; `budget` contains its caps, if any.
 
-    `integration` is the state of its commit on the team's branch, for a task whose owner works in a worktree.
+    `integration` is the state of its commit on the team's branch, for a task whose owner works in a worktree. `writes`
+    are the path patterns that it changes; `review` is the state of its review, and `reviewer` is asked now.
     """
 
     id: str
@@ -128,6 +130,9 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     blocked_by: tuple[str, ...] = ()
     budget: Mapping[str, Any] | None = None
     integration: IntegrationState | None = None
+    writes: tuple[str, ...] = ()
+    review: ReviewState | None = None
+    reviewer: str = ""
 
 
 class TaskChanged(BaseEvent, frozen=True, kw_only=True):

@@ -20,6 +20,8 @@ class IntegrationState(StrEnum):
     MERGED = "merged"
     CONFLICT = "conflict"
     FAILED = "failed"
+    RETURNED = "returned"
+    """Its review did not approve it, so it was never in the queue."""
 
 
 class TaskIntegration(Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.pending_request_events import RequestOpened, Responder
 
-REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget"})
+REQUEST_KINDS = frozenset({"permission", "question", "plan", "budget", "review"})
 """Kinds of requests that a person may answer; the runtime answers shutdown and stop requests."""
 
 

@@ -37,7 +37,7 @@ class Responder(Protocol):
 
 
 class RequestOpened(BaseEvent, frozen=True, kw_only=True):
-    """A request waits for a person: `kind` is permission, question or plan.
+    """A request waits for a person: `kind` is permission, question, plan, budget or review.
 
     `always` describes the rule that "always" would store and, in brackets, where; empty when nothing could be stored.
     `owner` is the member that waits for it. `deadline` is the time at which it is denied without an answer, in seconds

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.integration import IntegrationState, TaskIntegration, parse_task_integration
+from teamwright.protocol.review import Reviewer, ReviewNote, ReviewState, parse_review_note
 
 
 class TaskStatus(StrEnum):
@@ -36,6 +37,18 @@ CHECKED = "checked"
 
 INTEGRATION = "integration"
 """Metadata key: the commit that a completed task adds to the team's branch. Only the runtime writes it (ours)."""
+
+WRITES = "writes"
+"""Metadata key: the patterns of the paths that the task changes (ours)."""
+
+WORKTREE = "worktree"
+"""Metadata key: True while the owner of a task with `writes` works in a worktree. Only the runtime writes it (ours)."""
+
+REVIEW = "review"
+"""Metadata key: the reviewer that a completion needs, `member`, `lead` or `human` (ours)."""
+
+REVIEWED = "reviewed"
+"""Metadata key: the state of the review. Only the runtime writes it (ours)."""
 
 DRAFT = "draft"
 """Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
@@ -117,6 +130,35 @@ class Task(Struct, frozen=True):
         noted = cast("Mapping[str, Any]", value)
         by, until = noted.get("by"), noted.get("until")
         return TaskDraft(by, until) if isinstance(by, str) and type(until) is int else None
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The path patterns in `metadata.writes`; empty for a task that declares none (a key of Teamwright)."""
+        return _names(self.metadata, WRITES)
+
+    @property
+    def in_worktree(self) -> bool:
+        """True when a task with `writes` is worked on in a worktree."""
+        return (self.metadata or {}).get(WORKTREE) is True
+
+    @property
+    def review(self) -> Reviewer | None:
+        """The reviewer that its completion needs; None when it needs no review."""
+        value: Any = (self.metadata or {}).get(REVIEW)
+        return Reviewer(value) if isinstance(value, str) and value in tuple(Reviewer) else None
+
+    @property
+    def review_note(self) -> ReviewNote | None:
+        """The state of its review in `metadata.reviewed`; None before the task was begun."""
+        return parse_review_note((self.metadata or {}).get(REVIEWED))
+
+    @property
+    def in_review(self) -> bool:
+        """True while its finished work waits for the answer of a reviewer."""
+        if self.status is not TaskStatus.IN_PROGRESS or not self.metadata or REVIEWED not in self.metadata:
+            return False
+        noted = self.review_note
+        return noted is not None and noted.state is ReviewState.WAITING
 
     def passed_checks(self, *commands: str) -> bool:
         """Return True when the task was completed with these checks."""

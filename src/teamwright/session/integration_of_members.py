@@ -1,4 +1,4 @@
-"""The integration of members' work in a session: its worker starts with the first commit that is queued.
+"""The review and the integration of members' work in a session: a worker starts with the first commit that is queued.
 
 A session without worktrees loads no module of it. Depends on the agent factory and on the events of the log.
 """
@@ -12,6 +12,7 @@ from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.task import TaskStatus
 from teamwright.session.factory.agent_factory import AgentFactory
+from teamwright.session.reviews import SessionReviews
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.event_log import EventLog
 
@@ -30,14 +31,15 @@ class SessionIntegration:
         self._worker: IntegrationWorker | None = None
         self._worked_team = ""
         """The name of the team whose queue the worker works."""
+        self._reviews = SessionReviews(context, agent_factory, log)
         self._ends: set[asyncio.Task[None]] = set()
         """The ends of the workers of deleted teams."""
         log.subscribe(self._note_event, live=False)
 
     @property
     def is_working(self) -> bool:
-        """True while finished work is being integrated."""
-        return self._worker is not None and self._worker.is_working
+        """True while finished work is being reviewed or integrated."""
+        return self._reviews.is_working or (self._worker is not None and self._worker.is_working)
 
     def _note_event(self, _number: int, event: TeamEvent) -> None:
         """Start with a task whose commit is queued, completed in any process of the team."""
@@ -60,6 +62,7 @@ class SessionIntegration:
         for task in tasks:
             if task.status is TaskStatus.IN_PROGRESS and task.owner and team.work is not None:
                 await team.work.move(task, task.owner)  # a kill may have come between the claim and the move
+        self._reviews.resume(team, list(tasks))
         queued = [task.id for task in tasks if task.awaits_integration]
         if queued or self._context.home.integration.is_dir():
             self._work(team).resume(queued)
@@ -67,7 +70,7 @@ class SessionIntegration:
     async def close(self) -> None:
         """Stop working; what is queued stays queued."""
         self._drop_worker()
-        await asyncio.gather(*self._ends)
+        await asyncio.gather(self._reviews.close(), *self._ends)
 
     def _drop_worker(self) -> None:
         """Stop the worker; `close` waits for its end."""

@@ -13,6 +13,7 @@ from teamwright.protocol.events import ModelChanged
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.usage import Usage
+from teamwright.tasks.task_review import task_notes
 
 if TYPE_CHECKING:
     from teamwright.tasks.task_list import TaskList
@@ -44,7 +45,8 @@ class TaskResult(Struct, frozen=True):
     """A task in a result. `unverified`: it is completed without a successful check.
 
     `others`: it is on a list that several sessions share, and no member of this session created or changed it.
-    `integration` is the state of its commit, if its owner works in a worktree.
+    `integration` is the state of its commit, if its owner works in a worktree. `notes` are texts about its review and
+    about tasks at work that change the same paths.
     """
 
     id: str
@@ -54,12 +56,13 @@ class TaskResult(Struct, frozen=True):
     unverified: bool = False
     others: bool = False
     integration: IntegrationState | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def shown_status(self) -> str:
         """The status as shown to people."""
         notes = ["unverified"] * self.unverified + ([str(self.integration)] if self.integration is not None else [])
-        return ", ".join((self.status, *notes))
+        return ", ".join((self.status, *notes, *self.notes))
 
     @property
     def is_open(self) -> bool:
@@ -79,6 +82,7 @@ def task_results(tasks: TaskList, found: TaskSnapshot, others: Collection[str]) 
             tasks.is_unverified(task),
             task.id in others,
             task.integration.state if task.integration is not None else None,
+            task_notes(task, found.tasks),
         )
         for task in found.tasks
     ]

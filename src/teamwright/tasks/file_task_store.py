@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_index import TaskIndex
 from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error, still_draft_error
 from teamwright.tasks.task_store import ChangeTask, ClaimAttempt, OnExternalChange, TaskChange, TaskSnapshot
+from teamwright.tasks.write_sets import begins_writing, blocking_conflicts, must_wait, refuse_overlap
 
 if TYPE_CHECKING:
     from teamwright.storage.file_watcher import Watcher
@@ -68,18 +70,31 @@ class FileTaskStore:
         damaged = [one for one in files.damaged_tasks() if one.id in ids] if index.has_damage else ()
         return TaskSnapshot(tasks, damaged, open_ids)
 
-    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+    async def change(
+        self, id: str, change: ChangeTask, edges: Sequence[Edge] = (), *, exclusive: bool = False
+    ) -> TaskChange:
         """See TaskStore."""
         files = self.files
         if not edges:
-            before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task)))
+
+            def alone(task: Task) -> Task:
+                return change(task, lambda: files.open_blockers(task))
+
+            before, after = await (_change_exclusively if exclusive else TaskFiles.change)(files, id, alone)
             return TaskChange(before, after, {}, self._find_unblocked(before, after))
         from teamwright.tasks.dependency_changes import add_edges, refuse_bad_edges
 
         more = [blocker for blocker, blocked in edges if blocked == id]
         async with files.list_lock().hold() as held:
             refuse_bad_edges(files, edges)
-            before, after = await files.change(id, lambda task: change(task, lambda: files.open_blockers(task, more)))
+
+            def connected(task: Task) -> Task:
+                after = change(task, lambda: files.open_blockers(task, more))
+                if exclusive:
+                    refuse_overlap(task, after, partial(_all_tasks, files))
+                return after
+
+            before, after = await files.change(id, connected)
             touched = await add_edges(files, edges, held)
         after = touched.pop(id, after)
         return TaskChange(before, after, touched, self._find_unblocked(before, after))
@@ -211,14 +226,55 @@ async def _claim_first_free(files: TaskFiles, actor: Actor, settle_ms: int, *, w
             continue
         if _claimable_at(index, task, settle_ms) or (not wait and files.is_locked(task.id)):
             continue
+        if task.writes and not actor.in_worktree and _waits_for_others(index, task, actor):
+            continue
         try:
-            return await files.change(str(number), lambda now: _claim_for_idle(files, now, actor, settle_ms))
+            return await _change_exclusively(
+                files, str(number), lambda now: _claim_for_idle(files, now, actor, settle_ms)
+            )
         except (TaskRefused, LockTimeout):
             continue  # another member was faster or holds the lock: try the next task
         except StorageError as problem:
             if problem.slug != "damaged-file":
                 raise
     return None
+
+
+class _NeedsListLock(Exception):
+    """Raised inside a change of one task that needs the lock of the list, so that two such changes do not meet."""
+
+
+async def _change_exclusively(files: TaskFiles, id: str, change: Callable[[Task], Task]) -> tuple[Task, Task]:
+    """Change a task; a change that begins a task with a write set holds the lock of the list and may be refused."""
+
+    def alone(task: Task) -> Task:
+        after = change(task)
+        if begins_writing(task, after):
+            raise _NeedsListLock
+        return after
+
+    def beside_others(task: Task) -> Task:
+        after = change(task)
+        refuse_overlap(task, after, partial(_all_tasks, files))
+        return after
+
+    try:
+        return await files.change(id, alone)
+    except _NeedsListLock:
+        async with files.list_lock().hold():
+            return await files.change(id, beside_others)
+
+
+def _all_tasks(files: TaskFiles) -> Iterable[Task]:
+    files.index.list_all()
+    return files.index.known_tasks()
+
+
+def _waits_for_others(index: TaskIndex, task: Task, actor: Actor) -> bool:
+    """Return True when an overlapping task is at work, according to files that are checked again."""
+    mine = task.copy_with(owner=actor.name)
+    near = blocking_conflicts(mine, index.tasks_in_flight())
+    return must_wait(task, actor, filter(None, (index.refresh_task(int(other.task)) for other in near)))
 
 
 def _claim_for_idle(files: TaskFiles, task: Task, actor: Actor, settle_ms: int) -> Task:

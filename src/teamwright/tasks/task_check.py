@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
-from teamwright.tasks.task_rules import merge_metadata
+from teamwright.tasks.task_metadata import merge_metadata
 
 
 class TaskCheckResult(Struct, frozen=True):

@@ -210,6 +210,10 @@ class TaskIndex:
         """Return the tasks that seem to be free, in numeric order."""
         return [self._found[number].task for number in self._ready if number in self._found]
 
+    def tasks_in_flight(self) -> list[Task]:
+        """Return the tasks with an owner as seen last, in numeric order."""
+        return [self._found[number].task for number in sorted(self._flight) if number in self._found]
+
     def refresh_in_flight(self, below: int | None = None) -> None:
         """Check the tasks of other owners again; with `below`, only where that could free a lower number."""
         for number in sorted(self._flight):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import INTEGRATION, Task, TaskStatus
-from teamwright.tasks.task_rules import merge_metadata
+from teamwright.tasks.task_metadata import merge_metadata
 
 
 class MemberWorktrees(Protocol):
@@ -21,6 +21,10 @@ class MemberWorktrees(Protocol):
         None: that member has no worktree, or no commit that is not integrated. Raises TaskRefused
         (`work_not_committed`); then the task is not completed.
         """
+        ...
+
+    def has(self, member: str) -> bool:
+        """Return True when this member works in a worktree, as far as this process knows."""
         ...
 
     async def move(self, task: Task, member: str) -> None:

@@ -15,41 +15,31 @@ from msgspec import Struct
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.ids import parse_recipient, task_id
 from teamwright.protocol.integration import TaskIntegration
-from teamwright.protocol.task import Task, TaskStatus
-from teamwright.tasks.draft_tasks import Drafts, finish_draft, mark_draft
-from teamwright.tasks.task_check import (
-    CheckProof,
-    CheckRunner,
-    TaskCheckResult,
-    check_failed_error,
-    mark_checked,
-    own_check,
-    reopen,
-    task_changed_error,
-    with_check,
-)
+from teamwright.protocol.review import Reviewer, stricter_reviewer
+from teamwright.protocol.task import REVIEW, Task, TaskStatus
+from teamwright.tasks.draft_tasks import Drafts, mark_draft
+from teamwright.tasks.task_check import CheckRunner, TaskCheckResult, mark_checked, own_check, reopen, with_check
+from teamwright.tasks.task_completion import MemberNames, TaskCompletions
 from teamwright.tasks.task_graph import sort_ids
-from teamwright.tasks.task_integration import MemberWorktrees, mark_integration, settle_integration
+from teamwright.tasks.task_integration import MemberWorktrees, settle_integration
+from teamwright.tasks.task_metadata import RUNTIME_KEYS, requested_metadata, require_metadata
+from teamwright.tasks.task_review import ReviewAnswer, choose_reviewer, open_review, review_answer_change
 from teamwright.tasks.task_rules import (
     DELETED,
-    RUNTIME_KEYS,
     Actor,
     FindOpenBlockers,
     NewTask,
     TaskWishes,
     apply_release,
-    apply_update,
     change_word,
     changed_fields,
     is_owner,
     requested_edges,
     require_deletable,
-    require_metadata,
     require_subject,
     with_realm,
 )
 from teamwright.tasks.task_store import (
-    ChangeTask,
     FollowedTaskStore,
     OnExternalChange,
     TaskChange,
@@ -88,10 +78,12 @@ class TaskList:
         realm: str = "",
         check: CheckRunner | None = None,
         work: MemberWorktrees | None = None,
+        review: Reviewer | None = None,
     ) -> None:
         """Create the list object. `check` runs the checks of tasks; without it no task is checked.
 
-        `work` commits the files of members in worktrees; without it no task adds a commit.
+        `work` commits the files of members in worktrees; without it no task adds a commit. `review` is the least
+        review of every new task.
 
         `realm`, on a list that several sessions share, distinguishes their members: owners are `name@realm` in the
         store. Results have the bare names of this realm's members, and full names of all others.
@@ -103,7 +95,10 @@ class TaskList:
         self._realm = realm
         self._check = check
         self._work = work
+        self._review = review
         self._drafts = Drafts(self.store)
+        self._names = MemberNames(realm)
+        self._completions = TaskCompletions(store, self._drafts, self._names, check, work)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,7 +111,7 @@ class TaskList:
         """Read the task, and the ids of its open blockers. Raises InvalidName, StorageError (`damaged-file`)."""
         found = await self._read([task_id(id)])
         task = found.tasks[0] if found.tasks else None
-        return (self._with_own_name(task), found.open_blockers(task)) if task is not None else (None, [])
+        return (self._names.own_task(task), found.open_blockers(task)) if task is not None else (None, [])
 
     async def all(self, *, internal: bool = False) -> list[Task]:
         """Return all tasks in numeric order; internal tasks of other programs only with `internal`.
@@ -128,14 +123,14 @@ class TaskList:
     async def snapshot(self, *, internal: bool = False) -> TaskSnapshot:
         """Return the same tasks with the damaged ones and with the state of blockers. Raises StorageError."""
         found = await self.store.read()
-        tasks = [self._with_own_name(task) for task in found.tasks if internal or not task.is_internal]
+        tasks = [self._names.own_task(task) for task in found.tasks if internal or not task.is_internal]
         return TaskSnapshot(tasks, found.damaged, found.open_ids)
 
     def watch_external_changes(self, on_outside: OnExternalChange) -> TaskFollower:
         """Report changes by other processes from now on; see FollowedTaskStore. Raises StorageError."""
 
         def told(before: Task | None, after: Task | None) -> None:
-            on_outside(before and self._with_own_name(before), after and self._with_own_name(after))
+            on_outside(before and self._names.own_task(before), after and self._names.own_task(after))
 
         return self.store.follow(told)
 
@@ -148,8 +143,11 @@ class TaskList:
         """
         subject, owner = require_subject(subject), more.get("owner", "").strip()
         blockers = sort_ids(task_id(i) for i in more.get("blocked_by", ()))
-        metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key not in RUNTIME_KEYS}
+        wanted = more.get("metadata") or {}
+        metadata = {key: value for key, value in wanted.items() if key not in RUNTIME_KEYS}
         self._allow(metadata, more.get("seen_from"))
+        if (review := stricter_reviewer((self._review, Task("0", "", "", metadata=metadata).review))) is not None:
+            metadata[REVIEW] = str(review)
 
         def made(id: str) -> Task:
             task = Task(
@@ -161,6 +159,7 @@ class TaskList:
                 blocked_by=tuple(blockers),
                 metadata=metadata or None,
             )
+            task = open_review(task)
             return mark_draft(task, with_realm(by, self._realm)) if more.get("draft") else task
 
         task = await self.store.create(made, blockers)
@@ -172,22 +171,18 @@ class TaskList:
 
         A member that names itself as owner, or starts a task without an owner, claims it. Raises TaskRefused
         (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge check_failed check_kept
-        changed work_not_committed`), UsageError, InvalidName, StorageError. A completion waits for the task's check and
-        for the commit of its owner's files, without any lock.
+        changed work_not_committed writes_overlap review_kept`), UsageError, InvalidName, StorageError. A completion
+        waits for the task's check and for the commit of its owner's files, without any lock. A task that requires a
+        review stays in progress then, and waits for `answer_review`.
         """
         number, actor = task_id(id), Actor(with_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
-        self._allow(wish.get("metadata"), wish.get("seen_from"))
+        self._allow(requested_metadata(wish), wish.get("seen_from"))
         edges = requested_edges(number, wish)
-        proof, integration = None, None
-        if wish.get("status") == TaskStatus.COMPLETED and (found := await self._find_completion(number, wish, actor)):
-            before, after = found
-            proof = await self._run_checks(before, after, actor)
-            if self._work is not None:
-                integration = await self._work.save(self._with_own_name(after), self._own_name(actor.name))
+        change = await self._completions.prepare_change(number, wish, actor)
         await self._drafts.renew(actor.name, number)
-        done = await self.store.change(number, self._make_change(wish, actor, proof, integration), edges)
+        done = await self.store.change(number, change, edges, exclusive=True)
         if done.begins_task:
             await self._move_worktree(done.after)
         for other in done.touched.values():
@@ -200,11 +195,43 @@ class TaskList:
         `settle_ms` is the time in ms that a file must be unchanged, for a list whose lead is another program.
         """
         by = with_realm(by, self._realm)
-        claimed, self.next_claim_at = await self.store.claim_next(Actor(by, tools=tools), settle_ms)
+        actor = Actor(by, tools=tools, in_worktree=self._completions.is_in_worktree(by))
+        claimed, self.next_claim_at = await self.store.claim_next(actor, settle_ms)
         if claimed is None:
             return None
         await self._move_worktree(claimed.after)
         return self._report_claim(claimed, by)
+
+    async def answer_review(self, id: str, answer: ReviewAnswer, *, by: str, lead: bool = False) -> Task:
+        """Approve or return the finished work of a task. The first answer counts.
+
+        Raises TaskRefused (`task_not_found not_in_review reserved`), UsageError for a return without a comment,
+        StorageError.
+        """
+        actor = Actor(with_realm(by, self._realm), lead)
+        done = await self.store.change(task_id(id), review_answer_change(answer, actor))
+        author = done.after.owner or by
+        self._notify(done.after, "completed" if answer.approves else "updated", author if answer.approves else by)
+        return self._names.own_task(done.after)
+
+    async def choose_reviewer(self, task: Task, name: str) -> Task | None:
+        """Store the reviewer that is asked now; None when the review of this task has gone further.
+
+        Raises StorageError, LockTimeout.
+        """
+        note = task.review_note
+        if note is None:
+            return None
+        try:
+            done = await self.store.change(
+                task.id, lambda now, _: choose_reviewer(now, note.round, note.reviewer, name)
+            )
+        except TaskRefused:
+            return None  # deleted
+        if done.after == done.before:
+            return None
+        self._notify(done.after, "updated", "task-list")
+        return self._names.own_task(done.after)
 
     async def finish_drafts(self, by: str) -> None:
         """Let idle members claim the drafts of this creator, whose turn has ended."""
@@ -244,7 +271,7 @@ class TaskList:
             return checked
 
         def change(now: Task, _: FindOpenBlockers) -> Task:
-            if now.status is not TaskStatus.COMPLETED or self._with_own_name(now).owner != task.owner:
+            if now.status is not TaskStatus.COMPLETED or self._names.own_task(now).owner != task.owner:
                 return now
             return (
                 mark_checked(now, commands) if checked.passed else reopen(now, measured.check, keeps_owner=keeps_owner)
@@ -272,7 +299,7 @@ class TaskList:
             return None
         released = done.after.owner is None and done.before.owner is not None
         self._notify(done.after, "released" if released else "updated", "task-list")
-        return self._with_own_name(done.after)
+        return self._names.own_task(done.after)
 
     def is_unverified(self, task: Task) -> bool:
         """Return True when a completed task has a check, its own or one of all tasks, that is not noted as passed."""
@@ -290,81 +317,32 @@ class TaskList:
             raise damaged_error(damaged.place, damaged.reason)
         return found
 
-    def _make_change(
-        self, wish: TaskWishes, actor: Actor, proof: CheckProof | None, integration: TaskIntegration | None
-    ) -> ChangeTask:
-        def change(task: Task, waiting: FindOpenBlockers) -> Task:
-            after = apply_update(task, wish, actor, waiting)
-            after = finish_draft(after) if wish.get("ready") else self._drafts.with_renewed_note(after, actor.name)
-            if task.status is TaskStatus.COMPLETED or after.status is not TaskStatus.COMPLETED:
-                return after
-            after = mark_integration(after, integration)
-            if self._check is None:
-                return after
-            commands = self._check.commands(after)
-            if proof is not None:
-                return proof.complete(task, after, commands)
-            if commands:
-                raise task_changed_error(task)
-            return after
-
-        return change
-
     def _allow(self, metadata: Mapping[str, Any] | None, seen_from: Path | None) -> None:
         """Record a check that a Teamwright agent sets and may run. Raises UsageError."""
         require_metadata(metadata)
         if self._check is not None and (command := own_check(metadata)):
             self._check.allow(command, seen_from)
 
-    async def _find_completion(self, id: str, wish: TaskWishes, actor: Actor) -> tuple[Task, Task] | None:
-        """Return the task that the actor completes, before and after; None when nothing precedes its completion.
-
-        Raises TaskRefused when the actor may not complete it.
-        """
-        if self._check is None and self._work is None:
-            return None
-        blockers = [task_id(i) for i in wish.get("add_blocked_by", ())]
-        found = await self._read([id])
-        task = found.tasks[0] if found.tasks else None
-        if task is None or task.status is TaskStatus.COMPLETED:
-            return None
-        waits = found.open_blockers(task)
-        if blockers:
-            waits += (await self.store.read(blockers)).open_blockers(task.copy_with(blocked_by=blockers))
-        return task, apply_update(task, wish, actor, lambda: sort_ids(waits))
-
-    async def _run_checks(self, task: Task, after: Task, actor: Actor) -> CheckProof | None:
-        """Run the checks of a task that is completed; return None when there are none. Raises TaskRefused."""
-        if self._check is None:
-            return None
-        commands = self._check.commands(after)
-        if not commands:
-            return None
-        checked = await self._check.run(self._with_own_name(after), commands, self._own_name(actor.name))
-        if checked.was_run and not checked.passed:
-            raise check_failed_error(task, checked)
-        return CheckProof(task, commands, checked)
-
     async def _move_worktree(self, task: Task) -> None:
         """Move the worktree of the owner, which begins the task, to the integrated work."""
         if self._work is not None:
-            await self._work.move(self._with_own_name(task), self._own_name(task.owner or ""))
+            await self._work.move(self._names.own_task(task), self._names.own_name(task.owner or ""))
 
     def _report_change(self, done: TaskChange, actor: Actor) -> TaskUpdateResult:
         before, after = done.before, done.after
         changed = changed_fields(before, after)
-        if not changed:
-            return TaskUpdateResult(self._with_own_name(after), ())
+        if not changed and before.in_review == after.in_review:
+            return TaskUpdateResult(self._names.own_task(after), ())
         self._notify(after, change_word(before, after, actor.name), actor.name)
         new_owner = after.owner if after.owner != before.owner else None
-        assigned = None if new_owner is None or is_owner(new_owner, actor.name) else self._own_name(new_owner)
+        assigned = None if new_owner is None or is_owner(new_owner, actor.name) else self._names.own_name(new_owner)
         taken = after.owner != before.owner and before.status is not TaskStatus.COMPLETED
         removed_from = self._other_owner(before, actor) if taken else None
-        return TaskUpdateResult(self._with_own_name(after), changed, assigned, removed_from, tuple(done.unblocked))
+        return TaskUpdateResult(self._names.own_task(after), changed, assigned, removed_from, tuple(done.unblocked))
 
     def _other_owner(self, task: Task, actor: Actor) -> str | None:
         """Return the task's owner, unless that is the actor or there is none."""
-        return None if task.owner is None or is_owner(task.owner, actor.name) else self._own_name(task.owner)
+        return None if task.owner is None or is_owner(task.owner, actor.name) else self._names.own_name(task.owner)
 
     async def _delete(self, id: str, actor: Actor) -> TaskUpdateResult:
         done = await self.store.remove(id, lambda task: require_deletable(task, actor))
@@ -373,24 +351,13 @@ class TaskList:
         for other in done.touched.values():
             self._notify(other, "updated", actor.name)
         removed_from = self._other_owner(gone, actor) if gone.status is not TaskStatus.COMPLETED else None
-        return TaskUpdateResult(self._with_own_name(gone), (DELETED,), None, removed_from, tuple(done.unblocked))
+        return TaskUpdateResult(self._names.own_task(gone), (DELETED,), None, removed_from, tuple(done.unblocked))
 
     def _report_claim(self, done: TaskChange, by: str) -> Task:
         if done.after != done.before:
             self._notify(done.after, "claimed", by)
-        return self._with_own_name(done.after)
-
-    def _with_own_name(self, task: Task) -> Task:
-        """Return the task with its owner's name as this session uses it."""
-        if not self._realm or task.owner is None:
-            return task
-        own = self._own_name(task.owner)
-        return task if own == task.owner else task.copy_with(owner=own)
-
-    def _own_name(self, name: str) -> str:
-        bare, _, realm = name.partition("@")
-        return bare if realm and realm == self._realm else name
+        return self._names.own_task(done.after)
 
     def _notify(self, task: Task, change: str, by: str) -> None:
         if self._on_change is not None:
-            self._on_change(self._with_own_name(task), change, self._own_name(by))
+            self._on_change(self._names.own_task(task), change, self._names.own_name(by))

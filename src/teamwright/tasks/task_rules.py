@@ -1,4 +1,4 @@
-"""Rules for changes of a task: pure functions of one task, its actor and its open blockers.
+"""Rules for changes of a task: functions of one task, its actor and its open blockers.
 
 The claim rules are the same for an idle member, `owner=` and `status=in_progress`. Callers apply the rules again under
 the lock. Depends on task values.
@@ -8,30 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient, task_id
-from teamwright.protocol.task import CHECK, CHECKED, DRAFT, INTEGRATION, Task, TaskStatus
+from teamwright.protocol.review import Reviewer, stricter_reviewer
+from teamwright.protocol.task import CHECK, DRAFT, INTEGRATION, REVIEW, REVIEWED, WORKTREE, Task, TaskStatus
+from teamwright.protocol.timestamps import now_ms
+from teamwright.tasks.task_metadata import RUNTIME_KEYS, merge_metadata, requested_metadata
 
 DELETED = "deleted"
 """The status that requests deletion. No file has it."""
-
-RUNTIME_KEYS = frozenset({CHECKED, DRAFT, INTEGRATION})
-"""Metadata keys that only the runtime writes."""
 
 FindOpenBlockers: TypeAlias = Callable[[], Sequence[str]]
 """Returns the ids of the open blockers. It is called only when they matter."""
 
 
+USER = "user"
+"""The name under which a person or their program changes tasks."""
+
+
 class TaskWishes(TypedDict, total=False):
     """The fields of an update; omitted ones do not change.
 
-    An empty `owner` removes the owner; None in `metadata` deletes. `seen_from` is the directory in which the verdict on
-    a new check was made. `ready` ends the draft: idle members may claim the task before its creator's turn has ended.
+    An empty `owner` removes the owner; None in `metadata` deletes. `writes` (path patterns that the task changes) and
+    `review` (`member`, `lead` or `human`) are keys of the metadata. `seen_from` is the directory in which the verdict
+    on a new check was made. `ready` ends the draft: idle members may claim it before the creator's turn has ended.
     """
 
     subject: str
@@ -42,6 +48,8 @@ class TaskWishes(TypedDict, total=False):
     add_blocks: Sequence[str]
     add_blocked_by: Sequence[str]
     metadata: Mapping[str, Any]
+    writes: Sequence[str]
+    review: str
     seen_from: Path
     ready: bool
 
@@ -63,12 +71,20 @@ class NewTask(TypedDict, total=False):
 class Actor(Struct, frozen=True):
     """The member that acts. The lead may reassign; `tools` None means that its tools are not known.
 
+    `in_worktree`: it works in a worktree, so its changes meet those of others only when they are merged.
+
     On a list that several sessions share, the name is `name@realm`, like the owners on disk.
     """
 
     name: str
     lead: bool = False
     tools: frozenset[str] | None = None
+    in_worktree: bool = False
+
+    @property
+    def is_user(self) -> bool:
+        """True for a person or their program, who may lower the requirements of a task."""
+        return self.name.partition("@")[0] == USER
 
     @property
     def realm(self) -> str:
@@ -138,9 +154,25 @@ def apply_claim(task: Task, actor: Actor, waiting: FindOpenBlockers) -> Task:
         _refuse_unsuitable(task, actor)
     if ids := waiting():
         raise blocked_error(task, ids)
-    return task.copy_with(
+    after = task.copy_with(
         owner=actor.name, status=TaskStatus.IN_PROGRESS, metadata=merge_metadata(task.metadata, {DRAFT: None})
     )
+    return note_start(task, after, in_worktree=actor.in_worktree)
+
+
+def note_start(before: Task, after: Task, *, in_worktree: bool) -> Task:
+    """Return a changed task with the notes of its start: the place of its owner, and the time for its review.
+
+    `in_worktree`: the owner of a task in progress works in a worktree. Only a task with `writes` has that note.
+    """
+    more: dict[str, Any] = {}
+    inside = in_worktree and after.status is TaskStatus.IN_PROGRESS and bool(after.writes)
+    if inside != after.in_worktree and after.status is not TaskStatus.COMPLETED:  # it may be opened again
+        more[WORKTREE] = inside or None
+    starts = after.status is TaskStatus.IN_PROGRESS and before.status is TaskStatus.PENDING
+    if starts and (note := after.review_note) is not None and not note.round:
+        more[REVIEWED] = replace(note, begun=now_ms()).to_json()
+    return after.copy_with(metadata=merge_metadata(after.metadata, more)) if more else after
 
 
 def apply_update(task: Task, wish: TaskWishes, actor: Actor, waiting: FindOpenBlockers) -> Task:
@@ -170,10 +202,10 @@ def require_deletable(task: Task, actor: Actor) -> None:
 
 
 def apply_release(task: Task, owner: str) -> Task:
-    """Return the task released, if it is open and this owner's; otherwise unchanged."""
-    if task.is_internal or task.status is TaskStatus.COMPLETED or not is_owner(task.owner, owner):
+    """Return the task released, if it is open and this owner's; otherwise unchanged. One in review keeps its author."""
+    if task.is_internal or task.status is TaskStatus.COMPLETED or task.in_review or not is_owner(task.owner, owner):
         return task
-    return task.copy_with(owner=None, status=TaskStatus.PENDING)
+    return note_start(task, task.copy_with(owner=None, status=TaskStatus.PENDING), in_worktree=False)
 
 
 def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
@@ -183,12 +215,16 @@ def changed_fields(before: Task, after: Task) -> tuple[str, ...]:
         ("description", before.description, after.description),
         ("activeForm", before.active_form, after.active_form),
         ("owner", before.owner, after.owner),
-        ("metadata", *(merge_metadata(task.metadata, dict.fromkeys((DRAFT, INTEGRATION))) for task in (before, after))),
+        ("metadata", *(merge_metadata(task.metadata, dict.fromkeys(_NOTES)) for task in (before, after))),
         ("status", before.status, after.status),
         ("blocks", before.blocks, after.blocks),
         ("blockedBy", before.blocked_by, after.blocked_by),
     )
     return tuple(name for name, old, new in pairs if old != new)
+
+
+_NOTES = (DRAFT, INTEGRATION, REVIEWED, WORKTREE)
+"""Keys of the runtime that are no change for the one who made the call."""
 
 
 def change_word(before: Task, after: Task, by: str) -> str:
@@ -215,38 +251,6 @@ def require_subject(subject: str) -> str:
     if not line:
         raise UsageError("usage", "a task needs a subject", note="nothing was changed")
     return line
-
-
-def require_metadata(metadata: Mapping[str, Any] | None) -> None:
-    """Check the known keys of `metadata`. Raises UsageError for a value of another type."""
-    for key, value in (metadata or {}).items():
-        if key == CHECK and not isinstance(value, str | None):
-            raise UsageError(
-                "usage",
-                f"metadata.check must be a command as text, not {value!r:.60}",
-                do=['{"check": "make test"}'],
-                note="nothing was changed",
-            )
-        if key in {"for", "needs"} and not _is_names(value):
-            raise UsageError(
-                "usage",
-                f"metadata.{key} must be a list of names, not {value!r:.60}",
-                do=[f'{{"{key}": ["ada"]}}' if key == "for" else '{"needs": ["Bash"]}'],
-                note="nothing was changed",
-            )
-
-
-def _is_names(value: object) -> bool:
-    """Return True for a name, a list of names, or nothing."""
-    return isinstance(value, str | None) or (
-        isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
-    )
-
-
-def merge_metadata(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the merged metadata. A None deletes its key; empty metadata is None."""
-    both = {**(metadata or {}), **more}
-    return {key: value for key, value in both.items() if key not in more or value is not None} or None
 
 
 def _name_without_team(name: str) -> str:
@@ -319,19 +323,35 @@ def _refuse_unsuitable(task: Task, actor: Actor) -> None:
 def _texts(task: Task, wish: TaskWishes, actor: Actor) -> dict[str, Any]:
     """Return the texts and metadata of the update as fields of the task. Only the runtime notes a passed check."""
     said: dict[str, Any] = {}
+    wanted = requested_metadata(wish)
     if "subject" in wish:
         said["subject"] = require_subject(wish["subject"])
     if "description" in wish:
         said["description"] = wish["description"]
     if "active_form" in wish:
         said["active_form"] = wish["active_form"]
-    if more := {key: value for key, value in wish.get("metadata", {}).items() if key not in RUNTIME_KEYS}:
+    if more := {key: value for key, value in wanted.items() if key not in RUNTIME_KEYS}:
+        if REVIEW in more and not actor.is_user:
+            more[REVIEW] = _raised_review(task, more[REVIEW])
         if task.check and not actor.lead and CHECK in more and more[CHECK] != (task.metadata or {}).get(CHECK):
             raise TaskRefused(
                 "check_kept", f"#{task.id} has a check, which only the lead changes", do=["ask the lead to change it"]
             )
         said["metadata"] = merge_metadata(task.metadata, more)
     return said
+
+
+def _raised_review(task: Task, wanted: str | None) -> str:
+    """Return the requirement after a change by an agent, which only raises it. Raises TaskRefused (`review_kept`)."""
+    new = Reviewer(wanted) if wanted is not None else None
+    strictest = stricter_reviewer((task.review, new))
+    if strictest is None or new is not strictest:
+        raise TaskRefused(
+            "review_kept",
+            f"#{task.id} needs a review by {task.review}, which only the user lowers",
+            do=["ask the user"],
+        )
+    return strictest
 
 
 def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
@@ -344,4 +364,7 @@ def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
         blocked_by=task.blocked_by,
         budget=task.budget,
         integration=noted.state if (noted := task.integration) is not None else None,
+        writes=task.writes,
+        review=note.state if (note := task.review_note) is not None else None,
+        reviewer=note.reviewer if note is not None and task.in_review else "",
     )

@@ -100,15 +100,18 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+    async def change(
+        self, id: str, change: ChangeTask, edges: Sequence[Edge] = (), *, exclusive: bool = False
+    ) -> TaskChange:
         """Change one task and add edges, or refuse and change nothing.
 
-        Raises TaskRefused (`task_not_found`, and for edges `self_edge cycle`) and what `change` raises.
+        `exclusive`: a change that begins a task is refused while an overlapping one is at work; see `write_sets`.
+        Raises TaskRefused (`task_not_found writes_overlap`, and for edges `self_edge cycle`) and what `change` raises.
         """
         ...
 
     async def claim_next(self, actor: Actor, settle_ms: int = 0) -> ClaimAttempt:
-        """Claim the lowest task that is free, not blocked, not a draft, and fits the actor.
+        """Claim the lowest task that is free, not blocked, not a draft, fits the actor, and overlaps with none at work.
 
         `settle_ms` is the time in ms that a task must be unchanged, for a list whose lead is another program.
         """

@@ -180,10 +180,10 @@ class SessionTeam(Struct):
         name = self._task_list_name
         if self._tasks is None or self._tasks_name != name:
             store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""
+            self._tasks_name, on_change, review = name, self._on_task_changed, self.settings.review
             self._tasks = TaskList(
-                store, on_change=self._on_task_changed, realm=realm, check=self.check, work=self.work
+                store, on_change=on_change, realm=realm, check=self.check, work=self.work, review=review
             )
-            self._tasks_name = name
         return self._tasks
 
     @property

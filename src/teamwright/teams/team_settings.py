@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from teamwright.protocol.review import Reviewer
+
 
 class TeamSettings(Struct, frozen=True):
     """The settings of a team."""
@@ -19,6 +21,9 @@ class TeamSettings(Struct, frozen=True):
 
     dedupe_names: bool = False
     """A live name becomes `name-2` instead of being refused."""
+
+    review: Reviewer | None = None
+    """The least review of every new task."""
 
     ping_pong: int = 20
     """Messages between two members without a task change before they no longer wake each other."""

@@ -26,6 +26,7 @@ from teamwright.tasks.task_store import (
     TaskChange,
     TaskSnapshot,
 )
+from teamwright.tasks.write_sets import must_wait, refuse_overlap
 
 
 class MemoryTaskTable(Struct):
@@ -68,13 +69,17 @@ class MemoryTaskStore:
             found = [task for task in found if task.draft is not None and task.draft.by == drafts_of]
         return TaskSnapshot(found, (), frozenset(id for id, task in tasks.items() if _is_open(task)))
 
-    async def change(self, id: str, change: ChangeTask, edges: Sequence[Edge] = ()) -> TaskChange:
+    async def change(
+        self, id: str, change: ChangeTask, edges: Sequence[Edge] = (), *, exclusive: bool = False
+    ) -> TaskChange:
         """See TaskStore."""
         async with self.table.transaction(self) as tasks:
             _refuse_edges(tasks, edges)
             before = _get(tasks, id)
             more = [blocker for blocker, blocked in edges if blocked == id]
             tasks[id] = change(before, lambda: _open_blockers(tasks, before, more))
+            if exclusive:
+                refuse_overlap(before, tasks[id], tasks.values)
             touched = _add_edges(tasks, edges)
             after = touched.pop(id, tasks[id])
             finished = after.is_finished and not before.is_finished
@@ -88,7 +93,7 @@ class MemoryTaskStore:
                 task = tasks[id]
                 if task.owner is not None or task.status is not TaskStatus.PENDING or task.is_internal:
                     continue
-                if _open_blockers(tasks, task):
+                if _open_blockers(tasks, task) or must_wait(task, actor, tasks.values()):
                     continue
                 if moment := claimable_at(task, self._drafts, self.table.changed_ms.get(id, 0), settle_ms):
                     later.append(moment)

@@ -42,6 +42,9 @@ class Committed:
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         return self._commits[task.id]
 
+    def has(self, member: str) -> bool:
+        return True
+
     async def move(self, task: Task, member: str) -> None:
         pass
 

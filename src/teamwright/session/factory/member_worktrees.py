@@ -42,6 +42,10 @@ class InProcessWorktrees:
             what = f"#{task.id} is not completed: {failure_text(problem)}"
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
 
+    def has(self, member: str) -> bool:
+        """See MemberWorktrees."""
+        return self._record(member) is not None
+
     async def move(self, task: Task, member: str) -> None:
         """See MemberWorktrees. The member is notified when its worktree could not be moved."""
         if (record := self._record(member)) is None:

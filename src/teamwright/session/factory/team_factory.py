@@ -10,6 +10,7 @@ import sys
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.protocol.review import Reviewer
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.member_worktrees import InProcessWorktrees
@@ -25,6 +26,7 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
+from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 
 ALLOWED_CHECKS = "checks.json"
@@ -54,6 +56,13 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
         agent_factory.toolset.use_sandbox,
         agent_factory.approver,
     )
+
+
+def _team_settings(context: SessionContext) -> TeamSettings:
+    """Return the settings of the team, with the review of the team file."""
+    definition = context.definition
+    review = Reviewer(definition.review) if definition is not None and definition.review else None
+    return replace(context.settings.team, review=review)
 
 
 class JoinedTeam(Struct, frozen=True):
@@ -99,7 +108,7 @@ def make_team(
         log.emit,
         agent_factory,
         agent_factory.limits,
-        replace(settings.team, ping_pong=sys.maxsize) if joined.directory else settings.team,
+        replace(_team_settings(context), ping_pong=sys.maxsize) if joined.directory else _team_settings(context),
         lead_model=joined.lead_model,
         lead_policy=agent_factory.policy,
         lease=str(lease_path(context.directory)),

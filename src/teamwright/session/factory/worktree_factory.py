@@ -51,7 +51,7 @@ def make_member_worktree(
     hooks = COMMIT_WITH_HOOKS if settings.commit_hooks else ""
     commit = _command(context, agent_factory, hooks, settings.check_timeout_s, "commit")
     return MemberWorktree(
-        _git(agent_factory, Path(record.repository)),
+        open_repository(agent_factory, Path(record.repository)),
         record,
         commit,
         commits=settings.uncommitted == "commit",
@@ -71,7 +71,7 @@ def make_integration(
     """
     settings, name = context.settings.worktrees, team.name or team.session_list_name
     return Integration(
-        _git(agent_factory, context.cwd),
+        open_repository(agent_factory, context.cwd),
         context.home.worktrees,
         name,
         FileIntegrationStore(context.home.integration / ref_part(name)),
@@ -82,7 +82,8 @@ def make_integration(
     )
 
 
-def _git(agent_factory: AgentFactory, start: Path) -> RepositoryGit:
+def open_repository(agent_factory: AgentFactory, start: Path) -> RepositoryGit:
+    """Return the repository of this directory. Raises CannotStart outside one."""
     return RepositoryGit.open(start, agent_factory.policy.scope.trusted_git)
 
 

@@ -24,7 +24,7 @@ from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.session.control.remote_actions import list_running, move_to_background, running_command
 from teamwright.session.member_process.join_team import RunningMember
-from teamwright.session.result import TaskResult
+from teamwright.session.result import TaskResult, task_results
 from teamwright.tasks.task_store import OnExternalChange
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import send_text
@@ -145,7 +145,7 @@ class OwnTerminalControl(Struct):
     async def tasks(self) -> list[TaskResult]:
         """Return the team's task list. Raises StorageError."""
         tasks = self.member.team.tasks
-        return [TaskResult(t.id, t.subject, str(t.status), t.owner, tasks.is_unverified(t)) for t in await tasks.all()]
+        return list(task_results(tasks, await tasks.snapshot(), ()))
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────
 

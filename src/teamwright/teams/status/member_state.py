@@ -157,7 +157,12 @@ def _is_running_teammate(name: str, status: TeamStatus) -> bool:
 
 def _describe_request(request: PendingRequest, more: int) -> str:
     line = request.what.strip().split("\n", 1)[0][:100]
-    said = {"question": f"the user's answer: {line}", "plan": "approval of its plan", "budget": line}.get(request.kind)
+    said = {
+        "question": f"the user's answer: {line}",
+        "plan": "approval of its plan",
+        "review": "approval of its work",
+        "budget": line,
+    }.get(request.kind)
     by = "" if request.owner in {"", request.asker} else f", asked by {_shown_name(request.asker)[:100]}"
     also = f", and {more} more" if more else ""
     return (said or f"permission for {request.tool} {line}".rstrip()) + by + also

@@ -25,6 +25,7 @@ from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
+from teamwright.tasks.task_review import task_notes
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.status.member_status import MemberStatus
@@ -51,6 +52,10 @@ class TaskView(Struct, frozen=True):
     check: str = ""
     integration: str = ""
     """The state of its commit, for a task whose owner works in a worktree."""
+    writes: tuple[str, ...] = ()
+    """The path patterns that it changes."""
+    notes: tuple[str, ...] = ()
+    """Texts about its review, and about tasks at work that change the same paths."""
 
     @property
     def open(self) -> bool:
@@ -274,7 +279,17 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             said = (task.subject, str(task.status), task.owner, waits, task.description)
             state = task.integration.state if task.integration is not None else ""
-            made.append(TaskView(id, *said, unverified=task.is_unverified, check=task.check, integration=str(state)))
+            made.append(
+                TaskView(
+                    id,
+                    *said,
+                    unverified=task.is_unverified,
+                    check=task.check,
+                    integration=str(state),
+                    writes=task.writes,
+                    notes=task_notes(task, whole.values()),
+                )
+            )
     return tuple(made)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,10 +12,11 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused
-from teamwright.protocol.task import CALL, Task
+from teamwright.protocol.task import CALL, REVIEW, WRITES, Task
 from teamwright.tasks.task_check import own_check
 from teamwright.tasks.task_list import TaskUpdateResult
-from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner, merge_metadata
+from teamwright.tasks.task_metadata import merge_metadata
+from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
 from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 
 REVIEW_OWNERS = ["(a hook looks at it)"]
@@ -44,6 +45,8 @@ class TaskCreateInput(ToolInput):
     reserved_for: list[str] = Field([], alias="for", description="Names of the only members that may claim it.")
     blockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
     ready: bool = Field(False, description="Permission to claim it before your turn ends.")
+    writes: list[str] = Field([], description="Path patterns that it changes. Tasks with common paths wait.")
+    review: Literal["member", "lead", "human"] | None = Field(None, description="Who approves the finished work.")
     metadata: dict[str, Any] | None = Field(
         None,
         description='Any keys. {"needs": ["Edit"]}: tools of a member that may claim it; {"budget": '
@@ -83,7 +86,11 @@ class TaskCreate(Tool[TaskCreateInput]):
         require_budget(call.metadata, lead=True)
         watched = self._watch is not None and self._watch.is_active()
         await self._port.require_owner(call.owner)
-        reserved = {"for": call.reserved_for or (call.metadata or {}).get("for")}
+        reserved: dict[str, Any] = {"for": call.reserved_for or (call.metadata or {}).get("for")}
+        if call.writes:
+            reserved[WRITES] = call.writes
+        if call.review is not None:
+            reserved[REVIEW] = call.review
         task = await self._find_created(ctx) or await self._port.tasks.create(
             call.subject,
             call.description,

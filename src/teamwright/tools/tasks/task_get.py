@@ -12,7 +12,8 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import CALL, Task
 from teamwright.protocol.timestamps import now_ms
-from teamwright.tasks.task_rules import RUNTIME_KEYS
+from teamwright.tasks.task_metadata import RUNTIME_KEYS
+from teamwright.tasks.task_review import task_notes
 from teamwright.tools.tasks.caller_task_list import CallerTaskList
 
 
@@ -46,15 +47,19 @@ class TaskGet(Tool[TaskGetInput]):
         if task is None:
             return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")
         unverified = tasks.is_unverified(task)
+        notes = task_notes(task, await tasks.all() if task.writes else ())
         return ToolResult(
-            task_text(task, waits, unverified=unverified),
+            task_text(task, waits, unverified=unverified, notes=notes),
             brief=f"#{task.id} {task.subject}",
             facts={"task": task.to_json()},
         )
 
 
-def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
-    """Return a task in full. `waits`: its open blockers; `unverified`: no passed check is noted."""
+def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False, notes: Sequence[str] = ()) -> str:
+    """Return a task in full. `waits`: its open blockers; `unverified`: no passed check is noted.
+
+    `notes` are about its review and about tasks that change the same paths.
+    """
     note = " (unverified: its check was not seen to succeed)" if unverified else ""
     lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
@@ -64,6 +69,9 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False) -> 
         lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
     if (work := task.integration) is not None:
         lines.append(f"Integration: {work.state} (commit {work.tip[:12]} of {work.branch})")
+    lines += [f"Note: {note}" for note in notes]
+    if (review := task.review_note) is not None and review.comment:
+        lines.append(f"Comment of the review by {review.by}: {review.comment}")
     lines.append(f"Description: {task.description}")
     if waits:
         lines.append(f"Waits for: {number_list(waits)}")

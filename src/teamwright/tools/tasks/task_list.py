@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import NoInput
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks.task_review import task_notes
 from teamwright.tools.tasks.caller_task_list import CallerTaskList
 from teamwright.tools.tasks.task_get import number_list
 
@@ -37,19 +38,27 @@ class TaskListTool(Tool[NoInput]):
             return ToolResult("The task list is empty.", brief="no tasks")
         done = sum(task.status is TaskStatus.COMPLETED for task in everything)
         lines = [
-            task_line(task, found.open_blockers(task), unverified=tasks.is_unverified(task)) for task in everything
+            task_line(
+                task,
+                found.open_blockers(task),
+                unverified=tasks.is_unverified(task),
+                notes=task_notes(task, everything),
+            )
+            for task in everything
         ]
         lines += [f"#{one.id} [damaged] {one}. Repair or remove the file." for one in damaged]
         return ToolResult("\n".join(lines), brief=f"{len(everything)} tasks, {done} completed")
 
 
-def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
+def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False, notes: Sequence[str] = ()) -> str:
     """Return `#3 [in_progress] subject (owner) [blocked by #2, #11]`, without parts that do not apply.
 
-    `unverified`: it is completed, but no passed check is noted. The state of its commit follows the status.
+    `unverified`: it is completed, but no passed check is noted. The state of its commit follows the status. `notes` are
+    about its review and about tasks that change the same paths.
     """
     owner = f" ({task.owner})" if task.owner else ""
     held = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
     state = [str(task.integration.state)] if task.integration is not None else []
     status = ", ".join([str(task.status), *(["unverified"] if unverified else []), *state])
-    return f"#{task.id} [{status}] {task.subject}{owner}{held}"
+    more = "".join(f" [{note}]" for note in notes)
+    return f"#{task.id} [{status}] {task.subject}{owner}{held}{more}"

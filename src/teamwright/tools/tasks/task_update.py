@@ -11,8 +11,10 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.errors import TaskRefused
 from teamwright.tasks.task_list import TaskUpdateResult
-from teamwright.tasks.task_rules import DELETED, TaskWishes
+from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.tasks.task_rules import DELETED, TaskWishes, is_owner
 from teamwright.tools.tasks.caller_task_list import CallerTaskList, TaskReview
 from teamwright.tools.tasks.task_create import check_access, check_preview, require_budget
 from teamwright.tools.tasks.task_get import number_list
@@ -36,6 +38,11 @@ class TaskUpdateInput(ToolInput):
     ready: bool = Field(False, description="Permission to claim it before your turn ends.")
     addBlocks: list[str] = Field([], description="Numbers of tasks that wait for this one.")
     addBlockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
+    writes: list[str] = Field([], description="New path patterns that it changes.")
+    review: Literal["approve", "return"] | None = Field(
+        None, description="Your answer when its review is asked of you."
+    )
+    comment: str = Field("", description="What has to change, for return.")
     metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
 
 
@@ -57,6 +64,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         """Return the number and the change."""
         parts = [call.status] if call.status else []
         parts += [f"owner {call.owner}"] if call.owner else []
+        parts += [call.review] if call.review else []
         return f"task #{call.taskId}" + (f": {', '.join(parts)}" if parts else "")
 
     def preview(self, call: TaskUpdateInput, ctx: ToolContext) -> str:
@@ -70,6 +78,8 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Update the task, notify a new owner, and return the change."""
         me, lead = self._port.caller_identity()
+        if call.review is not None:
+            return await self._answer_review(call, ReviewAnswer(call.review == "approve", call.comment), ctx)
         require_budget(call.metadata, lead=lead)
         await self._port.require_owner(call.owner, id=call.taskId)
         if (refused := await self._review_completion(call)) is not None:
@@ -80,9 +90,26 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         await self._port.notify_owners(change, ctx.key, is_rerun=ctx.is_rerun and bool(call.owner))
         told = change_text(change)
         brief = told.split("\n", 1)[0]
-        if "status" in change.changed and change.task.status == "completed" and not lead:
+        done = ("status" in change.changed and change.task.status == "completed") or (
+            change.task.in_review and call.status == "completed"
+        )
+        if done and not lead:
             told += f"\n\n{NEXT_STEP_TEXT}"
         return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+
+    async def _answer_review(self, call: TaskUpdateInput, answer: ReviewAnswer, ctx: ToolContext) -> ToolResult:
+        """Store the caller's answer to a review. A call that a kill interrupted finds its own answer."""
+        tasks, (me, lead) = self._port.tasks, self._port.caller_identity()
+        try:
+            task = await tasks.answer_review(call.taskId, answer, by=me, lead=lead)
+        except TaskRefused as problem:
+            found = await tasks.get(call.taskId) if ctx.is_rerun and problem.code == "not_in_review" else None
+            note = found.review_note if found is not None else None
+            if found is None or note is None or not is_owner(note.by, me):
+                raise
+            task = found
+        text = f"Task #{task.id} is {'approved' if answer.approves else 'returned'}."
+        return ToolResult(text, brief=text, facts={"task": task.to_json()})
 
     async def _review_completion(self, call: TaskUpdateInput) -> ToolResult | None:
         """Return the refusal of a completion by a review; None when it may continue."""
@@ -119,6 +146,8 @@ def build_wish(call: TaskUpdateInput) -> TaskWishes:
         wish["metadata"] = call.metadata
     if call.ready:
         wish["ready"] = True
+    if call.writes:
+        wish["writes"] = call.writes
     if call.addBlocks:
         wish["add_blocks"] = call.addBlocks
     if call.addBlockedBy:
@@ -138,6 +167,11 @@ def _value(change: TaskUpdateResult, name: str) -> str:
 
 def change_text(change: TaskUpdateResult) -> str:
     """Return the change in a line or two."""
+    if change.task.in_review:
+        return (
+            f"The work of task #{change.task.id} is in review. The task is completed when it is approved; "
+            "you receive a message when it is returned."
+        )
     if not change.changed:
         return f"Task #{change.task.id} is that way already; nothing changed."
     if change.changed == (DELETED,):

@@ -57,8 +57,8 @@ def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
 def _status(view: TaskView) -> str:
     if view.damaged:
         return "damaged"
-    if view.unverified or view.integration:
-        return ", ".join(filter(None, (view.status, "unverified" * view.unverified, view.integration)))
+    if view.unverified or view.integration or view.notes:
+        return ", ".join(filter(None, (view.status, "unverified" * view.unverified, view.integration, *view.notes)))
     if view.waits_for:
         return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
     return "given, not started" if view.status == "pending" and view.owner else view.status

@@ -22,6 +22,7 @@ def task_lines(tasks: Sequence[TaskResult]) -> list[str]:
         + (f"  ({display_name(task.owner)})" if task.owner else "")
         + ("  unverified" if task.unverified else "")
         + (f"  {task.integration}" if task.integration is not None else "")
+        + "".join(f"  {one_line(note)}" for note in task.notes)
         for task in tasks
     ] or ["  no tasks"]
 

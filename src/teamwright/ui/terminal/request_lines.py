@@ -186,7 +186,7 @@ def prompt_label(request: RequestOpened) -> str:
     """Return the label before the answer."""
     if request.kind == "question":
         return "answer: "
-    if request.kind == "plan":
+    if request.kind in {"plan", "review"}:
         return "approve? [y/n] "
     if request.kind == "budget":
         return "go on? [y/n] "
@@ -214,6 +214,8 @@ def _request_verb(request: RequestOpened) -> str:
             return "asks"
         case "plan":
             return "asks for approval of its plan"
+        case "review":
+            return "asks for a review of its finished work"
         case "budget":
             return "waits at a mark of its usage"
         case _:
@@ -226,7 +228,7 @@ def _keys(request: RequestOpened) -> list[str]:
         hint = f"{several} or your own words" if request.options else "your answer, in your own words"
         return [f"{hint} · /later · /requests lists what waits"]
     later = "l later · /requests lists what waits"
-    if request.kind == "plan":
+    if request.kind in {"plan", "review"}:
         return [f"y approve · n FEEDBACK sends it back · {later}", *_grant_lines(request)]
     if request.kind == "budget":
         return [f"y go on · n end the turn · {later}"]

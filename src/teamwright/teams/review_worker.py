@@ -1,0 +1,249 @@
+"""The worker of reviews, in the lead's process: it chooses reviewers, asks them, and returns their comments.
+
+It calls no model. The tasks are the record of what is in review: a resume reads them again, and each message has an id,
+so it is sent once. Depends on the team, its tasks and mail, and on the port for approvers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from teamwright.permissions.verdict import Approver, Question
+from teamwright.protocol.errors import TaskRefused, TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.review import MAX_RETURNS, Reviewer, ReviewNote, ReviewState
+from teamwright.protocol.task import Task
+from teamwright.protocol.timestamps import now_ms
+from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.tasks.task_rules import USER, is_owner
+from teamwright.teams.mailbox.runtime_notes import send_note
+from teamwright.teams.team import SessionTeam
+
+SILENT_S = 600.0
+"""Seconds after which a teammate that has not answered a review is replaced, also while it works."""
+
+MAX_CHARS = 20_000
+"""Characters of the changes in the message to a reviewer."""
+
+PERSONS = frozenset({"terminal", "another terminal", "program"})
+"""Approvers of the request queue whose answers are a person's or their program's."""
+
+NO_COMMENT = "The user returned it without a comment: ask what has to change."
+
+ReadChanges = Callable[[Task, ReviewNote], Awaitable[str]]
+"""Returns the changes of a task in review as a diff. Raises TeamwrightError."""
+
+
+class ReviewWorker:
+    """Asks for the reviews of one team."""
+
+    def __init__(self, team: SessionTeam, read_changes: ReadChanges, approver: Approver) -> None:
+        self._team = team
+        self._read_changes = read_changes
+        self._approver = approver
+        self._due: set[str] = set()
+        self._run: asyncio.Task[None] | None = None
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        """The open questions to a person, by task and round."""
+        self._reviewers: dict[str, str] = {}
+        """The teammates that are asked now, by task."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    @property
+    def is_working(self) -> bool:
+        """True while a reviewer is being asked, or a person has not answered yet."""
+        return bool(self._questions) or (self._run is not None and not self._run.done())
+
+    def note_tasks(self, ids: Sequence[str]) -> None:
+        """Continue with these tasks: work was submitted or answered, or an earlier process left it."""
+        self._due.update(ids)
+        if self._due and (self._run is None or self._run.done()):
+            self._run = asyncio.get_running_loop().create_task(self._work(), name="reviews")
+
+    def note_rest(self, member: str) -> None:
+        """Continue with the tasks whose reviewer rests or has ended: if it did not answer, it is replaced."""
+        self.note_tasks([id for id, name in self._reviewers.items() if is_owner(name, member)])
+
+    async def close(self) -> None:
+        """Stop asking. Open reviews stay open, and the next process of the session asks again."""
+        for timer in self._timers.values():
+            timer.cancel()
+        tasks = [task for task in (self._run, *self._questions.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _work(self) -> None:
+        try:
+            while self._due:
+                id = self._due.pop()
+                try:
+                    await self._continue(id)
+                except (TeamwrightError, OSError) as problem:
+                    what = problem.what if isinstance(problem, TeamwrightError) else str(problem)
+                    text = f"the review of #{id} waits: {what}"
+                    self._team.emit(Notice(member=LEAD, text=text, level="warning"))
+        finally:
+            self._team.changed.set()
+
+    async def _continue(self, id: str) -> None:
+        """Take the next step of one review. Each is repeated after a kill, and has an effect once."""
+        self._forget(id)
+        task = await self._team.tasks.get(id)
+        note = task.review_note if task is not None else None
+        if task is None or note is None:
+            return
+        if task.in_review:
+            await self._ask(task, note)
+        elif note.state is ReviewState.RETURNED and task.status != "completed":
+            await self._report_return(task, note)
+
+    def _forget(self, id: str) -> None:
+        self._reviewers.pop(id, None)
+        if (timer := self._timers.pop(id, None)) is not None:
+            timer.cancel()
+
+    async def _ask(self, task: Task, note: ReviewNote) -> None:
+        if not note.reviewer or await self._is_silent(task, note):
+            name = self._choose(task, note)
+            chosen = await self._team.tasks.choose_reviewer(task, name) if name else None
+            if chosen is None or chosen.review_note is None:
+                return
+            task, note = chosen, chosen.review_note
+        if note.reviewer == USER:
+            key = f"{task.id}:{note.round}"
+            if key not in self._questions:
+                question = asyncio.get_running_loop().create_task(self._ask_person(task, note), name="review")
+                self._questions[key] = question
+                question.add_done_callback(lambda _: self._end_question(key))
+            return
+        if note.reviewer != LEAD:
+            self._reviewers[task.id] = note.reviewer
+            left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
+            loop = asyncio.get_running_loop()
+            self._timers[task.id] = loop.call_later(left_s, self.note_tasks, [task.id])
+        text = _request_text(task, note, await self._read_changes(task, note))
+        summary = f"review #{task.id} of {note.author}"
+        await send_note(self._team, "task-list", note.reviewer, text, summary, _message_id(task, note))
+
+    def _end_question(self, key: str) -> None:
+        self._questions.pop(key, None)
+        self._team.changed.set()
+
+    async def _is_silent(self, task: Task, note: ReviewNote) -> bool:
+        """Return True when the reviewer will not answer: it has ended, or rests though it read the request, or is late.
+
+        The lead and a person are not replaced.
+        """
+        if note.reviewer in {LEAD, USER}:
+            return False
+        teammate = self._team.find(note.reviewer)
+        if teammate is None or now_ms() - note.asked_at >= SILENT_S * 1000:
+            return True
+        if teammate.state is not MemberState.IDLE or teammate.wake_target.wake_pending or not self._team.exists:
+            return False
+        mailbox, id = self._team.mailbox(note.reviewer), _message_id(task, note)
+        return await mailbox.contains(id) and all(entry.msg_id != id for entry in await mailbox.unread())
+
+    def _choose(self, task: Task, note: ReviewNote) -> str:
+        """Return the next reviewer, who is never the author; empty when every possible one was asked."""
+        is_leads = is_owner(note.author, LEAD)
+        if task.review is Reviewer.HUMAN:
+            order = [USER]
+        elif task.review is Reviewer.LEAD and not is_leads:
+            order = [LEAD]
+        else:
+            order = [*self._possible_members(note.author), USER if is_leads else LEAD]
+        return next((name for name in order if name not in note.asked), "")
+
+    def _possible_members(self, author: str) -> list[str]:
+        """Return the teammates that can review, resting ones first."""
+        team, external = self._team, self._team.external.external_names
+        found = [m for m in team.running_members if not is_owner(author, m.name) and m.name.lower() not in external]
+        here = {m.name: m.agent.toolbox.names for m in team.in_process_members}
+        able = [m for m in found if "TaskUpdate" in here.get(m.name, {"TaskUpdate"})]
+        return [m.name for m in sorted(able, key=lambda m: not m.is_resting)]
+
+    async def _ask_person(self, task: Task, note: ReviewNote) -> None:
+        """Ask a person by the request queue. Without an answer the review stays open, and the lead is notified."""
+        try:
+            changes = await self._read_changes(task, note)
+            answer = await self._approver.ask(_question(task, note, changes))
+            if answer.by in PERSONS:
+                said = ReviewAnswer(answer.allowed, answer.text or ("" if answer.allowed else NO_COMMENT))
+                await self._team.tasks.answer_review(task.id, said, by=USER, lead=True)
+            elif answer.by != "cancelled" and self._team.lead is not None:
+                text = (
+                    f"Task #{task.id} of {note.author} needs a review by the user, who did not answer ({answer.text}). "
+                    "It stays in progress, and its dependents wait. Say so in your summary."
+                )
+                self._team.lead.notify(text, f"{_message_id(task, note)}:unanswered")
+        except TaskRefused:
+            return  # taken back, or answered by another
+        except TeamwrightError as problem:
+            text = f"the review of #{task.id} waits: {problem.what}"
+            self._team.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    async def _report_return(self, task: Task, note: ReviewNote) -> None:
+        """Send the comment of returned work to the owner, or to the lead when the owner has ended."""
+        owner = task.owner or ""
+        by = "the user" if note.by == USER else LEAD_ALIAS if note.by == LEAD else note.by
+        text = f"{by} returned your work on task #{task.id} ({task.subject}):\n{note.comment}\n"
+        if owner == LEAD and note.returns >= MAX_RETURNS:
+            to = LEAD
+            text = (
+                f"The work of {note.author} on task #{task.id} ({task.subject}) was returned {note.returns} times. "
+                f"The last comment, by {by}:\n{note.comment}\nThe task is yours and pending: describe it anew, give it "
+                "to another member, complete it or delete it."
+            )
+        elif owner == LEAD or self._team.find(owner) is not None:
+            to = owner
+            text += "Make these changes, then complete the task again with TaskUpdate. It is reviewed once more."
+        else:
+            to = LEAD
+            await self._team.tasks.release(owner or note.author)
+            text = (
+                f"{by} returned the work of {note.author}, which has ended, on task #{task.id}:\n{note.comment}\n"
+                "The task is on the list again, and its next owner sees this comment."
+            )
+        id = f"review:{task.id}:{note.round}:returned"
+        await send_note(self._team, "task-list", to, text, f"#{task.id} was returned", id)
+
+
+def _message_id(task: Task, note: ReviewNote) -> str:
+    return f"review:{task.id}:{note.round}:{len(note.asked)}"
+
+
+def _cut(changes: str) -> str:
+    if len(changes) <= MAX_CHARS:
+        return changes
+    return f"{changes[:MAX_CHARS]}\n… {len(changes) - MAX_CHARS} more characters: read the files themselves."
+
+
+def _request_text(task: Task, note: ReviewNote, changes: str) -> str:
+    """Return the message to a teammate or the lead."""
+    commit = f" (commit {note.work.tip[:12]} of {note.work.branch})" if note.work is not None else ""
+    return (
+        f"Review the finished work of {note.author} on task #{task.id}{commit}. You change no file.\n\n"
+        f"Task: {task.subject}\n{task.description}\n\nChanges:\n{_cut(changes) or 'none are recorded'}\n\n"
+        f'Answer with one call of TaskUpdate: {{"taskId": "{task.id}", "review": "approve"}} when the changes do what '
+        f'the task asks, else {{"taskId": "{task.id}", "review": "return", "comment": "WHAT HAS TO CHANGE"}}. '
+        "A message is no answer."
+    )
+
+
+def _question(task: Task, note: ReviewNote, changes: str) -> Question:
+    return Question(
+        member=note.author,
+        tool="TaskUpdate",
+        kind="review",
+        what=f"#{task.id} {task.subject}\n{task.description}\n\n{changes or 'no changes are recorded'}",
+        rule="review human: the task is completed when it is approved",
+        input={"taskId": task.id},
+        owner=note.author,
+        description=f"the finished work on #{task.id}: {task.subject}",
+    )

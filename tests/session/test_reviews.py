@@ -1,0 +1,216 @@
+"""Reviews in a running team: a reviewer is asked, answers, is replaced; a kill asks again once."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright import Task, Team
+from teamwright.mail.inbox import read_entries
+from teamwright.protocol.events import RequestOpened
+from teamwright.storage.paths import find_home
+from teamwright.tasks.file_task_store import FileTaskStore
+from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_review import ReviewAnswer
+from tests.support.repositories import git, make_repository
+from tests.teams.crew import Holding, a_team, told, until
+
+pytestmark = pytest.mark.finding("L8")
+
+ROOT = Path(__file__).parents[2]
+
+
+def update(task: str, **more):
+    return ("TaskUpdate", {"taskId": task, **more})
+
+
+def write(path: str, content: str):
+    return ("Write", {"file_path": path, "content": content})
+
+
+def script(**members) -> Holding:
+    return Holding(
+        {"lead": ["ok"] * 30, **{name: ["Waiting.", *turns, *["Nothing."] * 20] for name, turns in members.items()}}
+    )
+
+
+async def completed(team: Team, count: int) -> list[Task]:
+    """Wait until this many tasks are finished and everybody rests."""
+    while True:
+        team.session.team.changed.clear()
+        tasks = await team.tasks.all()
+        if sum(task.is_finished for task in tasks) >= count and team.session.team.is_quiet():
+            return tasks
+        await until(team, team.session.team.changed.is_set)
+
+
+async def test_a_member_returns_work_with_a_comment_and_approves_the_next_round(tmp_path):
+    model = script(
+        ann=[
+            write("a.txt", "one\n"),
+            update("1", status="completed"),
+            "Done.",
+            [("Read", {"file_path": "a.txt"}), write("a.txt", "two\n")],
+            update("1", status="completed"),
+            "Done again.",
+        ],
+        bob=[update("1", review="return", comment="Say two."), "Returned.", update("1", review="approve"), "Approved."],
+    )
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("bob", "Wait for a review.")
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="member")
+        [task] = await completed(team, 1)
+        assert task.review_note is not None
+        assert (task.review_note.round, task.review_note.returns, task.review_note.by) == (2, 1, "bob")
+        asked, returned = told(model, "bob"), told(model, "ann")
+        assert "+one" in asked and "+two" in asked and asked.count("Review the finished work of ann") == 2
+        assert returned.count("Say two.") == 1 and "bob returned your work on task #1" in returned
+
+
+async def test_a_reviewer_that_rests_without_an_answer_is_replaced_and_then_the_lead_is_asked(tmp_path):
+    model = script(
+        ann=[update("1", status="completed"), "Done."], bob=["Looks good to me."], cid=["It is fine, I think."]
+    )
+    async with a_team(tmp_path, model) as team:
+        for name in ("bob", "cid", "ann"):
+            await team.spawn(name, "Wait.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="member")
+        while True:
+            team.session.team.changed.clear()
+            [task] = await team.tasks.all()
+            if task.review_note is not None and task.review_note.reviewer == "team-lead":
+                break
+            await until(team, team.session.team.changed.is_set)
+        assert set(task.review_note.asked) == {"bob", "cid", "team-lead"}
+        await team.tasks.answer_review(task, approve=True)
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and task.review_note.by == "user"
+
+
+async def test_a_person_answers_by_the_queue_of_requests(tmp_path):
+    asked: list[RequestOpened] = []
+
+    async def answer(request: RequestOpened):
+        asked.append(request)
+        return await (request.deny("Too short.") if len(asked) == 1 else request.allow())
+
+    model = script(
+        ann=[
+            write("a.txt", "one\n"),
+            update("1", status="completed"),
+            "Done.",
+            update("1", status="completed"),
+            "Done again.",
+        ]
+    )
+    async with a_team(tmp_path, model, on_request=answer) as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="human")
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and task.review_note.by == "user"
+        assert "Too short." in told(model, "ann")
+    assert [request.kind for request in asked] == ["review", "review"]
+    assert "+one" in asked[0].what and asked[0].member == "ann"
+
+
+async def test_a_review_by_a_person_stays_open_where_nobody_can_answer(tmp_path):
+    model = script(ann=[update("1", status="completed"), "Done."])
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
+        await team.run("Wait.")
+        [task] = await team.tasks.all()
+        assert task.in_review and task.status == "in_progress"
+        assert "needs a review by the user" in told(model, model.requests[-1].agent_name)
+
+
+async def test_only_approved_work_of_a_worktree_is_integrated(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    shop = make_repository(tmp_path / "shop", {"a.txt": "one\n"})
+    model = script(
+        ann=[write("b.txt", "new\n"), update("1", status="completed"), "Done."],
+        bob=[update("1", review="approve"), "Approved."],
+    )
+    async with a_team(shop, model) as team:
+        await team.spawn("bob", "Wait for a review.")
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await team.tasks.add("Write b.txt", metadata={"for": ["ann"]}, review="member")
+        await completed(team, 1)
+        assert [(entry.task, entry.state) for entry in await team.integration.entries()] == [("1", "merged")]
+        assert "+new" in told(model, "bob") and "teamwright/crew/ann" in told(model, "bob")
+    assert git(shop, "show", "teamwright/crew/integration:b.txt") == "new"
+
+
+PROCESS_SCRIPT = """
+[script]
+name = "crew"
+
+[[agent.ann.turn]]
+when.task = "Write ann.txt"
+[[agent.ann.turn.call]]
+tool = "Write"
+input = { file_path = "ann.txt", content = "from ann" }
+[[agent.ann.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "1", status = "completed" }
+
+[[agent.bob.turn]]
+when.text = "from ann"
+[[agent.bob.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "1", review = "approve" }
+
+[[agent."*".otherwise]]
+say = "Nothing."
+"""
+
+
+async def test_members_in_processes_submit_and_review_work(tmp_path):
+    (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
+    (tmp_path / "work").mkdir()
+    async with a_team(tmp_path / "work", f"scripted:{tmp_path / 'script.toml'}", backend="detached") as team:
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait.")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]}, review="member")
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and task.review_note.by == "bob"
+
+
+def live(directory: Path, kill_at: int) -> int:
+    """Resume the team in a process that is killed at its write or program number `kill_at`. Return its exit code."""
+    words = ["-m", "tests.session.worktrees.queue_child", str(directory), str(kill_at), "0"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr[-3_000:]
+    return done.returncode
+
+
+@pytest.mark.slow
+async def test_after_kills_each_reviewer_and_each_author_has_one_message(tmp_path):
+    directory, home = tmp_path / "work", find_home()
+    directory.mkdir()
+    async with a_team(directory, script(ann=[], bob=[])) as team:
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait.")
+    tasks = TaskList(FileTaskStore(home.tasks("crew"), home.guard))
+    for subject in ("submitted", "returned"):
+        task = await tasks.create(subject, "", by="user", metadata={"review": "member"})
+        await tasks.update(task.id, by="ann", status="completed")
+    await tasks.answer_review("2", ReviewAnswer(False, "Again."), by="user", lead=True)
+    kill_at = 1
+    while live(directory, kill_at) != 0:
+        kill_at += 2
+    assert kill_at > 10, "no life was killed within the reviews"
+    inboxes = home.shared / "teams" / "crew" / "inboxes"
+    reviews = {
+        name: [entry.msg_id for entry in read_entries(inboxes / f"{name}.json") if "review:" in (entry.msg_id or "")]
+        for name in ("bob", "ann", "team-lead")
+    }
+    assert reviews == {"bob": ["review:1:1:1"], "ann": ["review:2:1:returned"], "team-lead": ["review:1:1:2"]}
+    [first, _] = await tasks.all()
+    assert first.in_review and first.review_note is not None and first.review_note.asked == ("bob", "team-lead")

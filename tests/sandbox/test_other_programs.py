@@ -110,3 +110,46 @@ async def test_a_git_file_that_an_mcp_server_of_a_repository_created_is_moved_aw
     assert not created.exists() and (work / "in.txt").exists()
     [kept] = (tmp_path / "state").rglob("quarantine/commondir.*")
     assert kept.read_text() == "x"
+
+
+def plugin(tmp_path: Path, **parts: object) -> Path:
+    """Write a plugin with these parts, and a file of it that its programs read; return its directory."""
+    made = tmp_path / "state/plugin-source"
+    (made / ".claude-plugin").mkdir(parents=True)
+    (made / ".claude-plugin/plugin.json").write_text(json.dumps({"name": "p", **parts}))
+    (made / "own.txt").write_text("OWN-FILE")
+    return made
+
+
+async def test_a_server_of_a_plugin_is_confined_reads_its_own_files_and_keeps_its_data(tmp_path):
+    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    made = plugin(tmp_path)
+    data = "${CLAUDE_PLUGIN_DATA}/kept"
+    args = [str(SERVER), f"read:{made}/own.txt", f"read:{tmp_path}/state/settings.json", data, str(outside)]
+    (tmp_path / "state/settings.json").write_text('{"env": {"SECRET": "DENIED-STATE"}}')
+    (made / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": {"command": "python3", "args": args}}}))
+    model = ScriptedModel([Call("mcp__plugin_p_notes__write", {}), "Done."])
+    try:
+        async with crew(tmp_path, model, plugin_dirs=[made]) as team:
+            await team.run("Go.")
+        text = model.request_text(1)
+        assert "OWN-FILE" in text and "DENIED" not in text and not outside.exists()
+        assert (tmp_path / "state/plugin-data/p/kept").exists()
+    finally:
+        outside.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_hook_runs_in_the_sandbox_if_its_definition_asks_for_it(tmp_path, asks):
+    outside, inside = Path(f"/var/lib/teamwright-test-{os.getpid()}"), tmp_path / "work/inside"
+    hook = {"type": "command", "command": f"cat > /dev/null; echo x > {inside}; echo x > {outside}", "sandbox": asks}
+    (tmp_path / "state").mkdir()
+    hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}
+    (tmp_path / "state/settings.json").write_text(json.dumps({"hooks": hooks}))
+    model = ScriptedModel([Call("Bash", {"command": "true"}), "Done."])
+    try:
+        async with crew(tmp_path, model) as team:
+            await team.run("Go.")
+        assert inside.exists() and outside.exists() is not asks
+    finally:
+        outside.unlink(missing_ok=True)

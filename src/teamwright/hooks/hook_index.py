@@ -80,7 +80,7 @@ SHELLS = ("bash", "powershell")
 _PLAIN = re.compile(r"[\w\- |]*")
 _CONDITION = re.compile(r"[A-Za-z_][\w-]*\*?(?:\(.+\))?", re.DOTALL)
 _COMMON_KEYS = frozenset({"type", "if", "timeout", "async", "statusMessage", "description", "name", "once"})
-_COMMAND_KEYS = frozenset({"command", "args", "shell", "asyncRewake", "rewakeMessage", "rewakeSummary"})
+_COMMAND_KEYS = frozenset({"command", "args", "shell", "asyncRewake", "rewakeMessage", "rewakeSummary", "sandbox"})
 
 
 HookFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
@@ -98,6 +98,7 @@ class HookSpec(Struct, frozen=True):
     `arguments`: the command is a program that runs without a shell, with these arguments. `condition` is a permission
     rule that the tool call must match. `wakes`: its refusal wakes the agent, after `wake_text`. `variables` are added
     to its environment. `action` replaces the command, which is then empty.
+    `is_confined`: the command runs in the sandbox.
     """
 
     event: str
@@ -114,6 +115,7 @@ class HookSpec(Struct, frozen=True):
     wake_text: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     action: HookAction | None = None
+    is_confined: bool = False
 
     @property
     def command_line(self) -> str:
@@ -141,7 +143,7 @@ class HookSpec(Struct, frozen=True):
     def identity(self) -> object:
         """The value that equal hooks of several files share: of them one runs."""
         return self.function or (
-            *(self.command, self.arguments, self.condition, self.shell, self.variables, self.action),
+            *(self.command, self.arguments, self.condition, self.shell, self.variables, self.action, self.is_confined),
         )
 
 
@@ -263,6 +265,8 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
     if strange:
         # Without its condition it would run too often: a hook that refuses would refuse everything.
         raise _UnusableHook(f"{strange[0][:40]!r} is not supported", broken=False)
+    if not isinstance(hook.get("sandbox", False), bool):
+        raise _UnusableHook("its sandbox is neither true nor false")
     wakes, text = hook.get("asyncRewake") is True, hook.get("rewakeMessage", "")
     return HookSpec(
         event,
@@ -277,6 +281,7 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         wakes=wakes,
         wake_text=text.strip() if isinstance(text, str) else "",
         action=action,
+        is_confined=hook.get("sandbox", False),
     )
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
@@ -18,7 +17,6 @@ from teamwright.hooks.hook_index import MAX_TIMEOUT_S, HookSpec
 from teamwright.hooks.hook_outcome import REFUSAL_EXIT_CODE, HookOutcome, cut_text, read_outcome
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
-from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 
 MAX_OUTPUT = 200_000
 """Characters of a hook's output that are read."""
@@ -82,16 +80,8 @@ class HookProcess(Struct):
     background_s: float = 0.0
 
     @classmethod
-    def start(
-        cls,
-        hook: HookSpec,
-        content: bytes,
-        cwd: Path,
-        env: Mapping[str, str],
-        shell: str,
-        records: ProcessRecords | None,
-    ) -> HookProcess:
-        """Start the hook with this input. Raises OSError when it cannot be started."""
+    def start(cls, hook: HookSpec, command: ProcessCommand) -> HookProcess:
+        """Start the hook as this command, whose standard input is the hook's. Raises OSError when it cannot start."""
         running: HookProcess | None = None
 
         def note_answer(said: dict[str, Any]) -> None:
@@ -99,8 +89,6 @@ class HookProcess(Struct):
                 running.continue_in_background(said.get("asyncTimeout"))
 
         output, errors = _FirstAnswer(note_answer), ProcessOutput(MAX_OUTPUT)
-        purpose = ProcessPurpose(call=f"hook {hook.event}")
-        command = ProcessCommand(hook_arguments(hook, shell, env), cwd, env, records, purpose, content)
         running = cls(hook, Process.start(command, output, errors), output, errors)
         return running
 

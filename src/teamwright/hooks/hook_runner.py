@@ -21,7 +21,9 @@ from msgspec import Struct, field
 from teamwright.hooks.hook_actions import HttpRequest
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
-from teamwright.processes.process_records import ProcessRecords
+from teamwright.processes.confinement import Confinement
+from teamwright.processes.process_group import ProcessCommand
+from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
@@ -48,6 +50,11 @@ class _HookInput(Struct):
         return self._content
 
 
+async def _no_sandbox(hook: HookSpec) -> Confinement | None:
+    """Return None: without a session there is no sandbox."""
+    return None
+
+
 class HookEnvironment(Struct, frozen=True):
     """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
     processes."""
@@ -56,6 +63,8 @@ class HookEnvironment(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     shell: str = "/bin/sh"
     records: ProcessRecords | None = None
+    confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
+    """Returns the confinement of a hook that asks for one; None where no sandbox works."""
 
 
 def _ignore_notice(text: str, level: str) -> None:
@@ -209,7 +218,7 @@ class HookRunner(Struct):
             return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
 
     async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
-        from teamwright.hooks.hook_process import HookProcess
+        from teamwright.hooks.hook_process import HookProcess, hook_arguments
 
         around = self.environment
         above, mark = around.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
@@ -217,7 +226,10 @@ class HookRunner(Struct):
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         env = {**around.env, **dict(hook.variables), **own}
-        running = HookProcess.start(hook, given.content, cwd, env, around.shell, around.records)
+        argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
+        confinement = await around.confine(hook) if hook.is_confined else None
+        command = ProcessCommand(argv, cwd, env, around.records, purpose, given.content, confinement=confinement)
+        running = HookProcess.start(hook, command)
         outcome = await running.wait()
         if outcome is None:
             self._start_detached(self._finish(running, given), f"hook of {hook.event}")

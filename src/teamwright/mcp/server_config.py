@@ -54,7 +54,7 @@ class ServerConfig(Struct, frozen=True):
 
     call_timeout_s: float | None = None
     is_confined: bool = False
-    """True for a program of a repository, which runs in the sandbox."""
+    """True for a program of a repository or a plugin, which runs in the sandbox."""
 
     @property
     def display_text(self) -> str:
@@ -88,7 +88,7 @@ class ConfigSource(Struct, frozen=True):
     variables: Mapping[str, str]
     withheld: Collection[str] = ()
     is_confined: bool = False
-    """True for a repository's entries, whose programs run in the sandbox."""
+    """True for entries of a repository or a plugin, whose programs run in the sandbox."""
 
 
 class _UnusableEntry(Exception):

@@ -6,10 +6,12 @@ Depends on settings, the request queue and the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from teamwright.approvals.request_queue import Answerer
-from teamwright.config.plugins import plugin_hooks
+from teamwright.config.plugins import DATA, plugin_hooks
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
@@ -23,6 +25,7 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_var
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import CommandConfinement
     from teamwright.session.factory.agent_factory import AgentFactory
 
 
@@ -41,9 +44,8 @@ def make_hooks(context: SessionContext, log: EventLog, agent_factory: AgentFacto
     book = HookIndex((*named, *context.options.own_hooks))
     kept = remove_variables(toolset.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
-    place = HookEnvironment(
-        root, {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, plain_shell(), toolset.jobs.records
-    )
+    env, confine = {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, partial(_confine, agent_factory, root)
+    place = HookEnvironment(root, env, plain_shell(), toolset.jobs.records, confine)
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:
@@ -63,3 +65,15 @@ def make_hooks(context: SessionContext, log: EventLog, agent_factory: AgentFacto
         made.answer_requests()
     if book.has_hooks(NOTIFICATION):
         log.subscribe(lambda _number, event: made.notify(event), live=False)
+
+
+async def _confine(agent_factory: AgentFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:
+    """Return the confinement of a hook that asks for it, in the policy *work*. A plugin's hook may change its data."""
+    if (sandbox := agent_factory.toolset.use_sandbox()) is None or sandbox.is_off:
+        return None
+    from teamwright.session.work_confinement import confine_work, lead_gate
+
+    await sandbox.open_network()
+    data = dict(hook.variables).get(DATA)
+    roots = (root, *agent_factory.policy.scope.directories, *([Path(data)] if data else []))
+    return confine_work(sandbox, lead_gate(agent_factory), f"a hook of {hook.event}", roots)

@@ -63,7 +63,7 @@ def servers_of(context: SessionContext, toolset: Toolset) -> tuple[list[ServerCo
         # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
         project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
         own = {**variables, **project, **plugin_variables(plugin, context.home)}
-        reading = ConfigSource(f"plugin {plugin.name}", context.cwd, own, withheld)
+        reading = ConfigSource(f"plugin {plugin.name}", context.cwd, own, withheld, is_confined=True)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         made, problems = parse_servers(entries, reading)
         configs += made

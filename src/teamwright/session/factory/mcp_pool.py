@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright import __version__
+from teamwright.config.plugins import DATA, plugin_variables
 from teamwright.mcp.listing_store import ListingStore
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig
@@ -89,9 +90,17 @@ async def _prepare_start(toolset: Toolset) -> None:
 
 
 def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:
-    """Return the confinement of a repository's server. It gets no credentials by its name: the repository chose it."""
+    """Return the confinement of a server of a repository or a plugin, which gets no credentials by its name.
+
+    A plugin's server may change the plugin's data.
+    """
     sandbox, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
     if sandbox is None:
         return None
     roots = (context.trust.root, *policy.scope.directories)
+    plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}
+    if (plugin := plugins.get(config.source)) is not None:
+        data = Path(plugin_variables(plugin, context.home)[DATA])
+        make_private(data)
+        roots = (*roots, data)
     return confine_work(sandbox, lead_gate(agent_factory), f"the MCP server {config.name}", roots)

@@ -57,10 +57,18 @@ class CuttingProxy:
 
     def close(self) -> None:
         """End the proxy."""
-        self._call(self._heal())
-        self._loop.call_soon_threadsafe(self._server.close)
+        self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        await self._heal()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()

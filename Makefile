@@ -53,6 +53,7 @@ house: $(VENV)/.dev  ## figures of the code's structure, with their goals (ARGS=
 generated: $(VENV)/.dev  ## write the files that are made from the code: names and schemas of the tools, the help, completion
 	$(BIN)/python -m teamwright.tools
 	$(BIN)/python -m teamwright.ui.cli.generate_help_files
+	$(BIN)/python -m tests.permissions.verdict_page
 
 format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .

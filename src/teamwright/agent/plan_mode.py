@@ -45,19 +45,22 @@ class PlanExit(StrEnum):
 
 
 class PlanRecord(Struct, frozen=True):
-    """The stored state.
-
-    `before` is the mode that follows; `waits` is the pending request, `left_by` the call that ended plan mode;
-    `granted` are rules in rule syntax.
-    """
+    """The stored state of plan mode of an agent."""
 
     on: bool = False
+    """True while the agent is in plan mode."""
     file: str = ""
+    """The plan's file."""
     before: str = ""
+    """The mode after plan mode; after its end, the mode that was set (`bubble`: its caller's)."""
     leaving: str = PlanExit.FREELY
+    """`freely`, `approved` (needs an approval) or `never`."""
     waits: str = ""
+    """The request that is open, or empty."""
     left_by: str = ""
+    """The call that ended plan mode, or empty."""
     granted: tuple[str, ...] = ()
+    """Rules that were granted with plans."""
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""

@@ -82,44 +82,62 @@ class TeamDefinition(Struct, frozen=True):
 
 
 class KeyKind(Struct, frozen=True):
-    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, `sandbox`, or one of `words`."""
+    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, `sandbox`, or one of `words`.
+
+    `meaning` is its text in the reference.
+    """
 
     kind: str
     words: tuple[str, ...] = ()
+    meaning: str = ""
 
 
 _WORD_MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk")
 
 TEAM: dict[str, KeyKind] = {
-    "check": KeyKind("text"),
-    "plans": KeyKind("word", ("lead", "human", "auto")),
-    "permissions": KeyKind("word", ("human", "lead")),
-    "setup": KeyKind("text"),
-    "isolation": KeyKind("word", ("worktree", "none")),
-    "review": KeyKind("word", tuple(Reviewer)),
-    "members": KeyKind("count"),
-    "effort": KeyKind("effort"),
-    "budget": KeyKind("budget"),
-    "sandbox": KeyKind("sandbox"),
+    "check": KeyKind("text", meaning="A command; a task is completed only when it ends with 0."),
+    "plans": KeyKind("word", ("lead", "human", "auto"), meaning="The approver of plans."),
+    "permissions": KeyKind(
+        "word", ("human", "lead"), meaning="`lead`: the lead may answer permission requests of teammates."
+    ),
+    "setup": KeyKind("text", meaning="A command that prepares each new worktree."),
+    "isolation": KeyKind(
+        "word", ("worktree", "none"), meaning="`worktree` or `none`, for each member whose role has none."
+    ),
+    "review": KeyKind(
+        "word", tuple(Reviewer), meaning="`member`, `lead` or `human`: the least review of every new task."
+    ),
+    "members": KeyKind(
+        "count", meaning="The most teammates at one time; the smaller of this and your settings counts."
+    ),
+    "effort": KeyKind("effort", meaning="Effort of agents whose call and definition name none."),
+    "budget": KeyKind(
+        "budget", meaning="Caps on a run: `usd`, `tokens`, `minutes`, `turns`; the smaller of this and yours counts."
+    ),
+    "sandbox": KeyKind("sandbox", meaning="Bounds of all commands."),
 }
 """The keys of `[team]`."""
 
 ROLE: dict[str, KeyKind] = {
-    "description": KeyKind("text"),
-    "type": KeyKind("text"),
-    "model": KeyKind("text"),
-    "effort": KeyKind("effort"),
-    "mode": KeyKind("word", _WORD_MODES),
-    "prompt": KeyKind("text"),
-    "tools": KeyKind("texts"),
-    "disallowed_tools": KeyKind("texts"),
-    "owns": KeyKind("paths"),
-    "writes": KeyKind("paths"),
-    "max_turns": KeyKind("count"),
-    "budget": KeyKind("budget"),
-    "command": KeyKind("text"),
-    "isolation": KeyKind("word", ("worktree", "none")),
-    "sandbox": KeyKind("sandbox"),
+    "description": KeyKind("text", meaning="One line for the lead."),
+    "type": KeyKind(
+        "text", meaning="The agent type that the role extends: `general-purpose`, `Explore`, `Plan`, `Bash`."
+    ),
+    "model": KeyKind("text", meaning="Used if the spawn names none."),
+    "effort": KeyKind("effort", meaning="Used if the spawn names none."),
+    "mode": KeyKind("word", _WORD_MODES, meaning="Used if the spawn names none."),
+    "prompt": KeyKind("text", meaning="Added to the member's system prompt."),
+    "tools": KeyKind("texts", meaning="The only tools besides mail and tasks, by their whole names."),
+    "disallowed_tools": KeyKind(
+        "texts", meaning="Tools that the member does not have; rules such as `Bash(git push:*)` belong in settings."
+    ),
+    "owns": KeyKind("paths", meaning="Only members of the role may change these paths."),
+    "writes": KeyKind("paths", meaning="The only other paths that a member may change; `[]`: none."),
+    "max_turns": KeyKind("count", meaning="The cap on model calls; the smaller of this and the spawn's counts."),
+    "budget": KeyKind("budget", meaning="Caps of each member of the role."),
+    "command": KeyKind("text", meaning="The name of a command in your settings that runs its teammates."),
+    "isolation": KeyKind("word", ("worktree", "none"), meaning="`worktree` or `none`."),
+    "sandbox": KeyKind("sandbox", meaning="Bounds of the commands of its members."),
 }
 """The keys of `[roles.NAME]`."""
 
@@ -140,18 +158,14 @@ EXPECTED = {
 DEFAULT_TYPE = "general-purpose"
 
 
+TEAM_NEEDS_TRUST = frozenset({"check", "setup", "plans", "permissions", "effort"})
+ROLE_NEEDS_TRUST = frozenset({"description", "type", "model", "effort", "mode", "prompt", "tools", "command"})
+"""Keys that take effect once a person trusted exactly this entry."""
+
+
 def widening_of_role(role: Role) -> dict[str, Any]:
     """Return the parts of a role that need trust: prompts, model and granted permissions of its agents."""
-    said = {
-        "description": role.description,
-        "type": role.type,
-        "model": role.model,
-        "effort": role.effort,
-        "mode": role.mode,
-        "prompt": role.prompt,
-        "tools": role.tools,
-        "command": role.command,
-    }
+    said = {key: getattr(role, key) for key in ROLE if key in ROLE_NEEDS_TRUST}
     plain = Role(role.name)
     return {key: value for key, value in said.items() if value != getattr(plain, key)}
 
@@ -160,13 +174,7 @@ def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
     """Return the parts of `[team]` that need trust: a command to run, the approver in a person's place, and the effort
     of its agents.
     """
-    said = {
-        "check": definition.check,
-        "setup": definition.setup,
-        "plans": definition.plans,
-        "permissions": definition.permissions,
-        "effort": definition.effort,
-    }
+    said = {key: getattr(definition, key) for key in TEAM if key in TEAM_NEEDS_TRUST}
     return {key: value for key, value in said.items() if value is not None}
 
 

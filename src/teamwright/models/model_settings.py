@@ -60,22 +60,25 @@ class ModelFacts(Struct, frozen=True):
     max_output_tokens: int | None = None
     """The longest answer, in tokens."""
     usd_in: float | None = None
-    """USD per million tokens; 0 is a price too."""
+    """USD per million tokens of prompts; 0 is a price."""
     usd_out: float | None = None
+    """USD per million tokens of answers."""
     usd_cache_read: float | None = None
+    """USD per million tokens that are read from the cache."""
     usd_cache_write: float | None = None
+    """USD per million tokens that are written to the cache."""
     tools: bool | None = None
-    """The model calls tools; without it the tools are left out of its requests."""
+    """False: the model calls no tools, and receives no tools."""
     images: bool | None = None
-    """The model takes images."""
+    """False: the model accepts no images."""
     thinking: bool | None = None
-    """The model thinks when asked to; false: it is never asked."""
+    """False: the model is never asked to think."""
     parallel: bool | None = None
-    """The model may make several calls in one answer; false: it is asked for one at a time."""
+    """False: the model is asked for one tool call at a time."""
     efforts: tuple[str, ...] = ()
-    """The levels of effort that it takes."""
+    """The levels of effort that the model accepts."""
     sampling: tuple[tuple[str, bool | int | float | str], ...] = ()
-    """Parameters such as `temperature`, as they are sent."""
+    """Parameters such as `temperature`, sent with each request."""
 
 
 NO_FACTS = ModelFacts()
@@ -85,26 +88,26 @@ class CustomProvider(Struct, frozen=True):
     """A service of the user: a gateway, a server in the local network; or other values for a preset."""
 
     base_url: str = ""
-    """The address. With or without `/v1`; for OpenAI's APIs a path is kept unchanged, including the version."""
+    """The address. OpenAI's APIs need the version; an address without a path gets `/v1`."""
     api: Api = "messages"
     """The API: `messages`, `openai-chat` (most servers), `openai-responses`, `gemini`, `bedrock`."""
     key_env: str = ""
-    """The variable that contains its key; empty for a server without keys."""
+    """The variable with the key, if the server needs one."""
     bearer: bool | None = None
     """The key goes as `Authorization: Bearer` (the default), else as `x-api-key` (Gemini's API: always as
     `x-goog-api-key`; at Azure OpenAI: as `api-key`, unless this is true)."""
     caching: bool | None = None
-    """The service supports `cache_control`, or caches equal beginnings of prompts automatically."""
+    """True: the server accepts cache breakpoints or caches prompts."""
     headers: Mapping[str, str] = field(default_factory=_no_texts)
-    """Further headers of each request; `${NAME}` is a variable of the environment."""
+    """Further headers; `${NAME}` is a variable of the environment, which agents' commands do not get."""
     query: Mapping[str, str] = field(default_factory=_no_texts)
-    """Further parameters in the address of each request."""
+    """Further query parameters."""
     requests: int | None = None
-    """The number of concurrent requests of all agents of this user on this machine."""
+    """The most simultaneous requests of all agents and processes."""
     think_tags: bool = True
-    """`<think>…</think>` at the beginning of a text is thinking."""
+    """False: the text keeps `<think>`."""
     facts: ModelFacts = NO_FACTS
-    """Facts about all its models."""
+    """Not a key: the entry may also have the facts of the next table, for all its models."""
 
 
 class ModelSettings(Struct, frozen=True):

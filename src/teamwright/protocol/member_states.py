@@ -20,38 +20,42 @@ class MemberState(StrEnum):
     """It starts, and is not ready."""
 
     IDLE = "idle"
+    """It has no work and waits for nothing."""
     WORKING = "working"
+    """It is in a turn."""
 
     BLOCKED = "blocked"
-    """It waits for a permission or for the answer to a question."""
+    """A request, its own or a sub-agent's, is pending."""
 
     AWAITING = "awaiting"
-    """It submitted a plan and rests until it is answered: a permission delays one call, a plan the whole member."""
+    """Its plan is not answered yet."""
 
     STOPPING = "stopping"
     """It was asked to stop, and may object."""
 
     COMPLETED = "completed"
+    """It has ended."""
 
     FAILED = "failed"
-    """An error ended it; it keeps its place. In a view also: its last turn failed."""
+    """Its last turn or its process failed; it keeps its place."""
 
     CRASHED = "crashed"
-    """Its process ended without a stop; it keeps its place."""
+    """Its process ended without a stop; it keeps its place and its conversation."""
 
     KILLED = "killed"
+    """It was ended without a question."""
 
     SUSPENDED = "suspended"
-    """It left with its session and keeps its place: resuming the team resumes it."""
+    """Its session was left in order; a resume continues it."""
 
     STARTING = "starting"
     """The screen's word for `pending`, and for a member whose start is under way."""
 
     WAITING = "waiting"
-    """It waits for other members' tasks, an answer to its message, a rate limit, another try, or its lead."""
+    """It waits for other members' tasks, an answer to its message, a rate limit, or another try."""
 
     STALLED = "stalled"
-    """It is in a turn, and nothing came for a while."""
+    """It is in a turn, and made no progress for `stalled_after_s` (120 s)."""
 
     DEAD = "dead"
     """Its process ended without a message."""
@@ -66,6 +70,7 @@ class MemberState(StrEnum):
     """Its lead's process runs, and itself there or in a process."""
 
     NOT_RUNNING = "not running"
+    """No process runs it."""
 
     WAITING_FOR_LEAD = "waits for its lead"
     """Its separate process outlived its lead's."""

@@ -115,7 +115,7 @@ async def _ask_agent(
     try:
         await run.ended.wait()
     except asyncio.CancelledError:
-        await subagents.stop(run, "the time of its hook is over")
+        await subagents.stop(run, "the time of its hook has ended")
         raise
     if run.state != "completed":
         raise ValueError(f"its agent did not end: {run.failure_reason or run.limit or run.state}")

@@ -32,29 +32,37 @@ _STORED_KEYS = ("agentId", "name", "agentType", "model", "color", "planModeRequi
 class Incarnation(Struct, frozen=True):
     """One run of a member: the facts that a resuming process cannot read elsewhere.
 
-    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is the
-    requested one (None: the lead's), `max_turns` the cap on its model calls; `budget` its budget; `bounds` the limits
-    of its agent type at its start. `mode` is its permission mode, empty for the lead's mode; None in files of earlier
-    versions. `effort` is the requested one. `place` is the location of its separate process; None for one in the
-    lead's. `command` names the setting by which another program runs it; empty: it is ours. `crashed` says why its
-    process ended, until the member is resumed; empty: it did not crash. `entry` has the keys of its roster entry that
-    no other file has: config.json is restored from them. `extra` are keys of a later version.
+    `extra` are keys of a later version.
     """
 
     incarnation: int
+    """Its number."""
     transcript: str
+    """The name of its transcript."""
     first: str
+    """The id of the inbox entry with its first prompt."""
     call: str = ""
+    """The call that started it."""
     model: str | None = None
+    """The requested model; null: the lead's."""
     max_turns: int | None = None
+    """The cap on its model calls."""
     budget: Budget = NO_CAPS
+    """Its caps (usd tokens turns minutes calls); absent without caps."""
     bounds: AgentBounds | None = None
+    """The limits of its agent type at its start; absent without limits."""
     mode: str | None = None
+    """Its permission mode; empty: the lead's mode. A resume uses this value, not the roster's."""
     effort: Effort | None = None
+    """The requested effort; absent without one."""
     place: Mapping[str, Any] | None = None
+    """The backend's record of its member process: `{kind, id, facts, note?}`; absent in the lead's process."""
     command: str = ""
+    """The command of another program that runs it; absent for Teamwright."""
     crashed: str = ""
+    """The cause of the end of its process, until it is resumed or removed."""
     entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Keys of its roster entry, from which a damaged config.json is rebuilt."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def as_json(self) -> dict[str, Any]:

@@ -23,26 +23,35 @@ from teamwright.storage.read_bounded import read_plain
 
 
 class IntegrationEntry(Struct, frozen=True):
-    """The work of one member that is to be merged: the commit `tip` of its branch, which began at `base`.
-
-    `commit` is the commit that adds it to the integration branch, once it exists. `detail` says why the entry cannot be
-    merged, `paths` names the files in conflict; `returned`: its task is open again, and its member was notified.
-    `order` sorts the queue: the number of the task, or the time of the worktree.
-    """
+    """The work of one member that is to be merged."""
 
     id: str
+    """The last part of the member's branch, the task, and twelve digits of `tip`; without a task the directory of the
+    worktree and the digits."""
     branch: str
+    """The member's branch."""
     tip: str
+    """The commit to merge."""
     base: str
+    """The commit at which the branch began."""
     member: str
+    """The owner of the work."""
     team: str
+    """The owner's team."""
     task: str = ""
+    """The number of the task; may be empty."""
     order: int = 0
+    """The number of the task, else the time at which the worktree was created, in ms."""
     state: IntegrationState = IntegrationState.QUEUED
+    """`queued`, `checking`, `merged`, `conflict` or `failed`."""
     commit: str = ""
+    """The newest commit that was made for the entry, for the integration branch."""
     detail: str = ""
+    """The reason of a returned entry; for a conflict also the newest ten commits of each side."""
     paths: tuple[str, ...] = ()
+    """The files in conflict, at most 100."""
     returned: bool = False
+    """True when the task of a returned entry is open again, and its member was notified."""
 
     @property
     def is_open(self) -> bool:

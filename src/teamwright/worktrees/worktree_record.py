@@ -39,27 +39,36 @@ INTEGRATION = "integration"
 
 
 class WorktreeRecord(Struct, frozen=True):
-    """One worktree. `base` is the commit at which it began, `base_name` the branch of the lead's checkout then.
-
-    `member` is a teammate, or the id of a sub-agent; `team` its team, or the session's short id; `session` the session
-    that made it. `setup` are the ignored and untracked paths that setup made, each with its number of files and the
-    newest time of change in ns. `port` is the first of `ports` free ports.
-    """
+    """One worktree."""
 
     path: str
+    """The worktree."""
     repository: str
+    """The person's checkout."""
     branch: str
+    """`teamwright/<team>/<member>`, or with `-2` and so on."""
     base: str
+    """The commit at which the branch began."""
     team: str
+    """The team, or the session's short id."""
     member: str
+    """A teammate, or the id of a sub-agent that works alone."""
     session: str
+    """The session that made it."""
     created_at: int
+    """Milliseconds since 1970."""
     base_name: str = ""
+    """The branch of the checkout at that time; empty for none."""
     setup: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Untracked and ignored paths that setup made, each with its number of files and newest time of change in ns."""
     port: int = 0
+    """The first port of its range."""
     ports: int = 0
+    """The number of ports."""
     made_by_hook: bool = False
+    """True when a hook made the worktree; `path` is then a link to it, and `branch` the branch of the hook."""
     version: int = VERSION
+    """1"""
 
     @property
     def tree(self) -> Path:

@@ -46,7 +46,7 @@ INHERIT = "inherit"
 
 
 class DefinitionField(Struct, frozen=True):
-    """A field: its expected value in one sentence, and whether a wrong value is only left out (`soft`)."""
+    """A field: its type, its meaning for the reference, and whether a wrong value is only left out (`soft`)."""
 
     kind: str
     meaning: str
@@ -55,28 +55,55 @@ class DefinitionField(Struct, frozen=True):
 
 
 FIELDS: dict[str, DefinitionField] = {
-    "name": DefinitionField("name", "The type, as `subagent_type` names it."),
-    "description": DefinitionField("text", "What it is for: the lead chooses by it."),
-    "prompt": DefinitionField("text", "Its system prompt; in Markdown the text below the fields."),
-    "tools": DefinitionField("list", "The only tools it has; left out or `*`: all."),
-    "disallowedTools": DefinitionField("list", "Tools that it does not have; `Bash(git push:*)` denies part of one."),
-    "model": DefinitionField("text", "Its model; `inherit`, or left out: its caller's."),
-    "effort": DefinitionField("effort", "How hard it thinks; left out: as its caller.", soft=True),
-    "permissionMode": DefinitionField("mode", "Its permission mode; never more than its caller's."),
-    "background": DefinitionField("flag", "Whether it always runs in the background."),
+    "name": DefinitionField(
+        "name", "The type: up to 64 letters, digits, `_ - .` and blanks. Default: the file's name."
+    ),
+    "description": DefinitionField("text", "The purpose of the type, by which the lead chooses it."),
+    "prompt": DefinitionField("text", "The system prompt, in definitions without Markdown."),
+    "tools": DefinitionField(
+        "list",
+        "The only tools: a list, or names with commas. Without the field, or with `*`, all; with an empty list none. "
+        "`mcp__server` and `mcp__server__*` are all tools of a server.",
+    ),
+    "disallowedTools": DefinitionField(
+        "list",
+        "Tools that the agent and its sub-agents do not have. `Bash(git push:*)` denies some calls of a tool.",
+    ),
+    "model": DefinitionField("text", "Its model; `inherit`, or no field, is the caller's. The call's has precedence."),
+    "effort": DefinitionField("effort", f"Thinking effort: {EFFORTS}.", soft=True),
+    "permissionMode": DefinitionField(
+        "mode",
+        "Its permission mode. The call's has precedence; the stricter of this mode and the caller's decides.",
+    ),
+    "background": DefinitionField("flag", "True: a sub-agent always runs in the background."),
     "isolation": DefinitionField(
         "word",
-        "Where it works: `worktree`, or `remote` for a teammate on another machine.",
+        "`worktree`: it works in a worktree. `remote`: a teammate works on another machine.",
         words=("worktree", "remote"),
     ),
-    "maxTurns": DefinitionField("count", "Maximum number of model calls."),
-    "color": DefinitionField("word", "Its colour, as a teammate.", soft=True, words=COLORS),
-    "memory": DefinitionField("word", "Scope of its memory.", soft=True, words=("user", "project", "local")),
-    "requiredMcpServers": DefinitionField("list", "MCP servers without which it does not start."),
-    "mcpServers": DefinitionField("servers", "MCP servers of this agent alone."),
-    "sandbox": DefinitionField("sandbox", "Bounds of its commands: settings of the sandbox, which only narrow them."),
-    "hooks": DefinitionField("map", "Hooks that run for it alone."),
-    "skills": DefinitionField("list", "Skills that it begins with."),
+    "maxTurns": DefinitionField("count", "The most model calls; the smaller of this and the call's counts."),
+    "color": DefinitionField("word", f"A teammate's colour: {' '.join(COLORS)}.", soft=True, words=COLORS),
+    "memory": DefinitionField(
+        "word",
+        "The scope of its memory: `user`, `project` or `local`.",
+        soft=True,
+        words=("user", "project", "local"),
+    ),
+    "requiredMcpServers": DefinitionField(
+        "list", "MCP servers that the agent needs; its start waits for them, 30 seconds at most."
+    ),
+    "mcpServers": DefinitionField(
+        "servers",
+        "Additional MCP servers of this type, as in `.mcp.json`; a name alone is a server of the session.",
+    ),
+    "hooks": DefinitionField(
+        "map",
+        "Hooks for this agent only. `Stop` means its end; session, prompt and notification events do not occur.",
+    ),
+    "sandbox": DefinitionField(
+        "sandbox", "Bounds of its commands and of those of its sub-agents, such as `{network: deny}`."
+    ),
+    "skills": DefinitionField("list", "Names of skills whose texts are in its first prompt."),
     "initialPrompt": DefinitionField("text", "Put before its first prompt."),
 }
 """Every field as files spell it; `max_turns` and `max-turns` are accepted too."""

@@ -42,27 +42,36 @@ the lead's, and functions cannot be encoded.
 
 
 class SpawnFile(Struct, frozen=True):
-    """One start of one member process.
-
-    `directory` is its team's; `resumed` says that an earlier process began the incarnation; `wire` is the path to which
-    it connects, with `token`. `grace_s`: how long it stays without a lead, in seconds; None: without limit. `model` is
-    the lead's. `database` and `order`: the database of a member on another machine, and its start order.
-    """
+    """One start of one member process."""
 
     home: str
+    """The state root."""
     session: str
+    """The lead's session."""
     team: str
+    """The team's name."""
     directory: str
+    """The directory of the team's files."""
     member: str
+    """The member's name."""
     incarnation: int
+    """The member's incarnation."""
     wire: str
+    """The socket on which the lead's process listens."""
     token: str
+    """The token that identifies this process there."""
     resumed: bool
+    """True when an earlier process began this incarnation."""
     model: str
+    """The lead's model; the member uses it unless its incarnation names another one."""
     grace_s: float | None
+    """The seconds after which the process ends if no lead answers at `wire`; null: no limit."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The lead's options."""
     database: str = ""
+    """The database of a member on another machine; empty for others."""
     order: int = 0
+    """The start order of a member on another machine; 0 for others."""
 
     def write(self, path: Path) -> None:
         """Write the file to this path, and the wire file beside it, 0600. Raises StorageError."""

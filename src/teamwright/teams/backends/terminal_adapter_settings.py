@@ -94,24 +94,40 @@ class IdSource(Struct, frozen=True):
 
 
 class TerminalAdapter(Struct, frozen=True):
-    """A backend of the settings; the fields: docs/reference/backends.md. `tried` is empty for an untested one."""
+    """A backend of the settings. Commands are lists of arguments."""
 
     name: str
     open: tuple[str, ...]
+    """Required: opens a pane, tab or window in which `{argv}` runs."""
     alive: tuple[str, ...]
+    """Required: asks whether the pane exists; exit status 0 means yes."""
     close: tuple[str, ...]
+    """Required: closes the pane."""
     open_beside: tuple[str, ...] = ()
+    """The same beside another member's pane, `{beside}`; when it fails, `open` is used."""
     start: tuple[str, ...] = ()
+    """Makes the opened pane run `{command}`, where `open` cannot."""
     title: tuple[str, ...] = ()
+    """Sets the pane's title."""
     hide: tuple[str, ...] = ()
+    """Hides the pane."""
     show: tuple[str, ...] = ()
+    """Shows it again."""
     id: IdSource = field(default_factory=IdSource)
+    """The source of the id: `"last-line"` of the output of `open` (default), `{"regex": …}` (its first group),
+    `{"json": "0.pane.id"}`, or `{"text": …}` when the adapter chooses the id."""
     where: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`alive` prints JSON, and one object in it must have all of these values."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables for these commands."""
     needs: tuple[str, ...] = ()
+    """Variables without which the adapter cannot be used; the commands get them."""
     takes: tuple[str, ...] = ()
+    """Variables that the commands get when they are set."""
     start_s: float = 20.0
+    """Seconds for each command, and for the start."""
     tried: str = ""
+    """The terminal with which it was tested; empty for an untested adapter."""
     sources: tuple[str, ...] = ()
 
     @property

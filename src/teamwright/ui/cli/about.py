@@ -16,6 +16,26 @@ import click
 from teamwright.protocol.errors import SLUGS, TeamwrightError, UsageError
 from teamwright.protocol.ids import nearest
 
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "a model, a tool or a file failed, or the agent reports a failure; `doctor`: something needs a repair",
+    2: "bad usage: the command line, a name, or an unknown object",
+    3: "cannot start: no model, wrong key, unreadable settings, another platform",
+    4: (
+        "a cap was reached (money, tokens, turns, time), or the lead [repeated "
+        "itself](answer-ends.md#a-turn-that-repeats-itself); the session can be resumed"
+    ),
+    5: (
+        "ended with members cut off, with all members failed, or with a member that still needs a turn "
+        "because its model's service is limited or unpaid; with `--strict` also denied requests, failed "
+        "members, open tasks"
+    ),
+    70: "a bug in Teamwright; a crash file is named",
+    130: "interrupted (SIGINT, Ctrl-C); everything was saved",
+    143: "terminated (SIGTERM); everything was saved",
+}
+"""The meaning of each exit code of the program, in Markdown; links begin at docs/reference."""
+
 
 @click.command("help")
 @click.argument("command", nargs=-1, metavar="[COMMAND]")

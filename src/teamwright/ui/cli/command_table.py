@@ -102,7 +102,7 @@ COMMANDS: dict[str, CommandRow] = {
         "Print the completion script for a shell.",
     ),
     "help": CommandRow(
-        "teamwright.ui.cli.about:help_command", CONFIGURE, "Print this help, or the help of one command."
+        "teamwright.ui.cli.about:help_command", CONFIGURE, "Print this help, or that of a command or an error."
     ),
     "version": CommandRow("teamwright.ui.cli.about:version_command", CONFIGURE, "Print the version."),
 }

@@ -78,7 +78,7 @@ def location_flags(*, hidden: bool = False) -> list[click.Option]:
     rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
         (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
         (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
-        (["--settings"], {"metavar": "FILE", "help": "One more settings file, or JSON, above all others."}),
+        (["--settings"], {"metavar": "FILE", "help": "A settings file, or JSON, with precedence over the others."}),
         (
             ["--database"],
             {"metavar": "URL", "help": "Keep team state in PostgreSQL (TEAMWRIGHT_DATABASE); none: files."},
@@ -112,10 +112,10 @@ RUN_FLAGS: tuple[click.Option, ...] = (
     click.Option(
         ["--sandbox"],
         type=click.Choice(["off", "auto", "required"]),
-        help="Whether commands run in a sandbox; required: or nothing starts.",
+        help="Run commands in a sandbox; required: start only with one.",
     ),
-    click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
-    click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),
+    click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these: 'Bash(git log *),Read'."),
+    click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these calls."),
     click.Option(
         ["--add-dir"],
         multiple=True,
@@ -161,10 +161,17 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
     click.Option(["--input-format"], type=click.Choice(FORMATS[::2]), metavar="FORMAT", help="text or stream-json."),
     click.Option(
-        ["--ask"], type=click.Choice(UNATTENDED_CHOICES), metavar="HOW", help="deny, or wait for another terminal."
+        ["--ask"],
+        type=click.Choice(UNATTENDED_CHOICES),
+        metavar="HOW",
+        help="deny requests, or wait for another terminal.",
     ),
     click.Option(["--json-schema"], metavar="SCHEMA", help="The answer is JSON that fits this schema, or FILE."),
-    click.Option(["--permission-prompt-tool"], metavar="TOOL", help="Who answers: mcp__SERVER__TOOL, or stdio."),
+    click.Option(
+        ["--permission-prompt-tool"],
+        metavar="TOOL",
+        help="Tool that answers requests, or stdio.",
+    ),
     click.Option(["--include-partial-messages"], is_flag=True, help="stream-json: text of the lead as it arrives."),
     click.Option(["--replay-user-messages"], is_flag=True, help="stream-json: repeat each prompt of stdin."),
     click.Option(["--verbose"], is_flag=True, help="Print one line per event on stderr."),
@@ -172,7 +179,7 @@ HEADLESS_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--init"], is_flag=True, help="Run hooks of Setup with the trigger init first."),
     click.Option(["--maintenance"], is_flag=True, help="Run hooks of Setup with the trigger maintenance first."),
     click.Option(["--no-session-persistence"], is_flag=True, help="Remove the session when the run ends."),
-    click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
+    click.Option(["--strict"], is_flag=True, help="Exit with 5 after denied requests, failed members, open tasks."),
 )
 """The flags that are valid only in a headless run."""
 

@@ -1,4 +1,4 @@
-"""Render the lines of the reference that come from commands, settings, events, keys and errors, for `make generated`.
+"""Render the lines of the reference that come from commands, settings, events, errors and formats: `make generated`.
 
 On most pages they are between two comments; the other lines are written by hand. Depends on click and the tables that
 it renders.
@@ -6,22 +6,35 @@ it renders.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
-from inspect import cleandoc
+from enum import Enum
+from inspect import cleandoc, getsource
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
+import teamwright
 from teamwright.agent.agent_type import LEAD_ONLY
+from teamwright.agent.plan_mode import PlanRecord
+from teamwright.config.agent_types.definition_fields import FIELDS
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
+from teamwright.config.team_definition import ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
 from teamwright.models.catalog import catalog, prices_date
+from teamwright.models.model_settings import CustomProvider, ModelFacts
+from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
+from teamwright.protocol.member_states import MemberState
+from teamwright.session.member_process.spawn_file import SpawnFile
+from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
+from teamwright.teams.incarnation import Incarnation
 from teamwright.tools.built_in import ENTRIES_FILE
-from teamwright.ui.cli.about import explain_errors
+from teamwright.ui.cli.about import EXIT_CODES, explain_errors
 from teamwright.ui.cli.command_examples import EXAMPLES
 from teamwright.ui.cli.command_table import COMMANDS
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS, START_FLAGS
@@ -29,6 +42,8 @@ from teamwright.ui.cli.root import root
 from teamwright.ui.terminal.keys import KEY_TABLE
 from teamwright.ui.terminal.line_parser import ALIASES
 from teamwright.ui.terminal.line_parser import COMMANDS as TERMINAL_COMMANDS
+from teamwright.worktrees.integration_store import IntegrationEntry
+from teamwright.worktrees.worktree_record import WorktreeRecord
 
 BEGIN = "<!-- generated: `make generated` writes the lines up to the next comment -->"
 END = "<!-- end of the generated lines -->"
@@ -68,6 +83,19 @@ _SETTINGS_LINKS = (
 """Keys with a page about them: the key, and the title and link of the page."""
 
 
+FIRST_NAMES = ("run", "Team", "TeamOptions", "Run", "Member", "Tasks", "Budget", "Result")
+"""The names with which the page of the Python API begins."""
+
+RECORDS = {
+    "team": Incarnation,
+    "spawn": SpawnFile,
+    "plans": PlanRecord,
+    "worktrees": WorktreeRecord,
+    "integration": IntegrationEntry,
+}
+"""Pages of formats with a table of keys, from the docstrings of a class."""
+
+
 def reference_pages(reference: Path) -> dict[Path, str]:
     """Return the contents that the pages with generated lines must have, by path.
 
@@ -78,15 +106,75 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts[reference / "formats" / "settings.md"] = render_settings()
     parts[reference / "formats" / "events.md"] = render_events()
     parts[reference / "terminal.md"] = render_keys()
-    parts[reference / "providers.md"] = render_models()
+    parts[reference / "providers.md"] = "\n\n".join(
+        (render_fields(CustomProvider, "key of a provider"), render_fields(ModelFacts, "fact"), render_models())
+    )
+    parts[reference / "cli" / "status.md"] += "\n\n" + render_fields(MemberState, "state")
+    for page, kind in RECORDS.items():
+        parts[reference / "formats" / f"{page}.md"] = render_fields(kind, "key")
+    parts[reference / "formats" / "agents.md"] = _table(
+        "field", "meaning", [(f"`{name}`", field.meaning) for name, field in FIELDS.items()]
+    )
+    parts[reference / "formats" / "team-file.md"] = render_team_keys()
+    parts[reference / "backends.md"] = render_fields(TerminalAdapter, "key")
     parts[reference / "script-format.md"] = render_tools()
+    parts[reference / "exit-codes.md"] = render_exit_codes()
+    parts[reference / "api.md"] = render_api()
     parts[reference / "errors.md"] = render_errors()
     return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
+
+
+def render_api() -> str:
+    """Return the generated lines of the page of the Python API: every name of the library in one of three groups."""
+    groups: dict[str, list[str]] = {"Teams, results, models": [], "Events": [], "Errors": []}
+    events = (*get_args(TeamEvent), TeamEvent)
+    for name in dict.fromkeys((*FIRST_NAMES, *teamwright.__all__)):
+        value = getattr(teamwright, name)
+        is_error = isinstance(value, type) and issubclass(value, Exception)
+        title = "Errors" if is_error else "Events" if value in events else "Teams, results, models"
+        groups[title].append(f"::: teamwright.{name}")
+    return "\n\n".join("\n".join((f"## {title}", "", *names)) for title, names in groups.items())
+
+
+def render_exit_codes() -> str:
+    """Return the generated lines of the page of exit codes: each code with its meaning and the slugs of its errors."""
+    rows = ["| code | meaning | slugs |", "|---:|---|---|"]
+    for code, meaning in EXIT_CODES.items():
+        slugs = " ".join(f"`{slug}`" for slug, row in SLUGS.items() if row.exit_code == code)
+        rows.append(f"| {code} | {meaning} | {slugs} |")
+    return "\n".join(rows)
 
 
 def render_errors() -> str:
     """Return the generated lines of the page of errors: a section for each slug."""
     return "\n\n".join(f"## {slug}\n\n{text}" for slug, text in explain_errors().items())
+
+
+def render_fields(kind: type, head: str) -> str:
+    """Return a table of the fields of a class, or the values of an enum, that have a docstring."""
+    [definition] = ast.parse(getsource(kind)).body
+    rows: list[tuple[str, str]] = []
+    for field, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(about))),
+            ):
+                shown = str(getattr(kind, name)) if issubclass(kind, Enum) else name
+                rows.append((f"`{shown}`", " ".join(about.split())))
+            case _:
+                pass
+    return _table(head, "meaning", rows)
+
+
+def render_team_keys() -> str:
+    """Return two tables with the keys of the team file, and whether they take effect before trust."""
+    tables = (("[team]", TEAM, TEAM_NEEDS_TRUST), ("[roles.NAME]", ROLE, ROLE_NEEDS_TRUST))
+    parts: list[str] = []
+    for title, keys, trusted in tables:
+        rows = [f"| `{key}` | {row.meaning} | {'no' if key in trusted else 'yes'} |" for key, row in keys.items()]
+        parts.append("\n".join((f"| key in `{title}` | meaning | before trust |", "|---|---|---|", *rows)))
+    return "\n\n".join(parts)
 
 
 def render_tools() -> str:

@@ -230,9 +230,9 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
     is_flag=False,
     flag_value="session",
     metavar="[PLACE]",
-    help="Keep the rule: session (if nothing is said), local, project or user.",
+    help="Store the rule for the session (default), or in local, project or user.",
 )
-@click.option("--grant", "keys", multiple=True, metavar="KEY", help="Grant a suggestion too, by its key.")
+@click.option("--grant", "keys", multiple=True, metavar="KEY", help="Grant a suggestion too, by its key in the list.")
 @click.option("--input", "source", metavar="FILE", help="Run with this JSON object as the input; - is stdin.")
 @click.option("--answer", metavar="TEXT", help="The answer to a question: words, or the number of an option.")
 @json_flag

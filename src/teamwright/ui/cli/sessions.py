@@ -19,7 +19,7 @@ from teamwright.ui.display_text import one_line
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "everywhere", is_flag=True, help="Of all directories.")
+@click.option("--all", "everywhere", is_flag=True, help="List the sessions of all directories.")
 @json_flag
 @click.pass_context
 def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:

@@ -24,7 +24,7 @@ from teamwright.ui.display_text import one_line
 
 
 @click.group(invoke_without_command=True)
-@click.option("--archived", is_flag=True, help="Also deleted teams.")
+@click.option("--archived", is_flag=True, help="List deleted teams too.")
 @json_flag
 @click.pass_context
 def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:

@@ -24,7 +24,7 @@ from teamwright.ui.display_text import clean
 @click.argument("name", required=False, metavar="[SESSION or TEAM]")
 @click.option("--member", metavar="NAME", help="Only this member's edits, with those of its sub-agents.")
 @click.option("--except", "excluded", metavar="PATH", multiple=True, help="Leave this file as it is; may be repeated.")
-@click.option("--force", is_flag=True, help="Also while members' own processes live.")
+@click.option("--force", is_flag=True, help="Undo also while member processes run.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_flag
 @click.pass_context

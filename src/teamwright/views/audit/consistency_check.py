@@ -76,7 +76,7 @@ class Audit(Struct, frozen=True):
         """Return the figures for people: subjects and their counts."""
         mail, tasks = self.messages, self.tasks
         sent = f"{mail.sent} sent  {mail.seen} seen  {len(mail.lost)} lost  {len(mail.doubled)} doubled"
-        more = [(mail.waiting, "waiting"), (len(mail.told_instead), "told instead"), (mail.taken, "taken by others")]
+        more = [(mail.waiting, "waiting"), (len(mail.told_instead), "returned"), (mail.taken, "taken by others")]
         sent += "".join(f"  {number} {word}" for number, word in more if number)
         done = f"{tasks.done} done  {len(tasks.twice)} twice  {len(tasks.orphaned)} orphaned"
         return [

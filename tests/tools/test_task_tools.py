@@ -75,13 +75,13 @@ def test_names_parameters_and_required_ones_are_as_observed_and_ours_are_optiona
     assert {name: list(s.get("properties", {})) for name, s in schemas.items()} == {
         "TaskCreate": [
             *["subject", "description", "activeForm", "owner", "for", "blockedBy"],
-            *["ready", "writes", "review", "metadata"],
+            *["ready", "writes", "metadata"],
         ],
         "TaskGet": ["taskId"],
         "TaskList": [],
         "TaskUpdate": [
             *["taskId", "subject", "description", "activeForm", "owner", "status"],
-            *["ready", "addBlocks", "addBlockedBy", "writes", "review", "comment", "metadata"],
+            *["ready", "addBlocks", "addBlockedBy", "review", "comment", "metadata"],
         ],
     }
     assert {name: s.get("required", []) for name, s in schemas.items()} == {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused
-from teamwright.protocol.task import CALL, REVIEW, WRITES, Task
+from teamwright.protocol.task import CALL, WRITES, Task
 from teamwright.tasks.task_check import own_check
 from teamwright.tasks.task_list import TaskUpdateResult
 from teamwright.tasks.task_metadata import merge_metadata
@@ -45,12 +45,12 @@ class TaskCreateInput(ToolInput):
     reserved_for: list[str] = Field([], alias="for", description="Names of the only members that may claim it.")
     blockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
     ready: bool = Field(False, description="Permission to claim it before your turn ends.")
-    writes: list[str] = Field([], description="Path patterns that it changes. Tasks with common paths wait.")
-    review: Literal["member", "lead", "human"] | None = Field(None, description="Who approves the finished work.")
+    writes: list[str] = Field([], description="Paths that it changes.")
     metadata: dict[str, Any] | None = Field(
         None,
-        description='Any keys. {"needs": ["Edit"]}: tools of a member that may claim it; {"budget": '
-        '{"tokens": 90000}}: its limit; {"check": "make test"}: command that must succeed before it is completed.',
+        description='{"needs": ["Edit"]}: tools of a member that may claim it; {"budget": {"tokens": 90000}}: its '
+        'limit; {"check": "make test"}: command that must succeed first; {"review": "member"}: its approver (or lead, '
+        "human).",
     )
 
 
@@ -89,8 +89,6 @@ class TaskCreate(Tool[TaskCreateInput]):
         reserved: dict[str, Any] = {"for": call.reserved_for or (call.metadata or {}).get("for")}
         if call.writes:
             reserved[WRITES] = call.writes
-        if call.review is not None:
-            reserved[REVIEW] = call.review
         task = await self._find_created(ctx) or await self._port.tasks.create(
             call.subject,
             call.description,

@@ -38,11 +38,8 @@ class TaskUpdateInput(ToolInput):
     ready: bool = Field(False, description="Permission to claim it before your turn ends.")
     addBlocks: list[str] = Field([], description="Numbers of tasks that wait for this one.")
     addBlockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
-    writes: list[str] = Field([], description="New path patterns that it changes.")
-    review: Literal["approve", "return"] | None = Field(
-        None, description="Your answer when its review is asked of you."
-    )
-    comment: str = Field("", description="What has to change, for return.")
+    review: Literal["approve", "return"] | None = Field(None, description="Answer of its reviewer.")
+    comment: str = Field("", description="With return.")
     metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
 
 
@@ -146,8 +143,6 @@ def build_wish(call: TaskUpdateInput) -> TaskWishes:
         wish["metadata"] = call.metadata
     if call.ready:
         wish["ready"] = True
-    if call.writes:
-        wish["writes"] = call.writes
     if call.addBlocks:
         wish["add_blocks"] = call.addBlocks
     if call.addBlockedBy:

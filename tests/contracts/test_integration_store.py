@@ -1,20 +1,25 @@
-"""The contract of every integration queue, on files and in memory. A call of `open_store` is like another process."""
+"""The contract of every integration queue: files, memory, a database. A call of `open_store` is like one process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from msgspec.structs import replace
 
 from teamwright.testing.memory_stores import MemoryIntegrationStore
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry, IntegrationStore
+from tests.contracts.database_processes import database_processes
 
 
-@pytest.fixture(params=["files", "memory"])
-def open_store(request, tmp_path) -> Callable[[], IntegrationStore]:
+@pytest.fixture(params=["files", "memory", "database"])
+async def open_store(request, tmp_path) -> AsyncIterator[Callable[[], IntegrationStore]]:
+    if request.param == "database":
+        async with database_processes(request.getfixturevalue("postgres").new_space()) as stores:
+            yield lambda: stores().integration("demo")
+        return
     table: dict[str, IntegrationEntry] = {}
     files = request.param == "files"
-    return lambda: FileIntegrationStore(tmp_path / "queue") if files else MemoryIntegrationStore(table)
+    yield lambda: FileIntegrationStore(tmp_path / "queue") if files else MemoryIntegrationStore(table)
 
 
 def entry(id: str, order: int = 0) -> IntegrationEntry:

@@ -128,6 +128,62 @@ async def test_a_teammate_works_on_another_machine_and_its_files_come_back_as_co
     assert git(repository, "show", f"{ref}:counted.txt").strip() == "counted"
 
 
+QUEUE_SCRIPT = r"""
+[script]
+name = "queue"
+
+[[agent.ada.turn]]
+when.task = "Write ada.txt"
+[[agent.ada.turn.call]]
+tool = "Bash"
+input = { command = "echo ada > ada.txt; echo ada > one.txt", description = "write" }
+[[agent.ada.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "1", status = "completed" }
+
+[[agent.bob.turn]]
+when.task = "Write bob.txt"
+[[agent.bob.turn.call]]
+tool = "Bash"
+input = { command = "cat ada.txt one.txt > bob.txt; git log --format=%s", description = "read" }
+[[agent.bob.turn.call]]
+tool = "TaskUpdate"
+input = { taskId = "2", status = "completed" }
+
+[[agent."*".otherwise]]
+say = "Nothing more from me."
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+@pytest.mark.finding("I4")
+async def test_the_commits_of_a_member_elsewhere_are_integrated_and_the_next_one_begins_with_them(
+    tmp_path, space, own_home
+):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n"})
+    script = tmp_path / "queue.toml"
+    script.write_text(QUEUE_SCRIPT)
+    machine = Machine(tmp_path, space, "gpu1", "--slots", "2")
+    options = Options(cwd=repository, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
+    try:
+        async with open_session(options) as session:
+            team, tasks = session.team, session.team.tasks
+            for name in ("ada", "bob"):
+                await spawn(team, SpawnSpec(prompt="Wait for a task.", name=name, isolation="remote"))
+            await tasks.create("Write ada.txt", "", by=LEAD, metadata={"for": ["ada"]})
+            await tasks.create("Write bob.txt", "", by=LEAD, blocked_by=["1"], metadata={"for": ["bob"]})
+            async with asyncio.timeout(WAIT_S):
+                await wait_for_finished(team, 2)
+            entries = await team.stores.integration(team.directory).entries()
+            branch = session.integration.open().branch
+        assert [(entry.member, entry.state) for entry in entries] == [("ada", "merged"), ("bob", "merged")]
+    finally:
+        await asyncio.to_thread(machine.end)
+    assert git(repository, "show", f"{branch}:bob.txt").split() == ["ada", "ada"], machine.log.read_text()
+    assert git(repository, "status", "--porcelain") == ""
+
+
 @pytest.mark.slow
 @pytest.mark.promise("J6")
 async def test_a_member_of_a_killed_machine_crashes_once_and_continues_its_conversation_on_another_one(
@@ -156,6 +212,12 @@ async def test_a_member_of_a_killed_machine_crashes_once_and_continues_its_conve
     finally:
         for machine in machines:
             await asyncio.to_thread(machine.end)
+
+
+async def wait_for_finished(team, count: int) -> None:
+    while sum(task.is_finished for task in await team.tasks.all()) < count:
+        team.changed.clear()
+        await team.changed.wait()
 
 
 async def until(found) -> None:

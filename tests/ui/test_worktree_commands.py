@@ -15,7 +15,7 @@ from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
 from teamwright.worktrees.worktree_record import repository_directory
 from tests.support.programs import needs
-from tests.support.repositories import commit, git, make_repository
+from tests.support.repositories import commit, git, make_repository, write_files
 
 
 @pytest.fixture
@@ -77,6 +77,15 @@ def test_the_queue_of_a_running_team_is_listed_and_left_alone(shop):
     assert give("integrate", "demo").exception is None
     assert git(shop, "show", "teamwright/demo/integration:ann.txt") == "x"
     assert ".integration" not in git(shop, "worktree", "list")
+
+
+def test_the_check_of_the_team_file_counts_once_the_file_is_trusted(shop):
+    write_files(shop, {".teamwright/team.toml": "[checks]\nintegration = 'exit 3'\n"})
+    make_work(shop, "ann")
+    assert give("integrate", "--json").exception is None
+    make_work(shop, "bob")
+    assert give("trust", "--yes").exception is None
+    assert [entry["state"] for entry in json.loads(give("integrate", "--json").output)] == ["failed"]
 
 
 def test_a_pull_request_is_opened_for_the_pushed_integration_branch(shop, tmp_path, monkeypatch):

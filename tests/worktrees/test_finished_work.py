@@ -178,26 +178,8 @@ async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, reposit
     assert git(checkout, "show", f"{queue.branch}:a.txt") == "ann"
 
 
-async def test_a_returned_conflict_is_merged_with_markers_and_counts_when_none_is_left(ann, repository, root, checkout):
-    queue = queue_of(repository, root)
-    bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)
-    write_files(ann.record.tree, {"a.txt": "ann\n"})
-    write_files(bob.record.tree, {"a.txt": "bob\n"})
-    await integrate(queue, ann, Task("1", "a", ""))
-    work = await bob.save(TASK, "bob")
-    assert work is not None
-    back = returned(work, IntegrationState.CONFLICT)
-    with pytest.raises(WorktreeRefused, match=r"conflict markers: a\.txt"):
-        await bob.save(back, "bob")
-    with pytest.raises(WorktreeRefused, match=r"conflict markers are left in a\.txt"):
-        await bob.save(back, "bob")
-    write_files(bob.record.tree, {"a.txt": "both\n"})
-    assert (await integrate(queue, bob, back)).state == "merged"
-    assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
-
-
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
-async def test_each_strategy_integrates_a_resolved_conflict_with_what_the_member_changed_in_its_merge(
+async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_all_that_the_member_changed(
     ann, repository, root, checkout, strategy
 ):
     queue = queue_of(repository, root, strategy)
@@ -209,6 +191,8 @@ async def test_each_strategy_integrates_a_resolved_conflict_with_what_the_member
     assert work is not None
     back = returned(work, IntegrationState.CONFLICT)
     with pytest.raises(WorktreeRefused, match=r"conflict markers: a\.txt"):
+        await bob.save(back, "bob")
+    with pytest.raises(WorktreeRefused, match=r"conflict markers are left in a\.txt"):
         await bob.save(back, "bob")
     write_files(bob.record.tree, {"a.txt": "both\n", "new.txt": "new\n"})
     write_files(ann.record.tree, {"c.txt": "ann\n"})

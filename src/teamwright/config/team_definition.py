@@ -58,8 +58,8 @@ class TeamDefinition(Struct, frozen=True):
 
     `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
     the approver of plans, `permissions` the approver of teammates' permission requests besides the person. `setup`
-    prepares each new worktree; `isolation` applies to all members whose role names none. `review` is the least
-    review of every task.
+    prepares each new worktree; `integration_check` must pass on each merge of finished work; `isolation` applies to all
+    members whose role names none. `review` is the least review of every task.
     """
 
     file: str = ""
@@ -68,6 +68,7 @@ class TeamDefinition(Struct, frozen=True):
     plans: str | None = None
     permissions: str | None = None
     setup: str | None = None
+    integration_check: str | None = None
     isolation: str | None = None
     review: str | None = None
     members: int | None = None
@@ -141,7 +142,12 @@ ROLE: dict[str, KeyKind] = {
 }
 """The keys of `[roles.NAME]`."""
 
-TOPS = ("team", "roles")
+CHECKS: dict[str, KeyKind] = {
+    "integration": KeyKind("text", meaning="A command that must pass on each merge of finished work.")
+}
+"""The keys of `[checks]`, which all need trust."""
+
+TOPS = ("team", "checks", "roles")
 
 EXPECTED = {
     "text": "a text",
@@ -171,10 +177,11 @@ def widening_of_role(role: Role) -> dict[str, Any]:
 
 
 def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
-    """Return the parts of `[team]` that need trust: a command to run, the approver in a person's place, and the effort
-    of its agents.
+    """Return the parts of `[team]` and `[checks]` that need trust: commands to run, the approver in a person's place,
+    and the effort of its agents.
     """
     said = {key: getattr(definition, key) for key in TEAM if key in TEAM_NEEDS_TRUST}
+    said["checks.integration"] = definition.integration_check
     return {key: value for key, value in said.items() if value is not None}
 
 
@@ -185,7 +192,8 @@ def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mappin
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
     said = widening_of_team(definition)
     if said and not allows("team", said):
-        return replace(definition, roles=roles, check=None, setup=None, plans=None, permissions=None, effort=None)
+        commands = {"check": None, "setup": None, "integration_check": None}
+        return replace(definition, roles=roles, plans=None, permissions=None, effort=None, **commands)
     return replace(definition, roles=roles)
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.agent.agent_type import built_in_types
-from teamwright.config.team_definition import EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
+from teamwright.config.team_definition import CHECKS, EXPECTED, ROLE, TEAM, TOPS, KeyKind, Role, TeamDefinition
 from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import CAP_NAMES, Budget
@@ -63,8 +63,9 @@ def parse_definition(text: str, path: Path) -> TeamDefinition:
     reader.known(raw, TOPS, ())
     team = reader.table(raw, "team", ())
     values = reader.values(team, TEAM, ("team",))
+    checks = reader.values(reader.table(raw, "checks", ()), CHECKS, ("checks",))
     roles = reader.roles(reader.table(raw, "roles", ()))
-    return TeamDefinition(file=str(path), roles=roles, **values)
+    return TeamDefinition(file=str(path), roles=roles, integration_check=checks.get("integration"), **values)
 
 
 class _TeamFileReader(Struct, frozen=True):

@@ -17,6 +17,7 @@ from teamwright.database.team_rows import DatabaseTeams
 from teamwright.teams.stored_teams import StoredTeams
 
 if TYPE_CHECKING:
+    from teamwright.database.integration_queue import DatabaseIntegrationStore
     from teamwright.models.endpoint import Endpoint
     from teamwright.models.rate_limit.rate_limiter import RateLimiter
     from teamwright.teams.roster import OnRestored
@@ -70,6 +71,12 @@ class DatabaseStores:
         if directory not in self._states:
             self._states[directory] = DatabaseDocument(self.database, self._session, directory, STATE)
         return self._states[directory]
+
+    def integration(self, directory: str) -> DatabaseIntegrationStore:
+        """See TeamStores."""
+        from teamwright.database.integration_queue import DatabaseIntegrationStore
+
+        return DatabaseIntegrationStore(self.database, directory)
 
     async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""

@@ -169,7 +169,16 @@ create table rate_limits (
 """
 """The limits of credentials. `credential` is a hash with a key that is random for each team space."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION, _RATE_LIMITS)
+_INTEGRATION_QUEUE = """
+create table integration_entries (
+    team text not null,
+    id text not null,
+    body bytea not null,
+    primary key (team, id)
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION, _RATE_LIMITS, _INTEGRATION_QUEUE)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -132,6 +132,7 @@ class DatabaseTeams:
                 ("mail", "team"),
                 ("tasks", "list"),
                 ("task_lists", "list"),
+                ("integration_entries", "team"),
             ):
                 await connection.execute(f"update {table} set {column} = $2 where {column} = $1", directory, entry)
             await connection.execute("update documents set kind = 'archived ' || kind where team = $1", entry)

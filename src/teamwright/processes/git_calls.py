@@ -136,15 +136,22 @@ def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOption
     if entries:
         return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")
     safe, command = 1 + len(GIT_SAFE_ARGS), git_argv(*args)
+    argv, env = [*command[:safe], *terms.switches, *command[safe:]], {**git_env(), **terms.variables}
+    return _run(argv, cwd, env, timeout_s, terms.text, "surrogateescape" if terms.exact else "replace")
+
+
+def _run(
+    argv: list[str], cwd: Path, env: Mapping[str, str], timeout_s: float, text: str = "", errors: str = "replace"
+) -> GitResult:
     try:
         done = subprocess.run(
-            [*command[:safe], *terms.switches, *command[safe:]],
+            argv,
             cwd=cwd,
-            env={**git_env(), **terms.variables},
-            input=terms.text,
+            env=env,
+            input=text,
             capture_output=True,
             text=True,
-            errors="surrogateescape" if terms.exact else "replace",
+            errors=errors,
             check=False,
             timeout=timeout_s,
         )
@@ -204,21 +211,7 @@ def _git(cwd: Path, *args: str) -> str:
     switches = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(
-            ["git", *switches, *args],
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise CloneFailed(f"git did not end in {TIMEOUT_S:g} s") from None
-    except OSError as problem:
-        raise CloneFailed(f"git cannot be run: {problem.strerror or problem}") from None
-    if done.returncode:
-        raise CloneFailed(" ".join(done.stderr.split())[-300:] or f"git {args[0]} failed")
-    return done.stdout.strip()
+    done = _run(["git", *switches, *args], cwd, env, TIMEOUT_S)
+    if not done.ok:
+        raise CloneFailed(" ".join(done.errors.split())[-300:] or f"git {args[0]} failed")
+    return done.output.strip()

@@ -91,11 +91,11 @@ async def _fetch_results(database: Database, context: SessionContext) -> None:
 
     orders = StartOrders(database)
     for id in await orders.ended_with_result(context.id):
-        from teamwright.worktrees.commit_bundle import fetch_result
+        from teamwright.worktrees.commit_bundle import fetch_bundle
 
         result = await orders.read_result(id)
         with suppress(CannotStart):  # The repository lacks the first commit: the result stays in the database.
-            await asyncio.to_thread(fetch_result, context.cwd, result or b"")
+            await asyncio.to_thread(fetch_bundle, context.cwd, result or b"")
             await orders.remove(id)
 
 

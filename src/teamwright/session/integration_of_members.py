@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import TaskChanged, TeamEvent
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.task import TaskStatus
@@ -64,7 +65,7 @@ class SessionIntegration:
                 await team.work.move(task, task.owner)  # a kill may have come between the claim and the move
         self._reviews.resume(team, list(tasks))
         queued = [task.id for task in tasks if task.awaits_integration]
-        if queued or self._context.home.integration.is_dir():
+        if queued or await _has_unsettled(team):
             self._work(team).resume(queued)
 
     async def close(self) -> None:
@@ -94,3 +95,11 @@ class SessionIntegration:
                 team, lambda report: make_integration(context, agent_factory, team, report)
             )
         return self._worker
+
+
+async def _has_unsettled(team: SessionTeam) -> bool:
+    """Return True when the queue has work, or cannot be read: the worker reports that."""
+    try:
+        return any(not entry.is_settled for entry in await team.stores.integration(team.directory).entries())
+    except StorageError:
+        return True

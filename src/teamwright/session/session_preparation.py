@@ -128,7 +128,7 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     settings = replace(settings, warnings=(*settings.warnings, *warnings))
     if definition is not None:
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
-        settings = _with_definition(settings, definition)
+        settings = with_team_file(settings, definition)
     if options.sandbox_bounds is not None:
         settings = replace(settings, sandbox=narrow(settings.sandbox, parse_bounds(options.sandbox_bounds)))
     options = with_default_caps(options, settings.run_defaults)
@@ -164,8 +164,10 @@ def _with_possible_forks(settings: Settings, options: Options) -> Settings:
     raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")
 
 
-def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:
-    """Return the settings with the team file's; the person's own settings have precedence."""
+def with_team_file(settings: Settings, definition: TeamDefinition) -> Settings:
+    """Return the settings with the team file's. The person's own settings have precedence, except for the commands that
+    prepare worktrees and check merges: those of the team file are for this repository.
+    """
     said, origins = settings.origins, dict(settings.origins)
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
     changes["sandbox"] = narrow(settings.sandbox, definition.sandbox)
@@ -175,6 +177,9 @@ def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings
         changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
     if definition.check is not None and "task_check" not in said:
         changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
+    worktrees = settings.worktrees
+    setup, check = definition.setup or worktrees.setup, definition.integration_check or worktrees.check
+    changes["worktrees"] = replace(worktrees, setup=setup, check=check)
     return replace(settings, origins=origins, **changes)
 
 

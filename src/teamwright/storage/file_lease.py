@@ -6,6 +6,7 @@ Depends on the operating system alone.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -32,6 +33,9 @@ _NOTE_WAIT_S = 0.5
 _NOTE_PAUSE_S = 0.005
 """Seconds between two reads of the note."""
 
+_WAIT_PAUSE_S = 0.05
+"""Seconds between two attempts to take a lease that is held."""
+
 
 class Lease:
     """A lease that this process holds. Children started with exec do not inherit it."""
@@ -50,10 +54,18 @@ class Lease:
 
         Raises CannotStart (`session-busy`) naming the process that has it, StorageError for the disk's refusals.
         """
+        lease = cls.take_free(path, owner, pid=pid)
+        if lease is None:
+            raise _held_error(path)
+        return lease
+
+    @classmethod
+    def take_free(cls, path: Path, owner: str, *, pid: int = 0) -> Lease | None:
+        """Take the lease as `take` does; None when it is held. Raises StorageError."""
         try:
             fd = _open_locked(path)
             if fd is None:
-                raise _held_error(path)
+                return None
             note = json.dumps({"pid": pid or os.getpid(), "who": owner, "since": iso_time()}, ensure_ascii=False)
             os.ftruncate(fd, 0)
             os.pwrite(fd, note.encode("utf-8", "replace"), 0)
@@ -68,6 +80,14 @@ class Lease:
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child is between fork and exec
             os.close(self._fd)
             self._fd = -1
+
+
+async def wait_for_lease(path: Path, owner: str) -> Lease:
+    """Take the lease as soon as it is free. Raises StorageError."""
+    while True:
+        if (lease := Lease.take_free(path, owner)) is not None:
+            return lease
+        await asyncio.sleep(_WAIT_PAUSE_S)
 
 
 def lease_held(path: Path) -> bool:

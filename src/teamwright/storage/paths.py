@@ -136,10 +136,9 @@ class Home(Struct, frozen=True):
         """`worktrees/`: the worktrees of members, a directory for each repository."""
         return self.own / "worktrees"
 
-    @property
-    def integration(self) -> Path:
-        """`integration/`: the integration queues, a directory for each team."""
-        return self.own / "integration"
+    def integration(self, directory: str) -> Path:
+        """`integration/<team directory>/`: the integration queue of a team."""
+        return self.own / "integration" / directory
 
     @property
     def mcp_logins(self) -> Path:

@@ -1,4 +1,4 @@
-"""The archive: the directory for deleted and finished teams, with their requests, mail and tasks.
+"""The archive: the directory for deleted and finished teams, with their requests, mail, tasks and integration queue.
 
 Depends on `storage` and `tasks`. Only entries older than the stated retention are destroyed. The decision to delete a
 team is left to its callers.
@@ -100,12 +100,24 @@ def prune_archive(
 
 
 def _move_own_files(home: Home, directory: str, entry: Path) -> None:
-    """Move a team's requests, which are elsewhere under a foreign root. Remove its doorbells."""
+    """Move a team's integration queue, and its requests, which are elsewhere under a foreign root. Remove its
+    doorbells.
+    """
+    archive_queue(home, directory, entry)
     requests, bells = RequestStore.of_team(home, directory).directory, TeamDoorbells(home, directory).place
     if requests.is_dir():
         _move(requests, entry / "requests")
     for place in (entry / "bells", bells):
         shutil.rmtree(place, ignore_errors=True)
+
+
+def archive_queue(home: Home, directory: str, entry: Path) -> bool:
+    """Move the integration queue of a team into this entry. Return False without a queue. Raises StorageError."""
+    queue = home.integration(directory)
+    if queue.is_dir():
+        _move(queue, entry / "integration")
+        return True
+    return False
 
 
 def _move(source: Path, target: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from teamwright.tasks.file_task_store import FileTaskStore
     from teamwright.teams.roster import OnRestored
     from teamwright.teams.roster_file import RosterFile
+    from teamwright.worktrees.integration_store import FileIntegrationStore
 
 
 class FileStores:
@@ -91,6 +92,12 @@ class FileStores:
     def read_state(self, directory: str) -> TeamFile | None:
         """Return the state of a team as it is now; None without one. Raises StorageError."""
         return read_team_file(self._home.team_file(directory))
+
+    def integration(self, directory: str) -> FileIntegrationStore:
+        """See TeamStores."""
+        from teamwright.worktrees.integration_store import FileIntegrationStore
+
+        return FileIntegrationStore(self._home.integration(directory))
 
     async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""

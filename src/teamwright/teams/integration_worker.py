@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import IntegrationChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.storage.file_lease import Lease
+from teamwright.storage.file_lease import Lease, wait_for_lease
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.member_branch import short_list
-
-BUSY_PAUSE_S = 0.2
-"""Seconds between two attempts to take the queue from another process: `teamwright integrate` of a person."""
 
 RETRY_PAUSE_S = 10.0
 """Seconds after a fault outside the entries, such as a full disk, until the queue is worked again."""
@@ -113,12 +110,9 @@ class IntegrationWorker:
         """Return the integration, with the lease of its queue and with the entries that an earlier process left."""
         if self._integration is None:
             self._integration = await asyncio.to_thread(self._open_integration, self._report)
-        while self._lease is None:
-            try:
-                self._lease = self._integration.take_lease(f"session {self._team.session[:8]}")
-            except CannotStart:
-                await asyncio.sleep(BUSY_PAUSE_S)
-                continue
+        if self._lease is None:
+            # a person's `teamwright integrate` may have it
+            self._lease = await wait_for_lease(self._integration.lease_file, f"session {self._team.session[:8]}")
             entries = await self._integration.store.entries()
             self._left = {entry.id: entry for entry in entries if not entry.is_settled}
         return self._integration
@@ -190,6 +184,7 @@ class IntegrationWorker:
                 detail=entry.detail[:OUTPUT_CHARS],
             )
         )
+        self._team.changed.set()
 
     def _warn(self, text: str) -> None:
         if text == self._warned:

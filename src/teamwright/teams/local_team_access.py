@@ -27,8 +27,8 @@ class LocalTeamAccess:
         """Claim the lowest free task for this member; it is woken when a draft task becomes free."""
         tasks, settle_ms = self._team.tasks, self._team.external.settle_ms
         task = await tasks.claim_next(name, tools, settle_ms)
-        if task is None and (moment := tasks.next_claim_at):
-            self._team.wake_idle_at(moment)
+        if task is None:
+            self._team.wake_idle_at(tasks.next_claim_at)
         return task
 
     async def roster_note(self, name: str, known_roster: KnownRoster) -> str:

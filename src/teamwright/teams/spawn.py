@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
+from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
@@ -109,6 +109,9 @@ async def _add_worktree(
     if team.ports.worktrees is None:
         raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
     worktrees = team.ports.worktrees()
+    with suppress(StorageError, CannotStart):  # the queue's worker reports a damaged queue; hooks work without git
+        if not await team.stores.integration(team.directory).entries():
+            await worktrees.set_aside_integration(team.name)
     record = await worktrees.create(team.name or team.session_list_name, member.name)
     undo.push_async_callback(worktrees.discard, record)
     member = replace(member, cwd=record.path, worktree_path=record.path)

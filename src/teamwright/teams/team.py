@@ -366,9 +366,13 @@ class SessionTeam(Struct):
         self.changed.set()
 
     def wake_idle_at(self, moment: int) -> None:
-        """Wake all idle members at that moment (ms since 1970)."""
+        """Wake all idle members at that moment (ms since 1970), and no longer at an earlier named one; 0: at none."""
         if self._claim_timer is not None:
             self._claim_timer.cancel()
+            self._claim_timer = None
+        if not moment:
+            self.changed.set()
+            return
         delay = max(0, moment - now_ms()) / 1000
         self._claim_timer = asyncio.get_running_loop().call_later(delay, self._on_claim_time)
 

@@ -26,7 +26,7 @@ from teamwright.storage.atomic_write import remove_old_pending_files, write_atom
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_store import TaskSnapshot
-from teamwright.teams.archive import archive_entry, archive_team
+from teamwright.teams.archive import archive_entry, archive_queue, archive_team
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster_file import BRIEF_PATIENCE_S, rebuilt_roster
 from teamwright.teams.team_state_file import LeadLease, TeamFile, is_lead_alive, lead_of_session, take_lead
@@ -180,7 +180,7 @@ class Teams:
         directory, config, file = made
         tasks = self._stores.tasks(directory)
         old = archive_entry(self.home, directory)
-        if await tasks.archive_all(old / "tasks"):
+        if archive_queue(self.home, directory, old) | await tasks.archive_all(old / "tasks"):
             archived.append(old)
         own = session_list_name(new.lead.session)
         moves = own != directory and not new.task_list

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamwright.teams.shared_document import Document
     from teamwright.teams.team_catalogue import CreatedTeam, NewTeam, TeamOnDisk, UnfinishedWork
     from teamwright.teams.team_state_file import LeadLease, TeamFile
+    from teamwright.worktrees.integration_store import IntegrationStore
 
 
 class TeamCatalogue(Protocol):
@@ -84,6 +85,10 @@ class TeamStores(Protocol):
 
     def state(self, directory: str) -> Document[TeamFile]:
         """Return the state of a team; a team of another product has none."""
+        ...
+
+    def integration(self, directory: str) -> IntegrationStore:
+        """Return the integration queue of a team; it need not exist."""
         ...
 
     @property

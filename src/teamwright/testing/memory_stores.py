@@ -200,11 +200,13 @@ class MemoryTeams:
         states: dict[str, MemoryCell[TeamFile]],
         tasks: dict[str, MemoryTaskTable],
         mail: dict[tuple[str, str], MemoryMailTable],
+        integration: dict[str, dict[str, IntegrationEntry]],
     ) -> None:
         self._rosters = rosters
         self._states = states
         self._tasks = tasks
         self._mail = mail
+        self._integration = integration
 
     async def list(self) -> list[StoredTeam]:
         """See TeamTable."""
@@ -252,6 +254,7 @@ class MemoryTeams:
             if (cell := cells.get(directory)) is not None:
                 cell.value = None
         self._tasks.pop(directory, None)
+        self._integration.pop(directory, None)
         for key in [key for key in self._mail if key[0] == directory]:
             del self._mail[key]
         return [*lead.entries.values()] if lead is not None else []
@@ -265,6 +268,7 @@ class MemoryHome:
         self.mail: dict[tuple[str, str], MemoryMailTable] = {}
         self.rosters: dict[str, MemoryCell[TeamConfig]] = {}
         self.states: dict[str, MemoryCell[TeamFile]] = {}
+        self.integration: dict[str, dict[str, IntegrationEntry]] = {}
 
 
 class MemoryStores:
@@ -277,7 +281,8 @@ class MemoryStores:
     def teams(self) -> StoredTeams:
         """See TeamStores."""
         content = self._content
-        return StoredTeams(MemoryTeams(content.rosters, content.states, content.tasks, content.mail), self)
+        table = MemoryTeams(content.rosters, content.states, content.tasks, content.mail, content.integration)
+        return StoredTeams(table, self)
 
     def tasks(self, name: str) -> MemoryTaskStore:
         """See TeamStores."""
@@ -294,6 +299,10 @@ class MemoryStores:
     def state(self, directory: str) -> MemoryDocument[TeamFile]:
         """See TeamStores."""
         return MemoryDocument(self._content.states.setdefault(directory, MemoryCell()), directory)
+
+    def integration(self, directory: str) -> MemoryIntegrationStore:
+        """See TeamStores."""
+        return MemoryIntegrationStore(self._content.integration.setdefault(directory, {}))
 
     async def mailbox_names(self, directory: str) -> list[str]:
         """See TeamStores."""

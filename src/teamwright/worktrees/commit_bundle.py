@@ -1,6 +1,7 @@
 """Commits that travel between machines as git bundles: from the lead's repository to a member's, and back.
 
-Depends on git. Uncommitted files of the lead do not travel; those of a member come back as one commit.
+Depends on git. Uncommitted files of the lead do not travel; those of a member come back as one commit, at the latest
+when it ends.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from pathlib import Path
 from teamwright.processes.git_calls import GitCallOptions, GitResult, run_git
 from teamwright.protocol.errors import CannotStart
 
-MOST_BYTES = 64_000_000
-"""The largest bundle that travels, in bytes."""
+MOST_BYTES = 45_000_000
+"""The largest bundle that travels, in bytes: as a text it fits into one line between two processes."""
+
+BEGIN = "refs/teamwright/begin"
+"""The ref of the commit with which a member's repository began: the lead's repository has it."""
 
 _GIT_S = 120.0
 _CARRIER = "refs/teamwright/carried"
@@ -96,6 +100,7 @@ def check_out(directory: Path, source: Path | None, commit: str, bundle: bytes |
         _require(done, "the commits cannot be read")
         path.unlink()
     _require(run_git(partial, "checkout", "-q", "-B", branch, commit, timeout_s=_GIT_S), "the commit is missing")
+    _require(run_git(partial, "update-ref", BEGIN, commit), "the commit cannot be named")
     os.rename(partial, directory)
 
 
@@ -111,19 +116,30 @@ def bundle_result(directory: Path, team: str, member: str, base: str) -> bytes |
         return None
     ref = result_ref(team, member)
     _require(run_git(directory, "update-ref", ref, tip), "the result cannot be named")
-    path = directory / ".git" / "result.bundle"
-    _require(run_git(directory, "bundle", "create", str(path), ref, f"^{base}", timeout_s=_GIT_S), "no result bundle")
-    return _read_small(path)
+    return bundle_ref(directory, ref, base)
 
 
-def fetch_result(cwd: Path, bundle: bytes) -> None:
-    """Fetch a member's commits into the refs of its team. Raises CannotStart."""
+def bundle_ref(cwd: Path, ref: str, base: str) -> bytes | None:
+    """Return a bundle of the commits of a ref that `base` does not contain; None without any.
+
+    Raises CannotStart for a bundle that is too large.
+    """
     with tempfile.TemporaryDirectory(prefix="teamwright-") as directory:
-        path = Path(directory) / "result"
+        path = Path(directory) / "commits"
+        done = run_git(cwd, "bundle", "create", str(path), ref, f"^{base}", timeout_s=_GIT_S)
+        if "empty bundle" in done.errors:
+            return None
+        _require(done, f"the commits of {ref} cannot be bundled")
+        return _read_small(path)
+
+
+def fetch_bundle(cwd: Path, bundle: bytes, refs: str = "refs/teamwright/*") -> None:
+    """Fetch these refs of a bundle; by default those of all members. Raises CannotStart."""
+    with tempfile.TemporaryDirectory(prefix="teamwright-") as directory:
+        path = Path(directory) / "commits"
         path.write_bytes(bundle)
-        refs = "+refs/teamwright/*:refs/teamwright/*"
-        done = run_git(cwd, "fetch", "-q", str(path), refs, timeout_s=_GIT_S, terms=_FROM_FILE)
-        _require(done, "the member's commits cannot be read")
+        done = run_git(cwd, "fetch", "-q", str(path), f"+{refs}:{refs}", timeout_s=_GIT_S, terms=_FROM_FILE)
+        _require(done, "the commits cannot be read")
 
 
 def _with_uncommitted(directory: Path, member: str) -> str:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
@@ -74,10 +73,11 @@ class Integration(Struct, frozen=True):
         directory = repository_directory(self.root, self.git.common)
         return IntegrationWorktree(self.git, directory / f".integration-{self.branch.split('/')[1]}")
 
-    def take_lease(self, owner: str) -> Lease:
-        """Take the lease of the queue: one process works it. Raises CannotStart (`session-busy`), StorageError."""
+    @property
+    def lease_file(self) -> Path:
+        """The lease of the queue: one process works it."""
         tree = self.worktree.tree
-        return Lease.take(tree.with_name(f"{tree.name}.lease"), owner)
+        return tree.with_name(f"{tree.name}.lease")
 
     async def add(self, record: WorktreeRecord, tip: str) -> bool:
         """Add the newest commit of a member's branch without a task; False when this tip is in the queue already.

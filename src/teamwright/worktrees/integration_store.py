@@ -100,7 +100,7 @@ class FileIntegrationStore:
     async def add(self, entry: IntegrationEntry) -> bool:
         """See IntegrationStore."""
         make_private(self._directory)
-        return write_new(self._path(entry.id), _encode(entry))
+        return write_new(self._path(entry.id), encode_entry(entry))
 
     async def get(self, id: str) -> IntegrationEntry | None:
         """See IntegrationStore."""
@@ -119,19 +119,28 @@ class FileIntegrationStore:
             raise KeyError(id)
         with hold_exclusive(self._directory / ".lock", self._directory):
             entry = change(_read(path))
-            write_atomic(path, _encode(entry))
+            write_atomic(path, encode_entry(entry))
         return entry
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{quote(id, safe='')}.json"
 
 
-def _encode(entry: IntegrationEntry) -> bytes:
+def encode_entry(entry: IntegrationEntry) -> bytes:
+    """Return the entry as its file has it."""
     return (json.dumps({"version": VERSION, **to_builtins(entry)}, indent=2) + "\n").encode("utf-8", "surrogateescape")
+
+
+def parse_entry(content: bytes, place: object) -> IntegrationEntry:
+    """Return the entry in a file or row, `place`. Raises StorageError (`damaged-file`)."""
+    try:
+        return convert(json.loads(content.decode("utf-8", "surrogateescape")), IntegrationEntry)
+    except (ValueError, ValidationError) as problem:
+        raise StorageError("damaged-file", f"{place} is not an entry of an integration queue: {problem}") from None
 
 
 def _read(path: Path) -> IntegrationEntry:
     try:
-        return convert(json.loads(read_plain(path).decode("utf-8", "surrogateescape")), IntegrationEntry)
-    except (OSError, ValueError, ValidationError) as problem:
-        raise StorageError("damaged-file", f"{path} is not an entry of an integration queue: {problem}") from None
+        return parse_entry(read_plain(path), path)
+    except OSError as problem:
+        raise StorageError("damaged-file", f"{path} cannot be read: {problem}") from None

@@ -6,6 +6,7 @@ Git runs in threads, so that no agent waits for it. Depends on the creation and 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,7 +33,14 @@ from teamwright.worktrees.worktree_creation import (
     restore_worktree,
     uncommitted_files,
 )
-from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, read_record, record_file, ref_part
+from teamwright.worktrees.worktree_record import (
+    WorktreeRecord,
+    integration_branch,
+    list_records,
+    read_record,
+    record_file,
+    ref_part,
+)
 from teamwright.worktrees.worktree_removal import remove_unneeded, remove_worktree
 from teamwright.worktrees.worktree_state import read_state
 
@@ -100,6 +108,17 @@ class SessionWorktrees(Struct):
         if files:
             more = f" and {len(files) - 5} more" if len(files) > 5 else ""
             text = f"uncommitted files are not in the worktrees of members: {', '.join(files[:5])}{more}"
+            self.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    async def set_aside_integration(self, team: str) -> None:
+        """Rename the integration branch of an earlier team of this name, and notify the person.
+
+        Raises WorktreeRefused, CannotStart.
+        """
+        branch = integration_branch(team)
+        renamed = await asyncio.to_thread(rename_branch, RepositoryGit.open(self.cwd, self.trusted()), branch)
+        if renamed:
+            text = f"{branch} of an earlier team of this name is {renamed} now"
             self.emit(Notice(member=LEAD, text=text, level="warning"))
 
     async def open(self, path: Path) -> WorktreeRecord:
@@ -171,20 +190,28 @@ class SessionWorktrees(Struct):
 
         The person is notified of every other one with its path. All leases are released.
         """
-        for record in list_records(self.root)[0]:
+        records = list_records(self.root)[0]
+        for record in records:
             self.release(record.tree)
-            if record.session != self.session or record.path in keep:
-                continue
-            if record.made_by_hook:
-                kept = [why] if (why := await self._end_made_by_hook(record)) else []
-            else:
-                done = await asyncio.to_thread(remove_unneeded, self.git_of(record), self.root, [record])
-                kept = [why for _, why in done.kept]
-            for why in kept:
+        ended = [one for one in records if one.session == self.session and one.path not in keep]
+        found = await asyncio.gather(*map(self._end_unneeded, ended))
+        for record, why in zip(ended, found, strict=True):
+            if why:
                 text = (
                     f"the worktree of {record.member} stays: {why}. It is {record.path} on the branch {record.branch}"
                 )
                 self.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    async def _end_unneeded(self, record: WorktreeRecord) -> str:
+        """Remove a worktree if nothing in it could be lost. Returns why it stays, else an empty text."""
+        if record.made_by_hook:
+            return await self._end_made_by_hook(record)
+        try:
+            git = self.git_of(record)
+        except CannotStart as problem:  # its repository is gone
+            return problem.what
+        done = await asyncio.to_thread(remove_unneeded, git, self.root, [record])
+        return "; ".join(why for _, why in done.kept)
 
     def git_of(self, record: WorktreeRecord) -> RepositoryGit:
         """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""
@@ -196,6 +223,19 @@ class SessionWorktrees(Struct):
         if record.port:
             made |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
         return made
+
+
+def rename_branch(git: RepositoryGit, branch: str) -> str:
+    """Give a branch the first free name `<branch>-N`, and return it; empty without such a branch.
+
+    Raises WorktreeRefused.
+    """
+    if not git.commit_of(f"refs/heads/{branch}"):
+        return ""
+    names = (f"{branch}-{number}" for number in itertools.count(2))
+    free = next(name for name in names if not git.commit_of(f"refs/heads/{name}"))
+    git.read("branch", "-m", branch, free)
+    return free
 
 
 def describe_base(record: WorktreeRecord) -> str:

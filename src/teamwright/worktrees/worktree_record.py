@@ -86,6 +86,11 @@ class WorktreeRecord(Struct, frozen=True):
         return self.tree.parent / f"{self.tree.name}.lease"
 
     @property
+    def work_lease(self) -> Path:
+        """The lease of the call that commits the member's work, or moves its branch, in any process of the team."""
+        return self.tree.parent / f"{self.tree.name}.work-lease"
+
+    @property
     def integration_branch(self) -> str:
         """The branch into which this member's work is merged."""
         return integration_branch(self.team)

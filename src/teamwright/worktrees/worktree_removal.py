@@ -66,6 +66,7 @@ def remove_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, *, a
     release_ports(root, record.port)
     record.file.unlink(missing_ok=True)
     record.lease.unlink(missing_ok=True)
+    record.work_lease.unlink(missing_ok=True)
     return Removal(copied, kept)
 
 

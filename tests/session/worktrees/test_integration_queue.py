@@ -12,13 +12,15 @@ import pytest
 from teamwright import Task, Team
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.sandbox.sandbox import find_implementation
-from teamwright.session.factory.member_worktrees import InProcessWorktrees
+from teamwright.session.factory.member_worktrees import TeamWorktrees
 from teamwright.storage.paths import find_home
+from teamwright.tasks import draft_tasks
 from teamwright.teams import integration_worker
 from teamwright.teams.shutdown import delete_team
 from teamwright.teams.team_creation import create_team
 from teamwright.views.status import status_views
-from tests.support.repositories import git, make_repository
+from teamwright.worktrees.worktree_record import list_records
+from tests.support.repositories import git, make_repository, write_files
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
@@ -184,12 +186,17 @@ async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):
     assert git(shop, "fsck", "--no-progress", "--no-dangling") == ""
 
 
-async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is_merged(shop):
+@pytest.mark.parametrize("source", ["settings", "team file"])
+async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is_merged(shop, source):
     check = "if grep -q bad a.txt; then echo $((40+2)) faults; exit 3; fi"
+    options: dict[str, object] = {"settings_file": settings(shop, **{"checks.integration": check})}
+    if source == "team file":
+        write_files(shop, {".teamwright/team.toml": f"[checks]\nintegration = '{check}'\n"})
+        options = {"trust": True}
     model = script(
         ann=[*edit("a.txt", "bad\n"), complete("1"), "Done.", *edit("a.txt", "good\n"), complete("1"), "Fixed."]
     )
-    async with a_team(shop, model, settings_file=settings(shop, **{"checks.integration": check})) as team:
+    async with a_team(shop, model, **options) as team:
         await team.spawn("ann", "Take a task.", isolation="worktree")
         await until(team, team.session.team.is_quiet)
         await team.tasks.add("Change a.txt", metadata={"for": ["ann"]})
@@ -268,6 +275,20 @@ async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_b
     assert git(shop, "show", "teamwright/second/integration:bob.txt") == "x"
 
 
+async def test_a_team_with_the_name_of_an_ended_team_has_a_queue_and_a_branch_for_itself(shop):
+    for name in ("ann", "bob"):
+        model = script(**{name: [write(f"{name}.txt", "x\n"), complete("1"), "Done."]})
+        async with a_team(shop, model, replace=True) as team:
+            member = await team.spawn(name, "Take a task.", isolation="worktree")
+            await team.tasks.add(f"Write {name}.txt", metadata={"for": [name]})
+            await finished(team, 1)
+            assert [(entry.member, entry.state) for entry in await team.integration.wait()] == [(name, "merged")]
+            await member.stop()
+    assert git(shop, "show", f"{BRANCH}-2:ann.txt") == "x"
+    assert git(shop, "ls-tree", "--name-only", BRANCH).split() == ["a.txt", "b.txt", "bob.txt"]
+    assert len(list(find_home().archive.glob("crew-*/integration/*.json"))) == 1
+
+
 async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_kill(shop, monkeypatch):
     model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=["I begin."])
     async with a_team(shop, model) as team:
@@ -276,7 +297,7 @@ async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_k
         await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
         await finished(team, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(InProcessWorktrees, "move", do_not_move)  # as if the kill came after the claim
+            patch.setattr(TeamWorktrees, "move", do_not_move)  # as if the kill came after the claim
             await claim(team, "bob")
             await until(team, team.session.team.is_quiet)
         await team.session.stop_members("as a kill would", keep=True)
@@ -364,3 +385,45 @@ async def test_the_work_of_members_in_processes_is_integrated_and_a_dependent_be
         await finished(team, 2)
     assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", BRANCH)
     assert git(shop, "show", "teamwright/crew/bob:ann.txt") == "x"
+
+
+async def test_the_lead_starts_and_completes_a_task_of_a_member_process_in_its_worktree(shop, tmp_path):
+    (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
+    model = f"scripted:{tmp_path / 'script.toml'}"
+    async with a_team(shop, model, backend="detached") as team:
+        tasks = team.session.team.tasks
+        await team.spawn("ann", "Wait for a task.", isolation="worktree")
+        bob = await team.spawn("bob", "Wait for a task.", isolation="worktree")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await finished(team, 1)
+        await tasks.create("Change b.txt", "", by="team-lead", draft=True)
+        await tasks.update("2", by="team-lead", lead=True, owner=bob.name, status="in_progress")
+        assert git(shop, "rev-parse", "teamwright/crew/bob") == git(shop, "rev-parse", BRANCH)
+        [record] = [one for one in list_records(find_home().worktrees)[0] if one.member == "bob"]
+        (record.tree / "b.txt").write_text("bob\n")
+        await tasks.update("2", by="team-lead", lead=True, status="completed")
+        assert [entry.state for entry in await team.integration.wait()] == ["merged", "merged"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TeamWorktrees, "move", do_not_move)  # as if a kill came after the change of the task
+            git(shop, "update-ref", "refs/heads/teamwright/crew/bob", record.base)
+            git(record.tree, "reset", "--hard", "-q", record.base)
+            await tasks.create("Change b.txt again", "", by="team-lead", draft=True)
+            await tasks.update("3", by="team-lead", lead=True, owner=bob.name, status="in_progress")
+        await team.session.stop_members("as a kill would", keep=True)
+    assert git(shop, "rev-parse", "teamwright/crew/bob") == record.base
+    async with Team.resume("crew", model=model, cwd=shop, permission_mode="bypassPermissions"):
+        assert git(shop, "show", "teamwright/crew/bob:b.txt") == "bob"
+
+
+async def test_a_team_rests_as_soon_as_its_last_draft_is_completed(shop, monkeypatch):
+    monkeypatch.setattr(draft_tasks, "DRAFT_MS", 3_600_000)
+    async with a_team(shop, script(ann=[])) as team:
+        await team.spawn("ann", "Wait.")
+        tasks = team.session.team.tasks
+        for id in "12":
+            await tasks.create("Parse", "", by="team-lead", draft=True)
+            await tasks.update(id, by="ann", owner="ann", status="completed")
+        await tasks.create("Print", "", by="team-lead", draft=True)
+        await until(team, lambda: not team.session.team.is_quiet())  # the member waits for the draft
+        await tasks.update("3", by="ann", owner="ann", status="completed")
+        await asyncio.wait_for(team.wait_idle(), WAIT_S)

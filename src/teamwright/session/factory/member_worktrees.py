@@ -1,41 +1,56 @@
-"""The work of the members of this process in their worktrees: a port of the task list.
+"""The work of members in their worktrees: a port of the task list.
 
-A member without a worktree costs one look-up in memory; the modules of worktrees are loaded with the first worktree.
+A member of this process without a worktree costs one look-up in memory; the roster names the worktrees of the others.
+The modules of worktrees are loaded with the first worktree.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.protocol.errors import TaskRefused, TeamwrightError, WorktreeRefused
+from teamwright.protocol.errors import StorageError, TaskRefused, TeamwrightError, WorktreeRefused
+from teamwright.protocol.ids import LEAD
 from teamwright.session.session_preparation import SessionContext
+from teamwright.storage.file_lease import wait_for_lease
+from teamwright.teams.mailbox.runtime_notes import send_note
 
 if TYPE_CHECKING:
     from teamwright.protocol.integration import TaskIntegration
     from teamwright.protocol.task import Task
     from teamwright.session.factory.agent_factory import AgentFactory
+    from teamwright.session.factory.remote_commits import RemoteCommits
     from teamwright.worktrees.finished_work import MemberWorktree
     from teamwright.worktrees.worktree_record import WorktreeRecord
 
 
-class InProcessWorktrees:
-    """The worktrees of the members that run in this process; see `tasks.task_integration.MemberWorktrees`."""
+class TeamWorktrees:
+    """The worktrees of the team's members, also of those in other processes; see
+    `tasks.task_integration.MemberWorktrees`.
+    """
 
-    def __init__(self, context: SessionContext, agent_factory: AgentFactory) -> None:
+    def __init__(
+        self, context: SessionContext, agent_factory: AgentFactory, commits: RemoteCommits | None = None
+    ) -> None:
+        """Take the commits of the member of this process if its lead is on another machine."""
         self._context = context
         self._agent_factory = agent_factory
-        self._locks: dict[str, asyncio.Lock] = {}
-        """The lock of each member's worktree: it is saved and moved by one call at a time."""
+        self._commits = commits
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         """See MemberWorktrees."""
         name = task.owner or by
-        if (record := self._record(name)) is None:
-            return None
         try:
-            async with self._lock(name):
-                return await self._worktree(record).save(task, name)
+            if (record := await self._record(name)) is None:
+                return None
+            async with self._use(record) as worktree:
+                saved = await worktree.save(task, name)
+                if saved is not None and self._commits is not None:
+                    await self._commits.send(saved.tip)
+                return saved
         except WorktreeRefused as problem:
             from teamwright.worktrees.setup_command import failure_text  # loaded with the worktrees
 
@@ -44,29 +59,62 @@ class InProcessWorktrees:
 
     def has(self, member: str) -> bool:
         """See MemberWorktrees."""
-        return self._record(member) is not None
+        return self._own_record(member) is not None
 
     async def move(self, task: Task, member: str) -> None:
         """See MemberWorktrees. The member is notified when its worktree could not be moved."""
-        if (record := self._record(member)) is None:
-            return
         try:
-            async with self._lock(member):
-                note = await asyncio.to_thread(self._worktree(record).move, task)
+            if (record := await self._record(member)) is None:
+                return
+            async with self._use(record) as worktree:
+                note = await asyncio.to_thread(worktree.move, task)
         except TeamwrightError as problem:
             note = f"Your worktree was not moved to the integrated work before task #{task.id}: {problem.what}."
         team = self._agent_factory.team
-        if note and team is not None and (teammate := team.find_in_process(member)) is not None:
+        if not note or team is None:
+            return
+        if (teammate := team.find_in_process(member)) is not None:
             teammate.notify(note, f"move:{task.id}")
+            return
+        with suppress(StorageError):  # a full inbox
+            await send_note(team, "task-list", member, note, f"about your worktree and #{task.id}")
 
-    def _lock(self, name: str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
-
-    def _record(self, name: str) -> WorktreeRecord | None:
-        born = self._agent_factory.born.get(name)
-        return born.place.record if born is not None and born.place is not None else None
-
-    def _worktree(self, record: WorktreeRecord) -> MemberWorktree:
+    @asynccontextmanager
+    async def _use(self, record: WorktreeRecord) -> AsyncGenerator[MemberWorktree]:
+        """Use a worktree alone among all processes of the team: one call at a time saves or moves it."""
         from teamwright.session.factory.worktree_factory import make_member_worktree
 
-        return make_member_worktree(self._context, self._agent_factory, record)
+        lease = await wait_for_lease(record.work_lease, f"the work of {record.member}")
+        try:
+            if self._commits is not None:
+                await self._commits.receive()
+            yield make_member_worktree(self._context, self._agent_factory, record)
+        finally:
+            lease.release()
+
+    async def _record(self, name: str) -> WorktreeRecord | None:
+        """Return the record of a member's worktree; None without one. Raises StorageError."""
+        team, own = self._agent_factory.team, self._own_record(name)
+        if (
+            self._commits is not None
+            or team is None
+            or name == LEAD
+            or team.find_in_process(name) is not None
+            or not team.exists
+        ):
+            return own
+        members = (await team.roster.read()).teammates
+        path = next((one.worktree_path for one in members if one.name.lower() == name.lower()), None)
+        if not path:
+            return own
+        from teamwright.worktrees.worktree_record import has_record, read_record, record_file
+
+        tree = Path(path)
+        return read_record(record_file(tree)) if has_record(tree) else None
+
+    def _own_record(self, name: str) -> WorktreeRecord | None:
+        """Return the record of the worktree of a member of this process; None without one."""
+        if self._commits is not None:
+            return self._commits.record if name.lower() == self._commits.record.member.lower() else None
+        born = self._agent_factory.born.get(name)
+        return born.place.record if born is not None and born.place is not None else None

@@ -6,6 +6,7 @@ The session's own process and its member processes create it alike. Depends on t
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from teamwright.protocol.review import Reviewer
 from teamwright.protocol.secret_texts import find_secrets
 from teamwright.session.factory.agent_factory import AgentFactory
-from teamwright.session.factory.member_worktrees import InProcessWorktrees
+from teamwright.session.factory.member_worktrees import TeamWorktrees
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session_preparation import SessionContext
 from teamwright.session.task_checks import AllowedCommands, FindTeammate, TaskChecks
@@ -28,6 +29,9 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
 from teamwright.teams.team_settings import TeamSettings
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
+
+if TYPE_CHECKING:
+    from teamwright.session.factory.remote_commits import RemoteCommits
 
 ALLOWED_CHECKS = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""
@@ -74,6 +78,8 @@ class JoinedTeam(Struct, frozen=True):
     led_externally: bool = False
     stores: HomeStores | None = None
     """The stores of the team; None: those of the home."""
+    commits: RemoteCommits | None = None
+    """The commits of the member of this process, if its lead is on another machine."""
 
 
 def make_team(
@@ -119,7 +125,7 @@ def make_team(
         external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
         ports=ports,
         check=_task_checks(context, agent_factory, lambda name: made.find_in_process(name)),
-        work=InProcessWorktrees(context, agent_factory),
+        work=TeamWorktrees(context, agent_factory, joined.commits),
         secrets=find_secrets(context.env),
         subagents=toolset.agents,
     )

@@ -18,11 +18,11 @@ from teamwright.tools.shell.startup import plain_shell
 from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.integration import Integration
-from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.session_worktrees import SessionWorktrees
 from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_record import WorktreeRecord, ref_part
+from teamwright.worktrees.worktree_record import WorktreeRecord
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement
@@ -74,7 +74,7 @@ def make_integration(
         open_repository(agent_factory, context.cwd),
         context.home.worktrees,
         name,
-        FileIntegrationStore(context.home.integration / ref_part(name)),
+        team.stores.integration(team.directory or name),
         _command(context, agent_factory, settings.check, settings.check_timeout_s, "check"),
         _setup(context, agent_factory),
         MergeStrategy(settings.merge),
@@ -88,10 +88,8 @@ def open_repository(agent_factory: AgentFactory, start: Path) -> RepositoryGit:
 
 
 def _setup(context: SessionContext, agent_factory: AgentFactory) -> SetupCommand:
-    """Return the setup of worktrees. The team file's command has precedence over the setting."""
-    settings, definition = context.settings.worktrees, context.definition
-    command = definition.setup if definition is not None and definition.setup else settings.setup
-    return _command(context, agent_factory, command or "", settings.setup_timeout_s, "setup")
+    settings = context.settings.worktrees
+    return _command(context, agent_factory, settings.setup, settings.setup_timeout_s, "setup")
 
 
 def _command(

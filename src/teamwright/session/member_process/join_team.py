@@ -122,7 +122,7 @@ async def _join(
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await led_member.departed(name, cause, agreed_to)
 
-    team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end))
+    team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end, remote))
     actions = _action_context(context, agent_factory, models, team)
     led_member = LedMember(team, agent_factory, line, actions, remote is not None)
     agent_factory.policies.on_always = led_member.add_always_rules
@@ -185,6 +185,7 @@ class _Connections(NamedTuple):
     log: EventLog
     watcher: Watcher
     report_end: ReportEnd
+    remote: RemoteMember | None
 
 
 def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory, to: _Connections) -> SessionTeam:
@@ -200,7 +201,9 @@ def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory
         wake_other_process=doorbells.ring,
         remote_state=partial(remote_state, status),
     )
-    team = make_team(context, to.log, agent_factory, status, ports, JoinedTeam(spawn.team, directory, spawn.model))
+    commits = to.remote.commits(spawn, line) if to.remote is not None else None
+    joined = JoinedTeam(spawn.team, directory, spawn.model, commits=commits)
+    team = make_team(context, to.log, agent_factory, status, ports, joined)
     agent_factory.team = team
     agent_factory.plans.join_team(team)
     return team

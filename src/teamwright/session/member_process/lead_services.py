@@ -5,6 +5,7 @@ One request queue, one budget tracker and one policy apply to all processes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,10 +103,22 @@ class LeadServices(Struct):
                     str(arguments["owner"]), self.agent_factory.policy, convert(arguments["answer"], PermissionAnswer)
                 )
                 return {}
+            case "commits":
+                return await self._exchange_commits(name, arguments)
             case "mode" | "stop":
                 return await self._run_person_action(name, what, arguments)
             case _:
                 raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
+
+    async def _exchange_commits(self, name: str, said: IpcBody) -> IpcBody:
+        """Store the commits of a member on another machine in the repository, and return the integrated ones."""
+        from teamwright.session.factory.remote_commits import exchange_commits
+
+        team = self.agent_factory.team
+        if team is None:
+            raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
+        cwd, has, bundle = self.agent_factory.cwd, str(said["has"]), str(said["bundle"])
+        return await asyncio.to_thread(exchange_commits, cwd, team, name, has, bundle)
 
     async def _run_person_action(self, name: str, what: str, said: IpcBody) -> IpcBody:
         """Carry out an action of a person at the member's terminal, under the rules of the lead's terminal."""

@@ -26,6 +26,8 @@ from teamwright.database.start_orders import member_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.roster import RosterMember
+from teamwright.session.factory.remote_commits import RemoteCommits, remote_record
+from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.paths import find_home
@@ -58,6 +60,11 @@ class RemoteMember(Struct):
         await self.database.write(lambda connection: files.begin(connection, str(self.cwd)))
         self.database.ship_with_writes(files)
         self.shipper = SessionShipper(self.database)
+
+    def commits(self, spawn: SpawnFile, line: LeadConnection) -> RemoteCommits | None:
+        """Return the way of the member's commits to its lead; None without a repository."""
+        record = remote_record(self.cwd, spawn.team, spawn.directory, spawn.member, spawn.session)
+        return RemoteCommits(record, line.call) if record is not None else None
 
     def place(self, context: SessionContext, incarnation: Incarnation) -> Incarnation:
         """Return the incarnation with the path of its transcript on this machine."""

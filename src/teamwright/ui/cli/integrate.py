@@ -22,20 +22,24 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
 from teamwright.session.integration_commands import IntegrationCommands
+from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.options import Options
-from teamwright.session.session_preparation import sandbox_variable
+from teamwright.session.session_preparation import load_team_definition, sandbox_variable, with_team_file
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.teams.team_catalogue import team_directory_name
 from teamwright.ui.cli.output import json_flag, note, say, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.integration import Integration, fast_forward
-from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.member_branch import unintegrated_tip
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
-from teamwright.worktrees.worktree_record import WorktreeRecord, list_records, ref_part
+from teamwright.worktrees.worktree_record import WorktreeRecord, integration_branch, list_records
 
 
 @click.command("integrate")
@@ -60,8 +64,8 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
     home = resolve_home(place.home)
     git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
     records = [one for one in list_records(home.worktrees)[0] if one.repository == str(git.main_tree)]
-    name = _team_of(records, team, home)
-    store = FileIntegrationStore(home.integration / ref_part(name))
+    name = _team_of(records, team, git)
+    store = FileStores(home).integration(_queue_directory(home, name))
     integration = Integration(git, home.worktrees, name, store, SetupCommand())
     if only_list:
         entries = asyncio.run(store.entries())
@@ -146,6 +150,8 @@ def _with_commands(integration: Integration, commands: IntegrationCommands, chec
 def _commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationCommands:
     trust = TrustStore.load(home).verdict(git.tree)
     settings = load_settings(home, git.tree, SettingFlags(sandbox=sandbox_variable(Options())), trust)
+    if (definition := load_team_definition(trust)[0]) is not None:
+        settings = with_team_file(settings, definition)
     return IntegrationCommands(home, settings, trust, _HostQuestions(), Path(temporary), note)
 
 
@@ -154,7 +160,7 @@ def _work(
 ) -> list[IntegrationEntry]:
     """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
     try:
-        lease = integration.take_lease("teamwright integrate")
+        lease = Lease.take(integration.lease_file, "teamwright integrate")
     except CannotStart as problem:
         if problem.slug != "session-busy":
             raise
@@ -181,13 +187,18 @@ async def _run(
         await commands.close()
 
 
-def _team_of(records: list[WorktreeRecord], name: str | None, home: Home) -> str:
-    """Return the team of that name with worktrees of this repository, or the only one. Raises UsageError.
+def _queue_directory(home: Home, team: str) -> str:
+    """Return the directory of a team on disk; of an archived one the directory that it had."""
+    return next((one.directory for one in all_teams(home) if one.name == team), team_directory_name(team))
 
-    A team whose worktrees were all removed has its queue still.
+
+def _team_of(records: list[WorktreeRecord], name: str | None, git: RepositoryGit) -> str:
+    """Return the team of that name with worktrees or an integration branch of this repository, or the only one.
+
+    Raises UsageError.
     """
     teams = sorted({one.team for one in records})
-    if name is not None and (name in teams or (home.integration / ref_part(name)).is_dir()):
+    if name is not None and (name in teams or git.commit_of(f"refs/heads/{integration_branch(name)}")):
         return name
     if name is None and len(teams) == 1:
         return teams[0]

@@ -24,7 +24,7 @@ from teamwright.agent.plan_mode import PlanRecord
 from teamwright.config.agent_types.definition_fields import FIELDS
 from teamwright.config.settings.setting_keys import KEYS
 from teamwright.config.settings_schema import default_of
-from teamwright.config.team_definition import ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
+from teamwright.config.team_definition import CHECKS, ROLE, ROLE_NEEDS_TRUST, TEAM, TEAM_NEEDS_TRUST
 from teamwright.models.catalog import catalog, prices_date
 from teamwright.models.model_settings import CustomProvider, ModelFacts
 from teamwright.protocol.errors import SLUGS
@@ -168,8 +168,12 @@ def render_fields(kind: type, head: str) -> str:
 
 
 def render_team_keys() -> str:
-    """Return two tables with the keys of the team file, and whether they take effect before trust."""
-    tables = (("[team]", TEAM, TEAM_NEEDS_TRUST), ("[roles.NAME]", ROLE, ROLE_NEEDS_TRUST))
+    """Return tables with the keys of the team file, and whether they take effect before trust."""
+    tables = (
+        ("[team]", TEAM, TEAM_NEEDS_TRUST),
+        ("[checks]", CHECKS, frozenset(CHECKS)),
+        ("[roles.NAME]", ROLE, ROLE_NEEDS_TRUST),
+    )
     parts: list[str] = []
     for title, keys, trusted in tables:
         rows = [f"| `{key}` | {row.meaning} | {'no' if key in trusted else 'yes'} |" for key, row in keys.items()]

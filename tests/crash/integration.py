@@ -1,7 +1,10 @@
-"""A session with a long integration queue is killed with SIGKILL again and again: each commit is integrated or returned
-exactly once, and no branch and no commit is lost.
+"""The crash suite of the integration queue: `python -m tests.crash.integration [--commits N] [--kills N] [--seed N]`.
+
+A session with a long queue is killed with SIGKILL at random steps, half of the times together with its git. Each commit
+must be integrated or returned exactly once, no branch may be lost, and `git fsck` finds no fault.
 """
 
+import argparse
 import asyncio
 import json
 import os
@@ -9,9 +12,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
-
-import pytest
 
 from teamwright import Team
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
@@ -24,9 +27,8 @@ from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
 from tests.support.repositories import commit, git, make_repository
-from tests.support.waits import WAIT_S
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 BRANCH = "teamwright/crew/integration"
 MEMBERS = 4
 CONFLICTING = 6
@@ -78,7 +80,7 @@ def live(checkout: Path, kill_at: int, group: bool) -> int:
     command = [
         sys.executable,
         "-m",
-        "tests.session.worktrees.queue_child",
+        "tests.crash.queue_life",
         str(checkout),
         str(kill_at),
         str(int(group)),
@@ -92,7 +94,7 @@ def live(checkout: Path, kill_at: int, group: bool) -> int:
 
 async def require_each_once(checkout: Path, commits: dict[str, TaskIntegration]) -> None:
     home = find_home()
-    entries = await FileIntegrationStore(home.integration / "crew").entries()
+    entries = await FileIntegrationStore(home.integration("crew")).entries()
     tasks = {task.id: task for task in (await FileTaskStore(home.tasks("crew"), home.guard).read()).tasks}
     assert [int(entry.task) for entry in entries] == sorted(map(int, commits))
     assert all(entry.is_settled for entry in entries)
@@ -116,34 +118,42 @@ async def require_each_once(checkout: Path, commits: dict[str, TaskIntegration])
     assert git(checkout, "fsck", "--no-progress", "--no-dangling") == ""
 
 
-async def storm(tmp_path: Path, count: int, kills: int, seed: int) -> None:
-    checkout = make_repository(tmp_path / "shop", {"a.txt": "one\n"})
+async def storm(place: Path, count: int, kills: int, seed: int) -> int:
+    """Kill a session with this many queued commits this often. Return the number of kills that came before its end."""
+    checkout = make_repository(place / "shop", {"a.txt": "one\n"})
     before = git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "main")
     commits = await fill_queue(checkout, count)
     chance = random.Random(seed)
     killed = 0
     for number in range(kills):
-        code = await asyncio.to_thread(live, checkout, chance.randint(30, 60 + 25 * count), number % 2 == 1)
-        killed += code != 0
+        # A life works about this share of the queue before its kill, so that the kills meet all entries.
+        code = await asyncio.to_thread(live, checkout, chance.randint(30, 60 + 50 * count // kills), number % 2 == 1)
+        if code == 0:
+            break
+        killed += 1
     assert killed
     assert await asyncio.to_thread(live, checkout, 0, False) == 0
     await require_each_once(checkout, commits)
     assert (git(checkout, "status", "--porcelain"), git(checkout, "rev-parse", "main")) == before
+    return killed
 
 
-@pytest.fixture(autouse=True)
-def no_settings_of_git(monkeypatch):
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="integration")
+    parser.add_argument("--commits", type=int, default=40)
+    parser.add_argument("--kills", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="teamwright-integration-") as directory:
+        place = Path(os.path.realpath(directory))
+        os.environ.update(TEAMWRIGHT_HOME=str(place / "home"), GIT_CONFIG_GLOBAL=os.devnull)
+        killed = asyncio.run(storm(place, options.commits, options.kills, options.seed))
+    counts = f"{options.commits} commits, {killed} kills"
+    print(f"{counts}: each integrated or returned once ({time.monotonic() - began:.0f} s)")
+    return 0
 
 
-@pytest.mark.promise("P5")
-@pytest.mark.finding("I4")
-async def test_a_killed_session_integrates_or_returns_each_commit_exactly_once(tmp_path):
-    await storm(tmp_path, count=8, kills=3, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(20 * WAIT_S)
-@pytest.mark.parametrize("seed", range(int(os.environ.get("INTEGRATION_STORMS", "1"))))
-async def test_a_storm_of_200_commits_survives_many_kills(tmp_path, seed):
-    await storm(tmp_path, count=200, kills=25, seed=seed)
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """One life of a session whose integration queue has work: it is killed at its N-th write or start of a program.
 
-`python -m tests.session.worktrees.queue_child CHECKOUT KILL_AT GROUP`: resumes the team `crew`, and ends when its queue
+`python -m tests.crash.queue_life CHECKOUT KILL_AT GROUP`: resumes the team `crew`, and ends when its queue
 is empty. With GROUP = 1 the kill takes the git that runs, too.
 """
 

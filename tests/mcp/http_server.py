@@ -140,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         elif name == "later":
-            self.reply(200, b"id: 7\nretry: 60\ndata: \n\n", kind="text/event-stream")
+            cut = b'id: 9\nevent: message\ndata: {"jsonrpc": "2.0",\ndata: "i'
+            self.reply(200, b"id: 7\nretry: 60\ndata: \n\n" + cut, kind="text/event-stream")
             return None
         elif name == "huge":
             words = "x" * 20_000_000

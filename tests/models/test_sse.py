@@ -52,6 +52,16 @@ def test_the_bytes_of_an_unfinished_event_are_counted():
     assert reader.feed(b"\n\n") == [("", b"1234\n5")] and reader.held_bytes == 0
 
 
+def test_the_last_id_is_that_of_a_whole_event_and_a_new_connection_begins_without_the_unfinished_one():
+    reader = SseReader()
+    assert reader.feed(b"id: 1\ndata: a\n\nid: 2\nevent: x\ndata: {\ndata: cu") == [("", b"a")]
+    assert reader.last_id == "1", "event 2 is sent again"
+    reader.restart()
+    assert reader.held_bytes == 0
+    assert reader.feed(b"data: b\n\n") == [("", b"b")] and reader.last_id == "1"
+    assert reader.feed(b"id: 2\n\n") == [] and reader.last_id == "2"
+
+
 EVENTS = st.lists(st.tuples(st.sampled_from(["", "ping", "é"]), st.text(min_size=1)), min_size=1, max_size=6)
 
 

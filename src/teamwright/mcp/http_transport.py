@@ -286,6 +286,7 @@ class HttpTransport:
         async with self._client.stream("GET", self._config.url, headers=headers) as response:
             if response.status_code != 200 or not response.headers.get("content-type", "").startswith(_EVENTS):
                 raise McpServerError(f"does not continue its stream (HTTP {response.status_code})")
+            events.restart()
             return await self._read_stream(response, events, number)
 
     async def _listen(self) -> None:

@@ -15,21 +15,29 @@ _BOM = b"\xef\xbb\xbf"
 class SseReader:
     """A reader of whole events as (name, data), from chunks of any size. An unfinished event is never returned.
 
-    `held_bytes` is the size of the unfinished event. `last_id` is the newest id, empty without one; `retry_ms` the
-    newest time before a new connection, in milliseconds.
+    `held_bytes` is the size of the unfinished event. `last_id` is the id of the last whole event that has one, empty
+    without one; `retry_ms` the newest time before a new connection, in milliseconds.
     """
 
-    __slots__ = ("_begun", "_data", "_name", "_skip_lf", "_tail", "held_bytes", "last_id", "retry_ms")
+    __slots__ = ("_begun", "_data", "_id", "_name", "_skip_lf", "_tail", "held_bytes", "last_id", "retry_ms")
 
     def __init__(self) -> None:
         self._begun = False
         self._tail: list[bytes] = []
         self._skip_lf = False
         self._name = b""
+        self._id = ""
         self._data: list[bytes] = []
         self.held_bytes = 0
         self.last_id = ""
         self.retry_ms: int | None = None
+
+    def restart(self) -> None:
+        """Drop the unfinished event of a connection that broke off: the next one sends the event again, as a whole."""
+        self._begun, self._skip_lf, self._name, self._id = False, False, b"", self.last_id
+        self._tail.clear()
+        self._data.clear()
+        self.held_bytes = 0
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
         """Return the events that these bytes complete, in order."""
@@ -67,12 +75,12 @@ class SseReader:
         elif field == b"event":
             self._name = value
         elif field == b"id" and b"\0" not in value:
-            self.last_id = value.decode("utf-8", "replace")
+            self._id = value.decode("utf-8", "replace")
         elif field == b"retry" and value.isdigit() and len(value) < 10:
             self.retry_ms = int(value)
         return None
 
     def _end(self) -> tuple[str, bytes] | None:
         name, data = self._name, self._data
-        self._name, self._data = b"", []
+        self._name, self._data, self.last_id = b"", [], self._id
         return (name.decode("utf-8", "replace"), b"\n".join(data)) if data else None

@@ -77,11 +77,11 @@ def receiver():
 class Crew:
     """A team with these hooks. `model` has its requests, `notices` what a person read."""
 
-    def __init__(self, directory, model, hooks: dict, **options) -> None:
+    def __init__(self, directory, model, hooks: dict, more: dict | None = None, **options) -> None:
         (directory / "work").mkdir()
         settings = directory / "settings.json"
         groups = {event: [{"hooks": given}] for event, given in hooks.items()}
-        settings.write_text(json.dumps({"hooks": groups, "mcp": {"wait_s": WAIT_S}}))
+        settings.write_text(json.dumps({"hooks": groups, "mcp": {"wait_s": WAIT_S}, **(more or {})}))
         self.model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
         self.cwd, self.notices, self.result = directory / "work", [], None
         kept = {"permission_mode": "bypassPermissions", "settings_file": settings} | options
@@ -250,6 +250,16 @@ async def test_an_agent_hook_reads_files_before_it_answers_and_no_hook_runs_for_
     _, _, judged, _ = model.requests
     assert crew.wrote and "1\tx" in json.loads(judged.items[-1])["content"][0]["content"], crew.notices
     assert '"tool_name": "Write"' in crew.request(1) and "why" in crew.request(3)
+
+
+async def test_agents_of_hooks_are_not_counted_so_that_many_calls_do_not_end_the_guard(tmp_path):
+    limits = {"limits": {"spawns": 1, "spawns_per_minute": 1}}
+    refusal = '{"ok": false, "reason": "not that file"}'
+    lead = iter([Call("Read", {"file_path": "a"}), Call("Read", {"file_path": "b"}), WRITE, "Done."])
+    model = ScriptedModel(lambda request: next(lead) if request.agent_name == "team-lead" else refusal)
+    hook = {"type": "agent", "prompt": "May this? $ARGUMENTS"}
+    crew = await Crew(tmp_path, model, {"PreToolUse": [hook]}, more=limits).run()
+    assert not crew.wrote and "not that file" in crew.request(6), crew.notices
 
 
 # ── what cannot be used ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -80,6 +80,11 @@ def test_servers_and_programs_that_know_no_proxy_get_the_whole_network(line):
         ("npm install", "registry.npmjs.org packages.example"),
         ("cargo build", "index.crates.io static.crates.io crates.example"),
         ("gh pr list", "origin.example upstream.example github.com"),
+        ("npm install pkg@https://third.example/x.tgz", "third.example registry.npmjs.org"),
+        ("pip install 'x @ git+https://third.example/x'", "third.example pypi.org"),
+        ("npm install --registry=https://third.example/", "third.example registry.npmjs.org"),
+        ("gh pr create --body 'see https://other.example/'", "origin.example upstream.example github.com"),
+        ("""curl -d '{"url": "https://other.example/"}' https://example.com/""", "example.com"),
         ("git commit -m https://other.example/", ""),
         ("make https://other.example/", ""),
     ],
@@ -99,6 +104,5 @@ def test_a_line_names_the_hosts_of_its_addresses_remotes_and_registries(tmp_path
     git(work, "remote", "add", "upstream", "https://upstream.example/a/b.git")
     (work / ".npmrc").write_text("registry=https://evil.example/\n")  # a file of the project was not shown
     found = named_hosts([shlex.split(part) for part in line.split("&&")], work, str(home), {})
-    assert (
-        " ".join(found).startswith(hosts) and "evil.example" not in set(found) - {hosts} and bool(found) == bool(hosts)
-    )
+    assert " ".join(found).startswith(hosts) and bool(found) == bool(hosts)
+    assert not {"evil.example", "other.example"} & (set(found) - {hosts}), "data and a repository name no host"

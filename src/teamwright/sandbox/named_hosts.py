@@ -18,6 +18,8 @@ from teamwright.sandbox.command_needs import Words, command_needs, plain_argumen
 _ADDRESS = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?(?=[/?#\s]|$)"
 )
+_ARGUMENT = re.compile(r"(?:--?[\w.-]+=|[^\s:?#=]+\s*@\s*)?" + _ADDRESS.pattern)
+"""An argument that is an address, or gives one to an option or a package. One inside other data is not named."""
 _PLAIN = re.compile(r"(?:[^/@:\s]+@)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost)(?::\d+)?(?:[/?#].*)?")
 """An address without its scheme, as curl takes it."""
 _COPY = re.compile(r"(?:[^/@:\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?!//).*")
@@ -107,7 +109,7 @@ def _hosts_of(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Ite
     if name in _LOGINS:
         yield from _logins(name, arguments)
         return
-    addresses = [host for word in known for host in _ADDRESS.findall(word)]
+    addresses = [found[1] for word in known if (found := _ARGUMENT.match(word))]
     yield from addresses
     if name in _WITH_ADDRESS and not addresses:
         yield from (found[1] for word in known if (found := _PLAIN.fullmatch(word)))

@@ -23,7 +23,7 @@ from teamwright.sandbox.policy import (
     usual_memory_mb,
 )
 from teamwright.sandbox.sandbox import Implementation, Sandbox
-from teamwright.testing import LoopbackModel
+from teamwright.testing import Call, LoopbackModel, ScriptedModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import needs
 
@@ -153,6 +153,23 @@ async def test_the_bounds_of_a_teammate_hold_for_its_sub_agents_too(tmp_path, ba
     await crew.run(agent, backend=backend)
     assert crew.wrote(crew.shared) == EVERYONE
     assert crew.wrote(crew.other) == {"LEAD"}
+
+
+@needs("bwrap")
+async def test_the_check_of_a_task_is_no_wider_than_the_agent_that_completes_it(tmp_path):
+    crew = Crew(tmp_path)
+    crew.save("state/agents/careful.md", AGENT.format(BOUND.format(tmp_path)))
+    check = f"touch {crew.shared}/checked; touch {crew.other}/checked"
+    options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "sandbox": "auto"}
+    model = ScriptedModel({"ann": [Call("TaskUpdate", {"taskId": "1", "status": "completed"}), "It failed."]})
+    async with Team("crew", model=model, permission_mode="bypassPermissions", **options) as team:
+        await team.tasks.add("make it", check=check)
+        ann = await team.spawn("ann", "Complete the task.", agent_type="careful")
+        await ann.wait_idle()
+        assert (await team.tasks.get("1")).status != "completed"
+        assert (crew.wrote(crew.shared), crew.wrote(crew.other)) == ({"checked"}, set())
+        await team.tasks.update("1", status="completed")
+    assert crew.wrote(crew.other) == {"checked"}, "the program has no such bounds"
 
 
 @needs("bwrap")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from teamwright.agent.background_jobs import BackgroundJobs
     from teamwright.permissions.permission_decision import Policy
     from teamwright.protocol.task import Task
+    from teamwright.sandbox.policy import SandboxSettings
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.teams.local_teammate import LocalTeammate
 
@@ -106,7 +107,8 @@ class TaskChecks(Struct):
 
     `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
     without their own; `shown` masks secrets in commands. `sandbox` returns the session's;
-    `scratch` is its directory for outputs. `approver` is asked about hosts.
+    `scratch` is its directory for outputs. `approver` is asked about hosts. `lead_bounds` are the bounds of the lead's
+    commands in the sandbox.
     """
 
     find: FindTeammate
@@ -121,6 +123,7 @@ class TaskChecks(Struct):
     scratch: Path
     sandbox: Callable[[], Sandbox | None]
     approver: Approver
+    lead_bounds: Callable[[], SandboxSettings]
 
     def commands(self, task: Task) -> tuple[str, ...]:
         """Implement `tasks.task_check.CheckRunner.commands`."""
@@ -165,9 +168,15 @@ class TaskChecks(Struct):
         return (teammate.agent.policy if teammate is not None else None) or self.policy
 
     async def _confine(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> CommandConfinement | None:
-        """Return the confinement of a check in the policy *work*; None without a sandbox."""
-        sandbox = self.sandbox()
-        if sandbox is None or sandbox.is_off:
+        """Return the confinement of a check in the policy *work*; None without a sandbox.
+
+        It is no wider than that of the completing agent's own commands; the lead's for one without its own.
+        """
+        if (session := self.sandbox()) is None:
+            return None
+        teammate = self.find(by)
+        bounds = self.lead_bounds() if teammate is None else teammate.agent.toolbox.workplace.sandbox
+        if (sandbox := session.narrowed(bounds)).is_off:
             return None
         await sandbox.open_network()
         gate = PermissionGate(by, lambda: self._policy(by), self.approver)

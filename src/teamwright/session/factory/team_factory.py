@@ -59,6 +59,7 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
         context.directory / "output",
         agent_factory.toolset.use_sandbox,
         agent_factory.approver,
+        lambda: agent_factory.first.sandbox,
     )
 
 

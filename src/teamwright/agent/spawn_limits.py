@@ -73,8 +73,13 @@ class SpawnLimits(Struct):
         self._recent_starts.append(now)
         self.started += 1
 
-    async def admit_subagent(self, depth: int) -> None:
-        """Count the start of a sub-agent at that depth, in the process that counts all starts. Raises LimitExceeded."""
+    async def admit_subagent(self, depth: int, *, is_hook: bool = False) -> None:
+        """Count the start of a sub-agent at that depth, in the process that counts all starts. Raises LimitExceeded.
+
+        The agent of a hook is not counted: an agent's own calls would use up the starts of a hook that guards them.
+        """
+        if is_hook:
+            return
         self.admit(depth=depth)
         if self.admit_elsewhere is not None:
             await self.admit_elsewhere()

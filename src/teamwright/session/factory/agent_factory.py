@@ -225,8 +225,7 @@ class AgentFactory(AgentParts):
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
         effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if told.is_new else None
-        if not kind.is_hook:  # an agent's own calls must not use up the starts of a hook that guards them
-            await self.limits.admit_subagent(parent.depth + 1)
+        await self.limits.admit_subagent(parent.depth + 1, is_hook=kind.is_hook)
         spec, place = await self._subagent_place(spec, parent, run)
         policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))

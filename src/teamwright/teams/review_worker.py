@@ -197,8 +197,8 @@ class ReviewWorker:
             to = LEAD
             text = (
                 f"The work of {note.author} on task #{task.id} ({task.subject}) was returned {note.returns} times. "
-                f"The last comment, by {by}:\n{note.comment}\nThe task is yours and pending: describe it again, give it "
-                "to another member, complete it or delete it."
+                f"The last comment, by {by}:\n{note.comment}\nThe task is yours and pending: describe it again, "
+                "give it to another member, complete it or delete it."
             )
         elif owner == LEAD or self._team.find(owner) is not None:
             to = owner

@@ -1,5 +1,6 @@
 """Sessions in the sandbox: the policy of each call, refusals in results, and a start without a sandbox."""
 
+import asyncio
 import os
 
 import pytest
@@ -8,6 +9,7 @@ from teamwright import Team
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.sandbox import Implementation, find_implementation
+from teamwright.session.control.person_actions import move_to_background
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S, wait_until
@@ -61,6 +63,24 @@ async def test_the_directory_is_kept_and_background_processes_continue(tmp_path)
     )
     assert "directory is now" in result(model, 1) and "began" in result(model, 2)
     assert str(tmp_path / "work/d") in result(model, 3) and "late" in result(model, 3)
+
+
+@needs("bwrap")
+async def test_a_command_that_moves_to_the_background_before_its_sandbox_is_ready_runs_to_its_end(tmp_path):
+    (tmp_path / "work").mkdir()
+    model = ScriptedModel([Call("Bash", {"command": "until [ -e go ]; do sleep 0.05; done; echo late"}), "Done."])
+    options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "permission_mode": "bypassPermissions"}
+    async with Team("crew", model=model, sandbox="auto", **options) as team, asyncio.timeout(WAIT_S):
+        done = team.run("Go.")
+        moved: list[str] = []
+        while not moved:
+            await asyncio.sleep(0)
+            moved = await move_to_background(team.session, "lead")
+        await done
+        [job] = team.session.jobs.list()
+        (tmp_path / "work/go").touch()
+        assert await team.session.jobs.wait(job.id, WAIT_S)
+    assert (job.state, job.exit_code, job.file.read_text()) == ("completed", 0, "late\n")
 
 
 @needs("bwrap")

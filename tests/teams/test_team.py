@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 
 import pytest
 
@@ -12,6 +11,7 @@ from teamwright.protocol.errors import InvalidName, LimitExceeded, TeamRefused
 from teamwright.protocol.messages import message_text
 from teamwright.storage.file_watcher import Watcher
 from teamwright.testing import ScriptedModel
+from tests.support.leftovers import running_in
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
 
@@ -219,8 +219,8 @@ async def test_a_model_that_never_answers_is_gone_by_the_deadline(tmp_path, own_
 
 @pytest.mark.promise("D4", "B7", "F21")
 async def test_a_killed_member_is_told_to_the_lead_once_and_its_commands_are_gone(tmp_path):
-    marker = tmp_path / "pid"
-    command = f"echo $$ > {marker}.new; mv {marker}.new {marker}; sleep 300"
+    marker = tmp_path / "begun"
+    command = f": > {marker}; sleep 300"
     model = ScriptedModel({"lead": ["noted"], "ada": [("Bash", {"command": command})]})
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Run it.")
@@ -229,11 +229,10 @@ async def test_a_killed_member_is_told_to_the_lead_once_and_its_commands_are_gon
             watcher.follow(marker, seen.set)
             if not marker.exists():
                 await seen.wait()
+        assert running_in(tmp_path)
         await ada.stop()
         assert ada.state == "gone"
-        pid = int(marker.read_text())
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        assert not running_in(tmp_path)
         result = await team.run("What happened?")
     assert result.ok
     told = everything_told(model, "team-lead")

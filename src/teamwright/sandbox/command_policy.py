@@ -29,6 +29,7 @@ from teamwright.sandbox.secret_paths import (
     SYSTEM,
     SYSTEM_SECRETS,
 )
+from teamwright.storage.paths import make_private
 
 REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
 """Directories that a command has for itself, or without other programs' files."""
@@ -273,7 +274,7 @@ def _temporary(place: SandboxPaths) -> str:
     if not place.temporary:
         return ""
     try:
-        os.makedirs(place.temporary, mode=0o700, exist_ok=True)
+        make_private(Path(place.temporary))
     except OSError:
         return ""
     return os.path.realpath(place.temporary)

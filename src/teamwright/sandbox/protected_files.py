@@ -16,6 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.storage.paths import make_private
+
 _MAX_FILES = 500
 _MAX_BYTES = 262_144
 
@@ -127,7 +129,7 @@ def _write_back(path: str, before: _SavedFile, quarantine: Path) -> None:
 
 def _move_away(path: str, quarantine: Path) -> bool:
     try:
-        quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(quarantine)
         shutil.move(path, quarantine / f"{os.path.basename(path)}.{time.time_ns()}")
     except OSError:
         return False

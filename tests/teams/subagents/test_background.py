@@ -75,7 +75,7 @@ async def test_twenty_that_end_at_once_are_told_once_each_and_one_that_fails_tak
 
 @pytest.mark.promise("F38")
 async def test_nothing_is_told_before_the_childs_own_jobs_have_ended(tmp_path):
-    gate = tmp_path / "gate"
+    gate = tmp_path / "work/gate"
     held = f"until [ -e {gate} ]; do sleep 0.05; done; echo late"
 
     class WithJob(Children):

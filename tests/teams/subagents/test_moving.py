@@ -50,7 +50,8 @@ async def test_after_the_time_that_a_setting_says_one_goes_on_in_the_background_
 
 @pytest.mark.promise("row F4")
 async def test_a_command_that_is_waited_for_goes_on_as_a_job_with_all_that_it_wrote(tmp_path):
-    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    begun, gate = tmp_path / "work/begun", tmp_path / "work/gate"
+    (tmp_path / "work").mkdir()
     os.mkfifo(begun)
     os.mkfifo(gate)
     command = f"echo first; : > {begun}; read line < {gate}; echo last"

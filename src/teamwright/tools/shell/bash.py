@@ -305,11 +305,12 @@ class Bash(Tool[BashInput]):
                 return self._move_to_background(process, output, call, ctx)
             moved = follow_directory(place, before, ended_in)
         finally:
-            with contextlib.suppress(OSError):
-                ended_in.unlink(missing_ok=True)
-            if not goes_on and not (process.exited.is_set() and process.has_left_running()):
-                process.close()
-                output.close()
+            if not goes_on:  # else the sandbox may not have mounted the file yet, and the command writes it at its end
+                with contextlib.suppress(OSError):
+                    ended_in.unlink(missing_ok=True)
+                if not (process.exited.is_set() and process.has_left_running()):
+                    process.close()
+                    output.close()
         left = self._adopt_left_running(process, output, call, ctx) if in_time else ""
         late = "" if in_time else _timeout_note(timeout_s)
         code = process.exit_code

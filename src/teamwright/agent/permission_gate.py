@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, revise_input
@@ -28,6 +29,7 @@ from teamwright.permissions.verdict import (
     Question,
     Verdict,
 )
+from teamwright.sandbox.policy import PolicyName
 
 _NEXT_STEPS = {
     f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
@@ -207,6 +209,7 @@ class PermissionGate(Struct):
             suggestions=self._suggestions(call, decision, policy),
             lead_may_answer=self.lead_may_allow(call.tool.name, call.access),
             mode=str(policy.display_mode),
+            auto_allow_answers=decision.is_unproven and _is_answered_by_auto_allow(policy, call),
         )
         return await self._wait_for(question)
 
@@ -240,6 +243,14 @@ class PermissionGate(Struct):
                 rule, "Nothing was done. Continue without it, or say in your answer what it was needed for."
             ),
         )
+
+
+def _is_answered_by_auto_allow(policy: Policy, call: PreparedCall) -> bool:
+    """Return True when the call would run without a question, were `sandbox.auto_allow` on."""
+    if not call.access.sandbox:
+        return False
+    access = replace(call.access, sandbox=call.access.sandbox | {PolicyName.WORK})
+    return policy.decide(call.tool.name, access).verdict is Verdict.ALLOW
 
 
 def _real_paths(access: Access) -> list[str]:

@@ -124,7 +124,7 @@ class Question(Struct, frozen=True):
     `member` is the display name (`lead › Explore: find it`); `owner` the member that waits (its sub-agents ask in its
     name). `kind` is permission, question, plan or budget. `suggestions` are grants that a person may add to an
     approval. `mode` is the display name of the mode that asks. `lead_may_answer`: the lead would be allowed the call,
-    so it may allow it to a member.
+    so it may allow it to a member. `auto_allow_answers`: the setting `sandbox.auto_allow` would answer it.
     """
 
     member: str
@@ -141,6 +141,7 @@ class Question(Struct, frozen=True):
     suggestions: tuple[PermissionUpdate, ...] = ()
     lead_may_answer: bool = False
     mode: str = ""
+    auto_allow_answers: bool = False
 
 
 def where_allowed(settings: Path | None) -> str:

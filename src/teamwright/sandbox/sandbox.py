@@ -217,12 +217,20 @@ class Sandbox:
 
     def answers(self) -> frozenset[PolicyName]:
         """Return the policies that are enforced here and answer a question about unknown effects of a command."""
-        name = "none" if self.is_off else self.implementation().name
-        if name == "none":
+        if self.implementation().name == "none":
             return frozenset()
-        holds_all = all(guarantee.holds for guarantee in GUARANTEES[name].values()) and is_filter_known()
-        works = self.settings.auto_allow and holds_all
+        works = self.settings.auto_allow and self.holds_all
         return frozenset({PolicyName.READ, PolicyName.WORK} if works else {PolicyName.READ})
+
+    @property
+    def holds_all(self) -> bool:
+        """True when the implementation enforces all subjects, so that a command may run without a question."""
+        row = GUARANTEES[self.implementation().name]
+        return all(guarantee.holds for guarantee in row.values()) and is_filter_known()
+
+    def turn_on_auto_allow(self) -> None:
+        """Set `sandbox.auto_allow` for later commands of this process, as the person chose."""
+        self.settings = replace(self.settings, auto_allow=True)
 
     def require(self) -> None:
         """Raise CannotStart (`no-sandbox`) when the settings require a sandbox and there is none."""

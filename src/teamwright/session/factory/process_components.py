@@ -40,6 +40,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.runtime_tags import new_key
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
+from teamwright.session.factory.auto_allow_offer import with_auto_allow_offer
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker, start_sandbox_report
 from teamwright.session.factory.shell_startup import make_shell_startup
@@ -198,6 +199,7 @@ def make_agent_factory(
     root, compat, trusted = context.trust.root, settings.compat, context.trust.trusted
     known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
     resolver = make_resolver(context, log.emit)
+    sandbox = sandbox_maker(context, log.emit)
     types = partial(resolver.agent_types.tool_description, services.policies.may_start)
     style, problem = _style(context)
     made = AgentFactory(
@@ -205,9 +207,9 @@ def make_agent_factory(
         context.id,
         context.cwd,
         models,
-        _toolset(context, services, types, sandbox_maker(context, log.emit), log),
+        _toolset(context, services, types, sandbox, log),
         services.policies,
-        services.approver,
+        with_auto_allow_offer(context, services.approver, sandbox, log.emit),
         services.keep_grant,
         budget_tracker,
         log.emit,

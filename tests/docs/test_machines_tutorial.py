@@ -26,7 +26,7 @@ from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
 PAGE = ROOT / "docs/tutorials/team-on-three-machines.md"
-MACHINES = ("desk", "left", "right")
+MACHINES = ("laptop", "left", "right")
 
 
 class Network:
@@ -101,7 +101,7 @@ class Shell:
 
 
 class MachineServer(PostgresServer):
-    """A server on desk that asks others for the password of a user."""
+    """A server on the laptop that asks others for the password of a user."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -117,14 +117,14 @@ class MachineServer(PostgresServer):
 
 @pytest.fixture
 def shells(tmp_path: Path) -> Iterator[dict[str, Shell]]:
-    """A shell on each machine. Desk has the server."""
+    """A shell on each machine. The laptop has the server."""
     require("postgres")
     with ExitStack() as stack:
         network = Network(stack)
         top = Path(tempfile.mkdtemp(prefix="tw-pg-"))
         stack.callback(shutil.rmtree, top, ignore_errors=True)
         server = MachineServer(top)
-        server.start(before=network.enter("desk"), listen="*")
+        server.start(before=network.enter("laptop"), listen="*")
         stack.callback(server.stop)
         psql = server_program("psql")
         assert psql is not None
@@ -140,9 +140,9 @@ def shells(tmp_path: Path) -> Iterator[dict[str, Shell]]:
             env = kept | {
                 "PATH": f"{tools}:{psql.parent}:{os.environ['PATH']}",
                 "HOME": str(home),
-                "DESK": f"{network.addresses['desk']}:{server.port}",
+                "LAPTOP": f"{network.addresses['laptop']}:{server.port}",
             }
-            if machine == "desk":
+            if machine == "laptop":
                 env |= {"PGHOST": str(top), "PGPORT": str(server.port)}
             made[machine] = Shell(network.enter(machine), home, env)
             stack.callback(made[machine].close)

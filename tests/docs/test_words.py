@@ -15,7 +15,7 @@ from tests.structure.source import Module, modules
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 PER_1000_OF_A_PAGE = 1
 PER_1000_OF_A_MODULE = 2
-HAND_WRITTEN = 45_250
+HAND_WRITTEN = 45_000
 """The most words that are written by hand in docs/, as `tests/docs/hand_written.py` counts them."""
 
 RETIRED = re.compile(

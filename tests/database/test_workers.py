@@ -295,7 +295,7 @@ async def test_the_commits_of_a_member_stay_in_the_database_until_the_lead_has_s
         await orders.remove(id)
         assert (await orders.read(id)).state == "claimed", "only an ended order is removed"
         await orders.note_ended(id, "gpu1", "", b"a bundle")
-        assert [await orders.read_result(id) for _ in range(2)] == [b"a bundle"] * 2
+        assert [(await orders.read_result(id)).bundle for _ in range(2)] == [b"a bundle"] * 2
         await orders.remove(id)
         assert await orders.read(id) is None and await orders.read_all([id]) == {}
 
@@ -328,15 +328,24 @@ async def test_a_resumed_lead_fetches_the_commits_of_members_that_ended_without_
     git(repository, "clone", "-q", ".", str(elsewhere))
     base = git(elsewhere, "rev-parse", "HEAD")
     (elsewhere / "two.txt").write_text("2\n")
-    bundle = bundle_result(elsewhere, "team", "ada", base)
+    assert bundle_result(elsewhere, "team", "ada", base)
+    ours, others = (
+        "refs/teamwright/team/ada",
+        ("refs/teamwright/team/bob", "refs/teamwright/integrated/teamwright/team/bob"),
+    )
+    for ref in others:  # a worker that says more than it may
+        git(elsewhere, "update-ref", ref, ours)
+    git(elsewhere, "bundle", "create", "-q", str(tmp_path / "bundle"), ours, *others, f"^{base}")
+    bundle = (tmp_path / "bundle").read_bytes()
     async with holder(space, worker_lease("gpu1")) as (worker, _):
         await register_worker(worker.database, OFFER)
         orders = StartOrders(worker.database)
-        number = await orders.add(order(session=id))
+        number = await orders.add(order(session=id, team="team", member="ada"))
         assert await orders.claim(OFFER) is not None
         await orders.note_ended(number, "gpu1", "", bundle)
         async with open_session(replace(options, resume=id)):
-            assert git(repository, "show", "refs/teamwright/team/ada:two.txt") == "2"
+            assert git(repository, "show", f"{ours}:two.txt") == "2"
+            assert git(repository, "for-each-ref", "--format=%(refname)", "refs/teamwright/") == ours
         assert await orders.read(number) is None
 
 

@@ -49,6 +49,14 @@ class StartOrder(Struct, frozen=True, kw_only=True):
     id: int = 0
 
 
+class MemberBundle(Struct, frozen=True):
+    """The commits of a member that has ended, as a bundle that its worker made."""
+
+    team: str
+    member: str
+    bundle: bytes
+
+
 class OrderStatus(Struct, frozen=True):
     """The state of an order, its worker, and what the worker says of it."""
 
@@ -234,13 +242,16 @@ class StartOrders:
         )
         return [int(row["id"]) for row in rows]
 
-    async def read_result(self, id: int) -> bytes | None:
-        """Return the bundle of the member's commits."""
-        return await self._database.read(
-            lambda connection: connection.fetchval(
-                "select result from start_orders where id = $1 and state = 'ended'", id
+    async def read_result(self, id: int) -> MemberBundle | None:
+        """Return the commits of the member of an ended order; None without any."""
+        row = await self._database.read(
+            lambda connection: connection.fetchrow(
+                "select team, member, result from start_orders "
+                "where id = $1 and state = 'ended' and result is not null",
+                id,
             )
         )
+        return MemberBundle(row["team"], row["member"], bytes(row["result"])) if row is not None else None
 
     async def ended_with_result(self, session: str) -> list[int]:
         """Return the ended orders of a session whose commits its lead has not stored, oldest first."""

@@ -91,11 +91,12 @@ async def _fetch_results(database: Database, context: SessionContext) -> None:
 
     orders = StartOrders(database)
     for id in await orders.ended_with_result(context.id):
-        from teamwright.worktrees.commit_bundle import fetch_bundle
+        from teamwright.worktrees.commit_bundle import fetch_result
 
-        result = await orders.read_result(id)
+        if (result := await orders.read_result(id)) is None:
+            continue
         with suppress(CannotStart):  # The repository lacks the first commit: the result stays in the database.
-            await asyncio.to_thread(fetch_bundle, context.cwd, result or b"")
+            await asyncio.to_thread(fetch_result, context.cwd, result.team, result.member, result.bundle)
             await orders.remove(id)
 
 

@@ -133,12 +133,17 @@ def bundle_ref(cwd: Path, ref: str, base: str) -> bytes | None:
         return _read_small(path)
 
 
-def fetch_bundle(cwd: Path, bundle: bytes, refs: str = "refs/teamwright/*") -> None:
-    """Fetch these refs of a bundle; by default those of all members. Raises CannotStart."""
+def fetch_result(cwd: Path, team: str, member: str, bundle: bytes) -> None:
+    """Fetch the commits of a member that has ended. Raises CannotStart."""
+    fetch_bundle(cwd, bundle, result_ref(team, member))
+
+
+def fetch_bundle(cwd: Path, bundle: bytes, ref: str) -> None:
+    """Fetch this ref of a bundle, and no other: another machine made it. Raises CannotStart."""
     with tempfile.TemporaryDirectory(prefix="teamwright-") as directory:
         path = Path(directory) / "commits"
         path.write_bytes(bundle)
-        done = run_git(cwd, "fetch", "-q", str(path), f"+{refs}:{refs}", timeout_s=_GIT_S, terms=_FROM_FILE)
+        done = run_git(cwd, "fetch", "-q", str(path), f"+{ref}:{ref}", timeout_s=_GIT_S, terms=_FROM_FILE)
         _require(done, "the commits cannot be read")
 
 

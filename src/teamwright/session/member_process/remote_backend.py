@@ -33,7 +33,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.session.member_process.spawn_file import VARIABLE
 from teamwright.session.model_sources import SCRIPTED
 from teamwright.teams.backends.backend import Launch, Location
-from teamwright.worktrees.commit_bundle import fetch_bundle, make_bundle, remote_url, result_ref
+from teamwright.worktrees.commit_bundle import fetch_result, make_bundle, remote_url, result_ref
 
 START_S = 300.0
 """Seconds that a worker may take to clone the repository and to start the process."""
@@ -183,7 +183,7 @@ class RemoteBackend:
             await self._orders.request_end(id)
             await self._wait_until_ended(id, running)
             if result := await self._orders.read_result(id):
-                await asyncio.to_thread(fetch_bundle, cwd, result)
+                await asyncio.to_thread(fetch_result, cwd, result.team, result.member, result.bundle)
             await self._orders.remove(id)  # only now: a lead that is killed before this does not lose the commits
         finally:
             if running is not None:

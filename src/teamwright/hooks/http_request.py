@@ -12,6 +12,7 @@ import httpx2
 
 from teamwright.hooks.hook_actions import HttpRequest
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, read_outcome
+from teamwright.processes.http_client import environment_certificates, hide_http_logs
 
 MAX_BYTES = 200_000
 """Bytes of an answer that are read."""
@@ -26,7 +27,9 @@ async def send_request(
     """
     headers = {"Content-Type": "application/json", **request.filled_headers(env)}
     try:
-        async with httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False) as client:
+        hide_http_logs()
+        certificates = environment_certificates()
+        async with httpx2.AsyncClient(verify=certificates, timeout=timeout_s, follow_redirects=False) as client:
             problem, body = await _post(client, request.url, content, headers)
     except httpx2.TimeoutException:
         return HookOutcome(problem=f"the address gave no answer in {timeout_s:g} s")

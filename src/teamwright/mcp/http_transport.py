@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
 from teamwright.mcp.server_config import ServerConfig
+from teamwright.processes.http_client import hide_http_logs
 from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def new_client(url: str, auth: Auth | None = None) -> AsyncClient:
     """
     import httpx2
 
-    for name in ("httpcore2", "httpx2"):
-        # Their log lines quote headers and addresses.
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
+    hide_http_logs()
     parts = urlsplit(url)
     here = (parts.hostname or "") in _LOOPBACK
     return httpx2.AsyncClient(

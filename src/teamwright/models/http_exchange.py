@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +24,7 @@ from teamwright.models.service_error import (
     parse_http_error,
     read_request_id,
 )
+from teamwright.processes.http_client import hide_http_logs
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -60,11 +60,7 @@ def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
     """
     import httpx2
 
-    for name in ("httpcore2", "httpx2"):
-        # Their log lines quote headers and addresses. Users who want them set the level explicitly.
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
+    hide_http_logs()
     try:
         return httpx2.AsyncClient(
             # Without `trust_env` the certificates of the environment must be passed explicitly.

@@ -112,6 +112,9 @@ class NotificationSender(Struct):
         """Send the notification to the webhook; return why it failed, or an empty text."""
         import httpx2  # loaded only where a webhook is set
 
+        from teamwright.processes.http_client import hide_http_logs
+
+        hide_http_logs()
         url = self.settings.webhook
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client:

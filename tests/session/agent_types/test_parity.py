@@ -309,6 +309,15 @@ async def initial(root, route):
     assert first.index("Greet first.") < first.index("Do it now.")
 
 
+async def sandbox(root, route):
+    outside = root.parent / f"{root.name}-outside-{route}"
+    write = ("Bash", {"command": f"echo x > {outside}"})
+    await run(root, route, {"sandbox": {"mode": "required"}}, write)
+    assert not outside.exists()
+    await run(root, route, {}, write)
+    assert outside.exists()
+
+
 CASES = {
     "name": names,
     "description": described,
@@ -328,6 +337,7 @@ CASES = {
     "hooks": hooks,
     "skills": skills,
     "initialPrompt": initial,
+    "sandbox": sandbox,
 }
 
 

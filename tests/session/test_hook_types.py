@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -237,6 +238,16 @@ async def test_a_stop_that_a_prompt_hook_refuses_continues_unless_it_is_impossib
 async def test_a_prompt_hook_without_an_answer_stops_nothing(tmp_path, answer):
     crew = await Crew(tmp_path, judging(answer), {"PreToolUse": [{"type": "prompt", "prompt": "May this?"}]}).run()
     assert crew.wrote and any("counts for nothing (prompt: May this?)" in text for text in crew.notices)
+
+
+def test_an_answer_of_many_unfinished_objects_takes_no_long_time():
+    question = parse_action("prompt", "Stop", {"type": "prompt", "prompt": "Is it done?"})
+    begun = time.process_time()
+    for text in ("{" * 300_000, '{"a":' * 20_000):
+        with pytest.raises(ValueError, match="its answer has no"):
+            question_answer("Stop", question, text)
+    assert time.process_time() - begun < 1
+    assert question_answer("Stop", question, "{" * 300_000 + ' {"ok": true}') == {}
 
 
 # ── agent ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,6 +22,9 @@ PROMPT_TIMEOUT_S = 30.0
 
 ARGUMENTS = "$ARGUMENTS"
 
+_MAX_BEGINS = 100
+"""Places in an answer where its object may begin: each is tried while all agents wait."""
+
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -176,10 +179,11 @@ def question_answer(event: str, question: ModelQuestion, text: str) -> dict[str,
 
 def _answer_object(text: str) -> dict[str, Any]:
     """Return the last object in an answer that has a decision: models write words or a fence around it."""
-    decoder = json.JSONDecoder()
-    for at in (found.start() for found in reversed(list(re.finditer(r"\{", text[-MAX_TEXT:])))):
+    decoder, end = json.JSONDecoder(), text[-MAX_TEXT:]
+    begins = [found.start() for found in re.finditer(r"\{", end)]
+    for at in reversed(begins[-_MAX_BEGINS:]):
         try:
-            said, _ = decoder.raw_decode(text[-MAX_TEXT:], at)
+            said, _ = decoder.raw_decode(end, at)
         except (ValueError, RecursionError):
             continue
         if isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("ok"), bool):

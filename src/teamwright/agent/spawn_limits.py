@@ -51,7 +51,7 @@ class SpawnLimits(Struct):
     def admit(self, *, depth: int, live_members: int | None = None) -> None:
         """Count one start. Raises LimitExceeded with the cap and the setting that changes it.
 
-        `person_actions` is given for teammates only: the number that run now.
+        `live_members` is given for teammates only: the number that run now.
         """
         now = time.monotonic()
         while self._recent_starts and now - self._recent_starts[0] > 60:

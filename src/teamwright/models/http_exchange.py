@@ -56,7 +56,7 @@ class Timeouts(Struct, frozen=True):
 def new_client(endpoint: Endpoint, timeouts: Timeouts) -> AsyncClient:
     """Return a client for one endpoint. TLS and the proxy settings are read only where they are needed.
 
-    Raises `ServiceError` for an unusable_client_error proxy or unusable_client_error certificates in the environment.
+    Raises `ServiceError` for an unusable proxy or unusable certificates in the environment.
     """
     import httpx2
 

@@ -54,7 +54,9 @@ class Scene:
         """A session of an agent that plays this, in which everything is allowed, to its end."""
         with LoopbackModel.in_thread(play) as server:
             program = Program(self.victim.program.cwd, self.victim.program.home, server.url)
-            done = program.run("-p", "go", "--dangerously-skip-permissions", *args, timeout=WAIT_S)
+            # A sandbox would hide the other session from the command.
+            free = ("--dangerously-skip-permissions", "--sandbox", "off")
+            done = program.run("-p", "go", *free, *args, timeout=WAIT_S)
             assert done.returncode == 0, done.stderr
 
     def runs(self, command: str, *args: str, background: bool = False) -> None:

@@ -52,7 +52,7 @@ def test_a_token_of_the_command_line_is_in_no_file_after_a_start_nor_after_a_res
 
 @pytest.mark.slow_after(1)
 def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp_path):
-    held = Held(call("Bash", command=f"echo ran >> {tmp_path}/ran"))
+    held = Held(call("Bash", command=f"echo ran >> {tmp_path}/repo/ran"))
     here = scene(**pair(held))
     here.start()
     held.come()
@@ -65,8 +65,8 @@ def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp
     done = here.resume()
     assert done.returncode == 0, done.stderr
     assert [one["pid"] for one in here.of("session_opened")][1:], "a second life of the lead"
-    assert (tmp_path / "ran").exists(), here.told("ann")
-    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert (tmp_path / "repo/ran").exists(), here.told("ann")
+    assert (tmp_path / "repo/ran").read_text() == "ran\n"
     lives = [one for one in here.events() if one["type"] == "member_changed" and one["member"] in {"ann", "bob"}]
     assert {one["incarnation"] for one in lives} == {1}
     assert "ann's report." in here.told_lead()
@@ -83,7 +83,7 @@ def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp
 
 @pytest.mark.slow
 def test_after_the_grace_members_keep_their_places_and_a_resume_starts_them_again(scene, tmp_path):
-    held = Held(call("Bash", command=f"echo ran >> {tmp_path}/ran"))
+    held = Held(call("Bash", command=f"echo ran >> {tmp_path}/repo/ran"))
     here = scene(**pair(held))
     here.set(grace_s=1)
     here.start()
@@ -96,7 +96,7 @@ def test_after_the_grace_members_keep_their_places_and_a_resume_starts_them_agai
     done = here.resume()
     assert done.returncode == 0, done.stderr
     assert "interrupted" in here.told("ann"), here.told("ann")
-    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "repo/ran").exists()
     assert "ann's report." in here.told_lead()
     assert here.told_lead().count("bob's report.") == 1
     assert len(here.play.asked("bob")) == 1
@@ -114,7 +114,7 @@ def waiting(here):
 
 @pytest.mark.slow
 def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answered_once(scene, tmp_path):
-    runs = call("Bash", command=f"echo ran >> {tmp_path}/ran")
+    runs = call("Bash", command=f"echo ran >> {tmp_path}/repo/ran")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[runs, "ann's report."])
     here.set(unattended_requests="wait")
     here.lead = here.program.start("-p", "work")
@@ -132,7 +132,7 @@ def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answere
     assert answered.returncode == 0, answered.stderr
     code, _, err = here.end()
     assert code == 0, err
-    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert (tmp_path / "repo/ran").read_text() == "ran\n"
     assert [one["verdict"] for one in here.of("request_closed", "ann")].count("allow") == 1
     assert "ann's report." in here.told_lead()
     assert len(here.play.asked("ann")) == 2

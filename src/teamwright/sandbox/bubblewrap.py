@@ -19,7 +19,7 @@ from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.network_proxy import NetworkRoute
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
@@ -214,7 +214,7 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     options += _binds("--ro-bind", sorted(_in_replaced_directories(policy.readable), key=len))
     options += _binds("--bind", sorted(policy.writable - {"/"}, key=len))
     # Each directory above a protected path is a mount, so that it cannot be renamed and another one put in its place.
-    above = {parent for path in policy.protected for parent in _parents_below(path, policy.writable)}
+    above = {parent for path in policy.protected for parent in parents_below(path, policy.writable)}
     options += _binds("--bind", sorted(above, key=len))
     protected = [path for path in policy.protected if not os.path.islink(path)]
     options += _binds("--ro-bind", sorted(protected, key=len))
@@ -238,16 +238,6 @@ def _in_replaced_directories(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path.startswith(REPLACED)]
 
 
-def _parents_below(path: str, writable: Iterable[str]) -> list[str]:
-    """Return the directories above the path that are inside a writable one."""
-    found: list[str] = []
-    parent = os.path.dirname(path)
-    while any(parent.startswith(f"{one.rstrip('/')}/") for one in writable):
-        found.append(parent)
-        parent = os.path.dirname(parent)
-    return found
-
-
 def _run_directory() -> list[str]:
     """Return what stays visible in /run: programs of some systems, and the names of the resolvers."""
     resolver = os.path.realpath("/etc/resolv.conf")
@@ -266,7 +256,7 @@ def _restrictions(policy: SandboxPolicy) -> list[str]:
         kind = "--bind" if path in policy.writable else "--ro-bind"
         steps.append((path, [kind, path, path]))
         kept = [one for one in policy.protected if is_inside(one, path) and not os.path.islink(one)]
-        above = {parent for one in kept for parent in _parents_below(one, [path])}
+        above = {parent for one in kept for parent in parents_below(one, [path])}
         steps += [(one, ["--bind", one, one]) for one in above]
         steps += [(one, ["--ro-bind", one, one]) for one in kept]
     options = [part for _, step in sorted(steps, key=lambda step: len(step[0])) for part in step]

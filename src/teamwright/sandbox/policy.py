@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cache
 from typing import Any, cast
@@ -92,6 +93,16 @@ def narrower_policy(one: PolicyName, other: PolicyName) -> PolicyName:
 def is_inside(path: str, directory: str) -> bool:
     """Return True when the path is the directory or is in it. Both are real paths."""
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def parents_below(path: str, writable: Iterable[str]) -> list[str]:
+    """Return the directories above the path that are inside a writable one."""
+    found: list[str] = []
+    parent = os.path.dirname(path)
+    while any(parent.startswith(f"{one.rstrip('/')}/") for one in writable):
+        found.append(parent)
+        parent = os.path.dirname(parent)
+    return found
 
 
 class SandboxSettings(Struct, frozen=True):
@@ -188,7 +199,8 @@ class SandboxReport(Struct, frozen=True):
         """The implementation, and the subjects that it enforces and that it does not."""
         held = [subject for subject in SUBJECTS if subject not in self.missing]
         if not held:
-            return f"{self.implementation}: nothing is enforced: {self.reason}"
+            enforced = "is enforced" if self.implementation == "none" else "counts as enforced"
+            return f"{self.implementation}: nothing {enforced}: {self.reason}"
         missing = f"; not {', '.join(self.missing)}" if self.missing else ""
         return f"{self.implementation}: enforces {', '.join(held)}{missing}"
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
@@ -35,6 +36,7 @@ from teamwright.sandbox.policy import (
     narrow,
 )
 from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.seatbelt import Seatbelt, probe_seatbelt
 from teamwright.sandbox.system_call_filter import is_filter_known
 
 
@@ -69,6 +71,13 @@ GUARANTEES: Mapping[str, Mapping[str, Guarantee]] = {
         ),
         "sockets": Guarantee(holds=True, limit="a command that names the network may use all sockets"),
         "processes": Guarantee(holds=True, limit="the list of processes can be read; before Linux 6.12 signals work"),
+    },
+    "seatbelt": {
+        "reads": Guarantee(holds=False, limit="untried; names and sizes of files can be read"),
+        "writes": Guarantee(holds=False, limit="untried"),
+        "network": Guarantee(holds=False, limit="untried; no connection to localhost"),
+        "sockets": Guarantee(holds=False, limit="untried; a command that names the network may use all sockets"),
+        "processes": Guarantee(holds=False, limit="untried"),
     },
     "none": dict.fromkeys(SUBJECTS, _NOTHING),
 }
@@ -142,7 +151,7 @@ class SandboxNetwork:
             if found.bubblewrap is not None and found.bubblewrap.user_namespace and found.bubblewrap.nsenter:
                 listener, *namespaces = await asyncio.to_thread(open_namespace)
                 proxy = NetworkProxy(listener, tuple(namespaces))
-            elif found.landlock >= NETWORK_SINCE:
+            elif found.landlock >= NETWORK_SINCE or found.name == "seatbelt":
                 proxy = NetworkProxy(socket.create_server(("127.0.0.1", 0)))
             if proxy is not None:
                 await proxy.start()
@@ -217,7 +226,7 @@ class Sandbox:
 
     def answers(self) -> frozenset[PolicyName]:
         """Return the policies that are enforced here and answer a question about unknown effects of a command."""
-        if self.implementation().name == "none":
+        if not GUARANTEES[self.implementation().name]["reads"].holds:
             return frozenset()
         works = self.settings.auto_allow and self.holds_all
         return frozenset({PolicyName.READ, PolicyName.WORK} if works else {PolicyName.READ})
@@ -274,6 +283,8 @@ class Sandbox:
             return Bubblewrap(found.bubblewrap, policy, route)
         if found.landlock:
             return Landlock(found.landlock, policy, route)
+        if found.name == "seatbelt":
+            return Seatbelt(policy, route)
         self.require()
         self._warn_of(report_sandbox(self.settings))
         return None
@@ -309,6 +320,10 @@ class Sandbox:
 @cache
 def find_implementation() -> Implementation:
     """Return the best implementation that works here, probed once in a process."""
+    if sys.platform == "darwin":
+        if probe_seatbelt():
+            return Implementation("seatbelt", reason="its profile was never tried on a Mac")
+        return Implementation("none", reason="sandbox-exec does not confine a command here")
     program = find_system_program("bwrap")
     abilities = probe_bubblewrap(program) if program is not None else None
     if abilities is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -16,7 +17,8 @@ from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
-_DENIED = re.compile(r"[Pp]ermission denied|EACCES")
+_DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))
+"""Texts of refusals without mounts: Seatbelt of macOS has one that means something else on Linux."""
 _CONNECTS = re.compile(r"connect|socket", re.I)
 _MISSING = re.compile(r"No such file or directory|ENOENT|FileNotFoundError")
 _QUOTED = re.compile(r"['\"‘`]([^'\"‘’`\n]+)['\"’`]")

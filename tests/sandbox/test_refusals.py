@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +12,13 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import PermissionUpdate
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import RequestOpened
+from teamwright.sandbox.policy import PolicyName, SandboxPolicy
+from teamwright.sandbox.violations import find_refusal
 from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import prompt_lines
 from teamwright.ui.terminal.request_reply import parse_reply
+from tests.support.programs import needs
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
 
@@ -115,3 +120,48 @@ def test_only_a_person_grants_commands_outside_the_sandbox(rule):
             Policy().apply_update(update, by_user=True)
     else:
         Policy().apply_update(update, by_user=True)
+
+
+def sign_commits(home: Path, work: Path) -> None:
+    """Make a repository and a user whose git signs commits with a key in the home."""
+    (home / ".ssh").mkdir(parents=True)
+    key = home / ".ssh/signs"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    (home / ".gitconfig").write_text(
+        f"[user]\n\tname = T\n\temail = t@example.org\n\tsigningkey = {key}\n"
+        "[gpg]\n\tformat = ssh\n[commit]\n\tgpgsign = true\n"
+    )
+    subprocess.run(["git", "init", "-q", work], check=True)
+
+
+def subjects(work: Path) -> str:
+    done = subprocess.run(["git", "log", "--format=%s"], cwd=work, check=False, capture_output=True, text=True)
+    return done.stdout
+
+
+@needs("ssh-keygen")
+async def test_a_commit_that_cannot_be_signed_says_what_would_allow_the_signature(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "work"
+    sign_commits(home, work)
+    monkeypatch.setenv("HOME", str(home))
+    commit = "git commit --allow-empty -m signed"
+    [text], [event] = await run(tmp_path, commit, **BYPASS)
+    assert "~/.ssh" in str(event.refused) and not subjects(work) and "with the answer 'outside the sandbox'" in text
+    [text], events = await run(tmp_path, commit, allowed_tools=[f"Unconfined({commit})", f"Bash({commit})"])
+    assert not events and subjects(work) == "signed\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: gpg failed to sign the data",
+        'error: No private key found for public key "/home/ann/key.pub"?',
+        "error: unable to sign the tag",
+    ],
+)
+def test_a_signature_is_refused_only_where_keys_are_hidden(line):
+    keys = frozenset({"/home/ann/.gnupg", "/home/ann/.aws"})
+    found = find_refusal(SandboxPolicy(PolicyName.WORK, hidden=keys), line, "/work", replaces_tmp=True)
+    assert found is not None and [str(one) for one in found.violations] == ["sign with keys of /home/ann/.gnupg"]
+    assert "The user can allow the command with the answer 'outside the sandbox' or a rule" in found.note()
+    assert find_refusal(SandboxPolicy(PolicyName.WORK), line, "/work", replaces_tmp=True) is None

@@ -33,13 +33,17 @@ _SOCKET = re.compile(
 )
 _REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|Couldn't connect to server|Failed to connect")
 _LOCAL_PORT = re.compile(r"(?:localhost|127\.0\.0\.1|::1)\D{1,8}(\d{2,5})\b")
+_SIGNS = re.compile(
+    r"gpg failed to sign the data|unable to sign the tag|No private key found for|Couldn't (?:load|find|get|sign)\b"
+)
+_KEY_DIRECTORIES = (".gnupg", ".ssh")
 _MAX = 3
 _LISTENING = "0A"
 """The state of a listening socket in /proc/net/tcp (proc(5))."""
 
 
 class Violation(Struct, frozen=True):
-    """A refusal: `act` is write, read or connect; `target` is the path or host, empty where it is unknown."""
+    """A refusal: `act` is write, read, connect or sign; `target` is the path or host, empty where it is unknown."""
 
     act: str
     target: str = ""
@@ -47,6 +51,8 @@ class Violation(Struct, frozen=True):
     def __str__(self) -> str:
         if self.act == "connect":
             return f"connect to {self.target or 'the network'}"
+        if self.act == "sign":
+            return f"sign with keys of {_short(self.target)}"
         return f"{self.act} {_short(self.target) or 'a file'}"
 
 
@@ -94,6 +100,9 @@ def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tm
             yield Violation("read", _path_in(line))
         if policy.network is not NetworkAccess.ALLOW:
             yield from _connections(line)
+        if _SIGNS.search(line):  # git with commit.gpgsign: the keys and their agent are what a person allows by name
+            places = (path for path in sorted(policy.hidden) if os.path.basename(path) in _KEY_DIRECTORIES)
+            yield from (Violation("sign", path) for path in places)
         if _DENIED.search(line) or _MISSING.search(line):
             hidden = (path for path in sorted(policy.hidden) if path in line and not is_inside(cwd, path))
             yield from (Violation("read", path) for path in hidden)

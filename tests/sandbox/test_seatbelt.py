@@ -98,6 +98,14 @@ def test_each_policy_decides_about_files(confined, act, path, reads, works):
     assert allows(profile(confined, PolicyName.WORK), act, path) is works
 
 
+def test_no_directory_above_a_hidden_path_can_be_moved_away(confined):
+    (confined.home / ".config/gh").mkdir(parents=True)
+    text = profile(confined, PolicyName.WORK, work=confined.home)
+    assert allows(text, "file-write-create", f"{confined.home}/.config/other")
+    assert not allows(text, "file-write-unlink", f"{confined.home}/.config")
+    assert not allows(text, "file-write-unlink", f"{confined.home}/.config/gh")
+
+
 @pytest.mark.parametrize("name", ['a"))(allow default)(b', "line\nbreak", "back\\slash", "tab\t;quote\"'", "ünï—code"])
 def test_a_path_with_any_characters_stays_one_path(confined, name):
     odd = confined.work / name

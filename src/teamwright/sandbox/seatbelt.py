@@ -98,12 +98,11 @@ class Seatbelt(Struct, frozen=True):
         writable = policy.writable if works else frozenset[str]()
         rules = [(path, _rule("allow file-read*", path)) for path in {*tops, *policy.readable, *writable}]
         rules += [(path, _rule("allow file-write*", path)) for path in writable]
-        for path in {*policy.protected, *policy.guarded}:
-            rules.append((path, _rule("deny file-write*", path)))
-            # Else the directory above could be moved, changed under another name, and moved back.
-            rules += [
-                (above, _rule("deny file-write-unlink", above, "literal")) for above in parents_below(path, writable)
-            ]
+        rules += [(path, _rule("deny file-write*", path)) for path in {*policy.protected, *policy.guarded}]
+        for path in {*policy.protected, *policy.guarded, *policy.hidden}:
+            # Else the directory above could be moved, and read or changed under another name.
+            fixed = parents_below(path, writable)
+            rules += [(above, _rule("deny file-write-unlink", above, "literal")) for above in fixed]
         rules += [(path, _rule("deny file-read* file-write*", path)) for path in policy.hidden]
         lines = [line for _, line in sorted(rules, key=lambda rule: len(rule[0].rstrip("/")))]
         shown = [*policy.visible, *policy.own_files, *([policy.temporary] if policy.temporary else [])]

@@ -1,14 +1,16 @@
-"""Path ownership: what belongs to others is not changed, by no tool, in no mode."""
+"""Path ownership: only a person allows a change of paths that belong to others, by every tool, in every mode."""
 
 from pathlib import Path
 
 import pytest
 
 from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.path_ownership import OwnedPaths, PathOwnership
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import PathPattern, parse_rules
-from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.sandbox.policy import PolicyName
 
 
 @pytest.fixture
@@ -21,17 +23,29 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def policy(base: Path, mode: Mode, fence: PathOwnership, *allowed: str) -> Policy:
+def policy(base: Path, mode: Mode, owned: PathOwnership, *allowed: str) -> Policy:
+    """The policy of an agent as a session makes it: path ownership in one more parent."""
     rules = parse_rules(allowed, Verdict.ALLOW, "test", base)
-    return Policy(mode, rules, PermissionScope(directories=(base,), base=base, ownership=fence))
+    bounds = Policy(Mode.BYPASS, (), PermissionScope(base=base, ownership=owned), bounds_writes=True)
+    return Policy(mode, rules, PermissionScope(directories=(base,), base=base)).narrow_to(bounds)
 
 
-def others(base: Path) -> PathOwnership:
-    return PathOwnership(owned_by_others=(OwnedPaths.parse("api", "src/api/**", "team.toml:3", base),))
+def others(base: Path, *, strict: bool = False) -> PathOwnership:
+    paths = OwnedPaths.parse("api", "src/api/**", "team.toml:3", base)
+    return PathOwnership(owned_by_others=(paths,), strict=strict)
 
 
-def own(base: Path) -> PathOwnership:
-    return PathOwnership(allowed_only=(PathPattern.parse("docs/**", base, False),), role="writer", source="team.toml:7")
+def own(base: Path, *, strict: bool = False) -> PathOwnership:
+    only = PathPattern.parse("docs/**", base, False)
+    return PathOwnership(allowed_only=(only,), role="writer", source="team.toml:7", strict=strict)
+
+
+def asks_person(decision: Decision, policy: Policy, tool: str, access: Access) -> bool:
+    """The question is one that no "always" rule and no grant answers, or a denial where no question is asked."""
+    if policy.mode is Mode.DONT_ASK:
+        return decision.verdict is Verdict.DENY
+    offers = suggest_updates(tool, access, decision, policy)
+    return decision.verdict is Verdict.ASK and decision.needs_person and not decision.always and not offers
 
 
 COMMANDS = [
@@ -79,20 +93,42 @@ COMMANDS = [
 @pytest.mark.promise("F45")
 @pytest.mark.parametrize("mode", [m for m in Mode if m not in {Mode.BUBBLE, Mode.PLAN}])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_changes_somebody_elses_file_is_denied_in_every_mode(base, mode, command):
-    decision = policy(base, mode, others(base), "Bash").decide("Bash", Access(command=command, cwd=base))
-    assert decision.verdict is Verdict.DENY
+def test_only_a_person_allows_a_command_that_changes_somebody_elses_file_and_strict_denies_it(base, mode, command):
+    access, bounded = Access(command=command, cwd=base), policy(base, mode, others(base), "Bash")
+    decision = bounded.decide("Bash", access)
+    assert asks_person(decision, bounded, "Bash", access)
     assert "api" in decision.reason
     assert "team.toml:3" in decision.rule
+    sandboxed = Access(command=command, cwd=base, sandbox=frozenset(PolicyName))
+    assert bounded.decide("Bash", sandboxed).verdict is not Verdict.ALLOW
+    assert policy(base, mode, others(base, strict=True), "Bash").decide("Bash", access).verdict is Verdict.DENY
 
 
 @pytest.mark.parametrize("path", ["src/api/a.py", "src/api/new/deep.py", "link.py", "alias/a.py", "SRC/API/a.py"])
-@pytest.mark.parametrize("mode", [Mode.BYPASS, Mode.ACCEPT_EDITS])
-def test_an_edit_of_somebody_elses_file_is_denied_by_name_and_by_real_path(base, path, mode):
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.BYPASS, Mode.ACCEPT_EDITS, Mode.DONT_ASK])
+def test_only_a_person_allows_an_edit_of_somebody_elses_file_by_name_and_by_real_path(base, path, mode):
     for tool in ("Edit", "Write", "NotebookEdit"):
-        decision = policy(base, mode, others(base), "Edit").decide(tool, Access(writes=(base / path,)))
-        assert decision.verdict is Verdict.DENY
+        access, bounded = Access(writes=(base / path,)), policy(base, mode, others(base), "Edit")
+        decision = bounded.decide(tool, access)
+        assert asks_person(decision, bounded, tool, access)
         assert "belongs to the role api" in decision.reason
+        assert policy(base, mode, others(base, strict=True), "Edit").decide(tool, access).verdict is Verdict.DENY
+
+
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS])
+def test_the_sandbox_does_not_answer_for_a_program_that_may_change_somebody_elses_file(base, mode):
+    access = Access(command="python build.py", cwd=base, sandbox=frozenset({PolicyName.WORK}))
+    free = Policy(mode, (), PermissionScope(directories=(base,), base=base))
+    assert free.decide("Bash", access).rule == "sandbox"
+    assert policy(base, mode, own(base)).decide("Bash", access).verdict is Verdict.ASK
+
+
+def test_a_grant_to_the_agent_lifts_no_path_ownership(base):
+    bounded, access = policy(base, Mode.DEFAULT, own(base)), Access(writes=(base / "src/web/w.py",))
+    bounded.grant(parse_rules(["Write"], Verdict.ALLOW, "plan", base))
+    assert bounded.decide("Write", Access(writes=(base / "docs/d.md",))).verdict is Verdict.ALLOW
+    assert bounded.decide("Write", access).verdict is Verdict.ASK
+    assert bounded.with_mode(Mode.PLAN).decide("Write", access).verdict is Verdict.DENY
 
 
 @pytest.mark.parametrize(
@@ -134,15 +170,17 @@ def test_a_file_that_only_the_shell_will_know_is_asked_about(base, command):
     assert "only the shell will know" in decision.reason
 
 
-@pytest.mark.parametrize(("path", "verdict"), [("docs/new.md", "allow"), ("src/web/w.py", "deny"), ("x.py", "deny")])
-def test_who_has_files_of_its_own_changes_no_others(base, path, verdict):
+@pytest.mark.parametrize(("path", "verdict"), [("docs/new.md", "allow"), ("src/web/w.py", "ask"), ("x.py", "ask")])
+def test_an_agent_with_files_of_its_own_asks_before_it_changes_others(base, path, verdict):
     decision = policy(base, Mode.ACCEPT_EDITS, own(base)).decide("Write", Access(writes=(base / path,)))
     assert str(decision.verdict) == verdict
-    if verdict == "deny":
+    if verdict == "ask":
+        strict = policy(base, Mode.ACCEPT_EDITS, own(base, strict=True))
+        assert strict.decide("Write", Access(writes=(base / path,))).verdict is Verdict.DENY
         assert "writer changes only its own files" in decision.reason
 
 
 def test_a_link_out_of_ones_own_files_leads_nowhere(base):
     (base / "docs/way").symlink_to(base / "src")
     decision = policy(base, Mode.BYPASS, own(base)).decide("Write", Access(writes=(base / "docs/way/web/w.py",)))
-    assert decision.verdict is Verdict.DENY
+    assert decision.verdict is Verdict.ASK

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.permissions.permission_decision import Policy, parse_mode
+from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rule, parse_rules
-from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
+from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, parse_mode, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.rule_list import split_rules
 from tests.permissions.scratch import ScratchRepository

@@ -1,5 +1,7 @@
 """Reviews in a running team: a reviewer is asked, answers, is replaced; a kill asks again once."""
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +16,9 @@ from teamwright.protocol.events import RequestOpened
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import ReviewAnswer
+from teamwright.tasks.task_review import ReviewAnswer, task_notes
 from tests.support.repositories import git, make_repository
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
 pytestmark = pytest.mark.finding("L8")
@@ -143,6 +146,93 @@ async def test_only_approved_work_of_a_worktree_is_integrated(tmp_path, monkeypa
         assert [(entry.task, entry.state) for entry in await team.integration.entries()] == [("1", "merged")]
         assert "+new" in told(model, "bob") and "teamwright/crew/ann" in told(model, "bob")
     assert git(shop, "show", "teamwright/crew/integration:b.txt") == "new"
+
+
+async def program(*words: str, cwd: Path) -> str:
+    """The output of the program in another process, which must exit with 0."""
+    words = (sys.executable, "-m", "teamwright", *words)
+    child = await asyncio.create_subprocess_exec(*words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    async with asyncio.timeout(WAIT_S):
+        out, err = await child.communicate()
+    assert child.returncode == 0, err
+    return out.decode()
+
+
+async def test_a_person_answers_from_another_terminal(tmp_path):
+    asked = asyncio.Event()
+    model = script(ann=[update("1", status="completed"), "Done.", update("1", status="completed"), "Done again."])
+    async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
+        for answer in (("deny", "--reason", "Too short."), ("allow",)):
+            await until(team, asked.is_set)
+            asked.clear()
+            [request] = json.loads(await program("requests", "--wait", "30s", "--json", cwd=tmp_path))
+            assert (request["kind"], request["owner"]) == ("review", "ann")
+            await program("requests", answer[0], request["id"], *answer[1:], cwd=tmp_path)
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and (task.review_note.by, task.review_note.returns) == ("user", 1)
+        assert "Too short." in told(model, "ann")
+
+
+async def test_the_review_of_the_team_file_applies_to_each_task(tmp_path):
+    (tmp_path / ".teamwright").mkdir()
+    (tmp_path / ".teamwright/team.toml").write_text("[team]\nreview = 'member'\n")
+    model = script(ann=[update("1", status="completed"), "Done."], bob=[update("1", review="approve"), "Approved."])
+    async with a_team(tmp_path, model) as team:
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]})
+        [task] = await completed(team, 1)
+        assert task.review == "member" and task.review_note is not None and task.review_note.by == "bob"
+
+
+async def test_a_reviewer_that_ends_without_an_answer_is_replaced(tmp_path):
+    approve = [update("1", review="approve"), "Approved."]
+    model = script(ann=[update("1", status="completed"), "Done."], bob=approve, cid=approve)
+    async with a_team(tmp_path, model) as team:
+        for name in ("bob", "ann"):
+            await team.spawn(name, "Wait.")
+        await until(team, team.session.team.is_quiet)
+        model.held.add("bob")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="member")
+        async with asyncio.timeout(WAIT_S):
+            await model.thinking.wait()
+        await team.spawn("cid", "Wait.")
+        await team.stop("bob")
+        [task] = await completed(team, 1)
+        assert task.review_note is not None
+        assert (task.review_note.asked, task.review_note.by) == (("bob", "cid"), "cid")
+
+
+@pytest.mark.finding("L7")
+async def test_overlapping_tasks_are_worked_on_at_once_in_worktrees_and_the_lists_say_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    shop = make_repository(tmp_path / "shop", {"src/a.txt": "one\n"})
+    turns = {
+        name: [write(f"src/{name}.txt", "new\n"), update(number, status="completed"), "Done."]
+        for name, number in (("ann", "1"), ("bob", "2"))
+    }
+    model = script(**turns)
+    async with a_team(shop, model) as team:
+        for name in turns:
+            await team.spawn(name, "Take a task.", isolation="worktree")
+        await until(team, lambda: all(member.state == "idle" for member in team.members))
+        model.held.update(turns)
+        for name in turns:
+            await team.tasks.add(f"Write {name}.txt", metadata={"for": [name]}, writes=["src/**"])
+        while True:
+            team.session.team.changed.clear()
+            tasks = await team.tasks.all()
+            if all(task.status == "in_progress" for task in tasks):
+                break
+            await until(team, team.session.team.changed.is_set)
+        assert task_notes(tasks[1], tasks) == ("overlaps #1 (ann: src/**)",)
+        assert "overlaps #1 (ann: src/**)" in await program("tasks", "crew", cwd=shop)
+        model.go.set()
+        await completed(team, 2)
+        assert [entry.state for entry in await team.integration.entries()] == ["merged", "merged"]
+    assert git(shop, "show", "teamwright/crew/integration:src/bob.txt") == "new"
 
 
 PROCESS_SCRIPT = """

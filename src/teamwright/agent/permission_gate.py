@@ -74,7 +74,7 @@ KeepGrant: TypeAlias = Callable[[str, Policy, PermissionAnswer], Awaitable[None]
 """Store a grant that came with an approval: the member, the policy that asked, and the answer. Never raises."""
 
 
-def _lead_may_nothing(_tool: str, _access: Access) -> bool:
+def _lead_may_nothing(_tool: str, _access: Access, _decision: Decision) -> bool:
     return False
 
 
@@ -94,7 +94,7 @@ class PermissionGate(Struct):
     on_waiting: Callable[[str | None], None] | None = None
     read_only: bool = False
     owner: str = ""
-    lead_may_allow: Callable[[str, Access], bool] = _lead_may_nothing
+    lead_may_allow: Callable[[str, Access, Decision], bool] = _lead_may_nothing
     keep_grant: KeepGrant | None = None
     _allowed_hosts: set[str] = field(default_factory=set[str])
     _host_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,7 +106,7 @@ class PermissionGate(Struct):
         decision = self.policy().decide(call.tool.name, call.access)
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
-        if call.hook_answer == "ask":
+        if call.hook_answer == "ask" and not decision.needs_person:
             decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook requires an answer to this request.")
         call.ctx.confinement = decision.confinement
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
@@ -116,7 +116,8 @@ class PermissionGate(Struct):
         if answer.allowed and answer.input is None and _real_paths(call.access) != asked_about:
             return self._refuse(call, decision.rule, _PATH_MOVED)
         if not answer.allowed:
-            return self._refuse(call, decision.rule, answer.text or _cut_reason(decision.reason), by=answer.by)
+            said = (_cut_reason(decision.reason),) if decision.needs_person or not answer.text else ()
+            return self._refuse(call, decision.rule, " ".join((*said, answer.text)).strip(), by=answer.by)
         return await self._run_approved(call, decision, answer)
 
     async def _run_approved(
@@ -142,7 +143,7 @@ class PermissionGate(Struct):
             return self._refuse(call, now.rule, _cut_reason(now.reason))
         if now.verdict is Verdict.ALLOW:  # by a rule that came with the answer, or for another input
             call.ctx.confinement = now.confinement
-        if answer.by == "lead" and now.verdict is Verdict.ASK and not self.lead_may_allow(call.tool.name, call.access):
+        if answer.by == "lead" and now.verdict is Verdict.ASK and not self._lead_may_allow(call, now):
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
 
@@ -189,6 +190,9 @@ class PermissionGate(Struct):
             mode=str(self.policy().display_mode),
         )
 
+    def _lead_may_allow(self, call: PreparedCall, decision: Decision) -> bool:
+        return self.lead_may_allow(call.tool.name, call.access, decision)
+
     def _exceeds_read_only(self, call: PreparedCall) -> bool:
         """Return True when this agent type may not make such a call at all."""
         return self.read_only and not call.access.harmless and not call.tool.is_read_only(call.input)
@@ -207,7 +211,7 @@ class PermissionGate(Struct):
             tool_use_id=call.ctx.tool_use_id,
             description=str(getattr(call.input, "description", None) or call.summary),
             suggestions=self._suggestions(call, decision, policy),
-            lead_may_answer=self.lead_may_allow(call.tool.name, call.access),
+            lead_may_answer=self._lead_may_allow(call, decision),
             mode=str(policy.display_mode),
             auto_allow_answers=decision.is_unproven and _is_answered_by_auto_allow(policy, call),
         )

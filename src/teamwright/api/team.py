@@ -37,7 +37,7 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.config.settings_merge import lead_mode
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model import Model
-from teamwright.permissions.permission_decision import parse_mode
+from teamwright.permissions.verdict import parse_mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import TeamEvent

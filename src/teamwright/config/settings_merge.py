@@ -32,9 +32,8 @@ from teamwright.config.settings.settings_sections import BACKEND, make_sections
 from teamwright.config.trust_entries import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.config.trust_store import TrustState
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
-from teamwright.permissions.permission_decision import parse_mode
 from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.permissions.verdict import Mode, Verdict, parse_mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 

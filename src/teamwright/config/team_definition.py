@@ -59,7 +59,8 @@ class TeamDefinition(Struct, frozen=True):
     `effort` is the reasoning effort of started agents for which neither call nor definition gives one. `plans` names
     the approver of plans, `permissions` the approver of teammates' permission requests besides the person. `setup`
     prepares each new worktree; `integration_check` must pass on each merge of finished work; `isolation` applies to all
-    members whose role names none. `review` is the least review of every task.
+    members whose role names none. `review` is the least review of every task. `strict`: changes that only a person
+    may allow, by path ownership, are denied.
     """
 
     file: str = ""
@@ -71,6 +72,7 @@ class TeamDefinition(Struct, frozen=True):
     integration_check: str | None = None
     isolation: str | None = None
     review: str | None = None
+    strict: bool = False
     members: int | None = None
     effort: Effort | None = None
     budget: Budget = NO_CAPS
@@ -83,7 +85,7 @@ class TeamDefinition(Struct, frozen=True):
 
 
 class KeyKind(Struct, frozen=True):
-    """The type of a key: `text`, `texts`, `count`, `number`, `effort`, `budget`, `sandbox`, or one of `words`.
+    """The type of a key: `text`, `texts`, `count`, `number`, `bool`, `effort`, `budget`, `sandbox`, or one of `words`.
 
     `meaning` is its text in the reference.
     """
@@ -107,6 +109,10 @@ TEAM: dict[str, KeyKind] = {
     ),
     "review": KeyKind(
         "word", tuple(Reviewer), meaning="`member`, `lead` or `human`: the least review of every new task."
+    ),
+    "strict": KeyKind(
+        "bool",
+        meaning="`true`: changes of paths that `owns`, `writes` or a task in progress excludes are denied, not asked.",
     ),
     "members": KeyKind(
         "count", meaning="The most teammates at one time; the smaller of this and your settings counts."
@@ -132,8 +138,8 @@ ROLE: dict[str, KeyKind] = {
     "disallowed_tools": KeyKind(
         "texts", meaning="Tools that the member does not have; rules such as `Bash(git push:*)` belong in settings."
     ),
-    "owns": KeyKind("paths", meaning="Only members of the role may change these paths."),
-    "writes": KeyKind("paths", meaning="The only other paths that a member may change; `[]`: none."),
+    "owns": KeyKind("paths", meaning="Paths that other members change only when a person allows it."),
+    "writes": KeyKind("paths", meaning="The only other paths that a member changes without asking; `[]`: none."),
     "max_turns": KeyKind("count", meaning="The cap on model calls; the smaller of this and the spawn's counts."),
     "budget": KeyKind("budget", meaning="Caps of each member of the role."),
     "command": KeyKind("text", meaning="The name of a command in your settings that runs its teammates."),
@@ -154,6 +160,7 @@ EXPECTED = {
     "texts": "a list of texts",
     "paths": "a list of path patterns below the repository (no leading /, no ..)",
     "count": "a whole number from 1 on",
+    "bool": "true or false",
     "number": "a number above 0",
     "effort": EFFORTS,
     "budget": "a table of caps",
@@ -293,7 +300,7 @@ def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> Pa
     if not owned and only is None:
         return None
     source = f"{definition.file}:{role.line}" if role is not None else definition.file
-    return PathOwnership(owned, only, role.name if role is not None else "", source)
+    return PathOwnership(owned, only, role.name if role is not None else "", source, definition.strict)
 
 
 def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:
@@ -311,7 +318,7 @@ def roles_text(definition: TeamDefinition | None) -> str:
         [
             "# Roles of this repository's teams",
             "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that "
-            "role: no other member can change them, and neither can you.",
+            "role: other members need the user's permission to change them, and so do you.",
             *lines,
         ]
     )

@@ -167,6 +167,8 @@ def _fits(kind: str, value: Any) -> bool:
     match kind:
         case "text":
             return isinstance(value, str) and bool(value.strip())
+        case "bool":
+            return isinstance(value, bool)
         case "count":
             return isinstance(value, int) and not isinstance(value, bool) and value >= 1
         case "texts":

@@ -67,9 +67,15 @@ def complete_decision(context: DecisionContext, tool: str, access: Access, decis
     if decision.verdict is not Verdict.ASK:
         return decision
     if context.mode is Mode.DONT_ASK:
-        reason = f"{decision.reason} In this mode no call is asked about{where_allowed(context.scope.settings)}."
-        return replace(decision, verdict=Verdict.DENY, reason=reason)
+        return deny_question(context, decision)
     return replace(decision, always=_rule_to_offer(context, tool, access, decision))
+
+
+def deny_question(context: DecisionContext, decision: Decision) -> Decision:
+    """Return the denial of a call that would ask, in the mode without questions."""
+    allowed = "" if decision.needs_person else where_allowed(context.scope.settings)
+    reason = f"{decision.reason} In this mode no call is asked about{allowed}."
+    return replace(decision, verdict=Verdict.DENY, reason=reason)
 
 
 def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision: Decision) -> str:

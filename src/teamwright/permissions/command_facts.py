@@ -86,8 +86,10 @@ def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFac
 
 
 def find_denials(facts: CommandFacts) -> Iterator[Decision]:
-    """Yield the denials of the command because of files that it names."""
-    yield from (decision for decision in (*facts.touched, *facts.named) if decision.verdict is Verdict.DENY)
+    """Yield what no mode lifts: denials of the command because of files that it names, and questions to a person."""
+    for decision in (*facts.touched, *facts.named):
+        if decision.verdict is Verdict.DENY or (decision.verdict is Verdict.ASK and decision.needs_person):
+            yield decision
 
 
 def find_questions(facts: CommandFacts) -> Iterator[Decision]:

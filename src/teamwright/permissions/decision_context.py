@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.permissions.verdict import Decision, Mode, Verdict, stricter
 from teamwright.processes.git_entries import GitEntry
 
 if TYPE_CHECKING:
@@ -158,6 +158,13 @@ def strictest(decisions: Iterable[Decision], default: Decision) -> Decision:
     for decision in decisions:
         if decision.verdict is Verdict.DENY:
             return decision
-        if best is None or (best.verdict is Verdict.ALLOW and decision.verdict is Verdict.ASK):
+        if best is None or is_stricter(decision, best):
             best = decision
     return best or default
+
+
+def is_stricter(one: Decision, other: Decision) -> bool:
+    """Return True when `one` is stricter. Of two questions, the one that only a person answers is."""
+    if one.verdict is other.verdict:
+        return one.verdict is Verdict.ASK and one.needs_person and not other.needs_person
+    return stricter(one.verdict, other.verdict) is one.verdict

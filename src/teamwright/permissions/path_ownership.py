@@ -1,6 +1,6 @@
 """Path ownership: paths that another member owns, and the only paths that an agent may change.
 
-It applies in every mode, and no rule lifts it: an agent asks the owner for a change. Depends on path patterns.
+It applies in every mode, and no rule lifts it: only a person may allow such a change. Depends on path patterns.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ class OwnedPaths(Struct, frozen=True):
 
 class PathOwnership(Struct, frozen=True):
     """The paths that one agent may not change: those `owned_by_others` and, with `allowed_only`, all others except
-    these. `role` is the role that is limited, and `source` the file and line of it."""
+    these. `role` is the role or task that is limited, and `source` the file and line of it.
+
+    `strict`: such a change is denied, and no person is asked.
+    """
 
     owned_by_others: tuple[OwnedPaths, ...] = ()
     allowed_only: tuple[PathPattern, ...] | None = None
     role: str = ""
     source: str = ""
+    strict: bool = False
 
     def refusal(self, path: Path, *, deep: bool = False) -> Decision | None:
-        """Return the denial of a change to this path, by its name and its real path; None when the change is allowed.
+        """Return the refusal of a change to this path, by its name and its real path; None when the change is allowed.
 
         `deep`: everything below it changes too.
         """
@@ -63,16 +67,19 @@ class PathOwnership(Struct, frozen=True):
             if one.contains(named, real, deep):
                 file = os.path.basename(named)
                 reason = f"{file} belongs to the role {one.owner}: a member of it makes the change; send it a message."
-                return Decision(Verdict.DENY, f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
+                return self._refuse(f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
         if self.allowed_only is None or any(
             one.matches_name(named) and one.matches_real(real) for one in self.allowed_only
         ):
             return None
         reason = f"{self.role} changes only its own files, and {os.path.basename(named)} is none of them."
-        return Decision(Verdict.DENY, f"writes of {self.role} [{self.source}]", reason)
+        return self._refuse(f"writes of {self.role} [{self.source}]", reason)
+
+    def _refuse(self, rule: str, reason: str) -> Decision:
+        return Decision(Verdict.DENY if self.strict else Verdict.ASK, rule, reason, needs_person=True)
 
     def refuse_unknown(self) -> Decision:
-        """Return the denial of a change to a file whose name only the shell knows."""
+        """Return the question about a change to a file whose name only the shell knows."""
         source = self.owned_by_others[0].source if self.owned_by_others else self.source
         reason = "It changes a file that only the shell will know, and some files belong to others."
-        return Decision(Verdict.ASK, f"owners of paths [{source}]", reason)
+        return Decision(Verdict.ASK, f"owners of paths [{source}]", reason, needs_person=True)

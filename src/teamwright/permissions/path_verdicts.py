@@ -79,14 +79,17 @@ def judge_path(
     if denied is not None:
         return decide_by_rule(denied)
     is_temporary = context.is_temporary(real)
-    if writes and not is_temporary and (fenced := _refusal_by_owner(context, path)) is not None:
-        return fenced
+    refused = _refusal_by_owner(context, path) if writes and not is_temporary else None
+    if refused is not None and refused.verdict is Verdict.DENY:
+        return refused
     if writes and context.is_planning:
         return decide_by_plan(context)
     if is_process_link(real):
-        return _judge_process_link(context, tool, named, writes)
+        return refused or _judge_process_link(context, tool, named, writes)
     if not is_temporary and _is_private(context, rules, named, real, writes):
         return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
+    if refused is not None:
+        return refused
     if context.bypasses:
         return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
     asked = _matching(rules.ask, named, real)
@@ -101,10 +104,12 @@ def judge_path(
 
 
 def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
-    """Return the denial of a change to a path that others own, or that is outside the agent's worktree."""
-    fence, tree = context.scope.ownership, context.scope.worktree
-    refused = fence.refusal(path if tree is None else tree.original(path)) if fence is not None else None
-    return tree.refusal(path) if refused is None and tree is not None else refused
+    """Return the refusal of a change to a path that others own, or that is outside the agent's worktree."""
+    owned, tree = context.scope.ownership, context.scope.worktree
+    outside = tree.refusal(path) if tree is not None else None
+    if owned is None or (outside is not None and outside.verdict is Verdict.DENY):
+        return outside
+    return owned.refusal(path if tree is None else tree.original(path)) or outside
 
 
 def _judge_process_link(context: DecisionContext, tool: str, named: str, writes: bool) -> Decision:

@@ -14,7 +14,7 @@ from weakref import ref
 
 from msgspec.structs import replace
 
-from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, judge_call
+from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, deny_question, judge_call
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
     PLAN_MODE_RULE,
@@ -22,16 +22,15 @@ from teamwright.permissions.decision_context import (
     PermissionScope,
     RuleIndex,
     decide_by_plan,
+    is_stricter,
     strictest,
 )
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
 from teamwright.permissions.path_verdicts import denied_below, judge_own_file, judge_path
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict, stricter
-from teamwright.protocol.errors import UsageError
-from teamwright.protocol.unknown_names import did_you_mean
-from teamwright.sandbox.policy import narrower_policy
+from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.sandbox.policy import PolicyName, narrower_policy
 
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds
@@ -51,25 +50,12 @@ _PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
 _PLAN_REASON, _MEMORY_REASON = "It is the plan that this agent writes.", "It is what agents of this kind remember."
 
 
-def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """Return the mode of this name. Raises UsageError for an unknown one."""
-    try:
-        return Mode(text)
-    except ValueError:
-        raise UsageError(
-            "usage",
-            f"{text[:60]!r} is not a permission mode",
-            looked_at=[("from", source), ("modes", ", ".join(mode for mode in Mode if mode is not Mode.BUBBLE))],
-            do=did_you_mean(text, list(Mode)),
-        ) from None
-
-
 class Policy:
     """The permissions of an agent: a mode, rules and a scope, and the policies that it may not exceed.
 
     Mode and rules may change during a run (`change_mode`, `add_rules`); policies narrowed to this one follow at once.
     `is_delegating`: the agent of this policy only coordinates. Other tools are denied to it, but not to agents below
-    it.
+    it. `bounds_writes`: it only decides on path ownership, and on nothing while its scope has none.
     """
 
     def __init__(
@@ -80,12 +66,15 @@ class Policy:
         parents: tuple[Policy, ...] = (),
         *,
         is_delegating: bool = False,
+        bounds_writes: bool = False,
     ) -> None:
         self._context = DecisionContext(RuleIndex(tuple(rules)), scope or PermissionScope(), mode)
         self._parents = parents
         self._decided_by_name: dict[tuple[str, str | None, bool], Decision] = {}
         self._with_caller: tuple[DecisionContext, DecisionContext] | None = None
         self.is_delegating = is_delegating
+        self._bounds_writes = bounds_writes
+        self._bounded: Policy | None = None
         self._granted: tuple[Rule, ...] = ()
         self._memory = ""
         self._followers: tuple[Callable[[], None], ...] = ()
@@ -226,11 +215,18 @@ class Policy:
             made.allow_plan(self.plan_file)
         return made
 
+    def bounded_by(self, *bounds: Policy) -> Policy:
+        """Return a policy of the same agent, which these policies bound too. It has the present delegation."""
+        made = Policy(Mode.BUBBLE, parents=(self, *bounds), is_delegating=self.is_delegating)
+        made._bounded = self
+        return made
+
     def in_worktree(self, place: WorktreeBounds) -> Policy:
         """Return this policy for an agent that works in that worktree. It follows the changes of this one."""
         from teamwright.permissions.worktree_context import move_context
 
-        moved = Policy(self.mode, parents=tuple(parent.in_worktree(place) for parent in self._parents))
+        parents = tuple(parent.in_worktree(place) for parent in self._parents)
+        moved = Policy(self.mode, parents=parents, bounds_writes=self._bounds_writes)
         target = ref(moved)
 
         def follow() -> None:
@@ -260,10 +256,15 @@ class Policy:
         if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
             reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
+        if PolicyName.WORK in access.sandbox and any(one.scope.ownership is not None for one in self._contexts()):
+            # The sandbox lets a program change files of other owners, so it does not answer the question about it.
+            access = replace(access, sandbox=access.sandbox - {PolicyName.WORK})
         own = (
             _PLAN_REASON if self._is_own_plan(tool, access) else _MEMORY_REASON if self._is_memory(tool, access) else ""
         )
         decision = self._decide_with_parents(tool, access, own)
+        if decision.needs_person and any(context.mode is Mode.DONT_ASK for context in self._contexts()):
+            decision = deny_question(self._current_context(), decision)
         if decision.rule == PLAN_MODE_RULE and decision.verdict is Verdict.DENY:
             plans = self.mode is Mode.PLAN or bool(self._plan)
             return decide_by_plan(self._context) if plans else replace(decision, reason=_CALLER_PLANS_REASON)
@@ -273,7 +274,9 @@ class Policy:
 
     def _decide_by_grant(self, tool: str, access: Access) -> Decision | None:
         """Allow a call by a grant to this agent if all parents would allow it. A denied call stays denied."""
-        for policy in self._parents:
+        for policy in self._deciding_parents:
+            if policy is self._bounded:
+                continue  # the same agent, whose own verdict is below
             plain = policy._decide_with_parents(tool, access, "").verdict is Verdict.ALLOW
             if not plain and (not policy._granted or policy._decide_by_grant(tool, access) is None):
                 return None
@@ -314,18 +317,20 @@ class Policy:
 
     def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
         """Return the stricter verdict of this policy and its parents. `own`: the reason why the file is the agent's."""
+        above = (policy._decide_with_parents(tool, access, own) for policy in self._deciding_parents)
         if self.mode is Mode.BUBBLE and self._parents and not self.rules:
-            return strictest(
-                (policy._decide_with_parents(tool, access, own) for policy in self._parents), NOTHING_TO_DECIDE
-            )
+            return strictest(above, NOTHING_TO_DECIDE)
         decision = self._decide_own(tool, access, own)
-        for policy in self._parents:
-            theirs = policy._decide_with_parents(tool, access, own)
-            if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
+        for theirs in above:
+            if is_stricter(theirs, decision):
                 decision = theirs
             elif narrower_policy(decision.confinement, theirs.confinement) is not decision.confinement:
                 decision = replace(decision, confinement=theirs.confinement)
         return decision
+
+    @property
+    def _deciding_parents(self) -> Iterator[Policy]:
+        return (policy for policy in self._parents if not policy._bounds_writes or policy.scope.ownership is not None)
 
     def _decide_own(self, tool: str, access: Access, own: str) -> Decision:
         context = self._current_context()

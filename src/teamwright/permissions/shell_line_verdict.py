@@ -23,6 +23,7 @@ from teamwright.permissions.decision_context import (
     decide_by_mode,
     decide_by_plan,
     decide_by_rule,
+    is_stricter,
     strictest,
 )
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
@@ -40,7 +41,7 @@ from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, S
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
-from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")
@@ -101,7 +102,7 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
     meant = judge_command(context, replace(access, command=access.expanded_command, expanded_command=""))
     if meant.verdict is Verdict.ASK and meant.rule.startswith(_WEAK_RULES) and not written.rule.startswith(_WEAK_RULES):
         return written
-    if stricter(written.verdict, meant.verdict) is written.verdict:
+    if not is_stricter(meant, written):
         return replace(written, confinement=meant.confinement)
     shown = (
         access.expanded_command
@@ -154,6 +155,8 @@ def _explain_redirect(context: DecisionContext, redirect: FileRedirect) -> Decis
         return decision
     if context.is_planning:
         return decide_by_plan(context)
+    if decision.needs_person:
+        return decision
     return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
 
 
@@ -226,7 +229,7 @@ def _denials(
         if denied is not None:
             yield decide_by_rule(denied)
         yield from find_denials(fact)
-    yield from (d for d in judge_redirects(context, parsed) if d.verdict is Verdict.DENY)
+    yield from (d for d in judge_redirects(context, parsed) if d.verdict is Verdict.DENY or d.needs_person)
     yield from _judge_ownership(context, parsed, facts)
     yield from (d for d in _judge_unreadable(context, parsed) if d.verdict is Verdict.DENY)
     hidden = _rule_for_hidden(rules.deny, parsed)
@@ -242,7 +245,7 @@ def _judge_unreadable(context: DecisionContext, parsed: ParsedLine) -> Iterator[
 
 
 def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[CommandFacts]) -> Iterator[Decision]:
-    """Yield the denials for files that another member owns, or may own."""
+    """Yield the refusals for files that another member owns, or may own."""
     fence, tree = context.scope.ownership, context.scope.worktree
     if fence is None and tree is None:
         return

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.sandbox.policy import PolicyName
 
 
@@ -56,6 +58,19 @@ class Mode(StrEnum):
     """The current mode of the agent that started this one."""
 
 
+def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
+    """Return the mode of this name. Raises UsageError for an unknown one."""
+    try:
+        return Mode(text)
+    except ValueError:
+        raise UsageError(
+            "usage",
+            f"{text[:60]!r} is not a permission mode",
+            looked_at=[("from", source), ("modes", ", ".join(mode for mode in Mode if mode is not Mode.BUBBLE))],
+            do=did_you_mean(text, list(Mode)),
+        ) from None
+
+
 class Access(Struct, frozen=True):
     """The files, command or address that a tool call would touch, as its tool derives them from the validated input.
 
@@ -92,6 +107,7 @@ class Decision(Struct, frozen=True):
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
     the sandbox policy of an allowed command. `is_unproven`: it only asks because effects of a command are not known.
+    `needs_person`: no rule, mode or lead answers the question.
     """
 
     verdict: Verdict
@@ -100,6 +116,7 @@ class Decision(Struct, frozen=True):
     always: str = ""
     confinement: PolicyName = PolicyName.WORK
     is_unproven: bool = False
+    needs_person: bool = False
 
 
 class PermissionUpdate(Struct, frozen=True):

@@ -15,8 +15,8 @@ from msgspec import Struct
 from teamwright.agent.agent import Agent
 from teamwright.agent.mode_reminders import MODE_MEANINGS
 from teamwright.config.settings_merge import lead_mode
-from teamwright.permissions.permission_decision import Policy, parse_mode
-from teamwright.permissions.verdict import Mode
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.verdict import Mode, parse_mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient

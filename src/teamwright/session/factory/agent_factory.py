@@ -71,8 +71,8 @@ class AgentFactory(AgentParts):
         await self.open_fallback()
         self.team = team
         self.plans.lead_team(team)
-        policy = self.policies.with_ownership(self.policy, kind.name if kind is not None and kind.role else "")
-        policy.change_delegation(self.policy.is_delegating)
+        await self.policies.read_tasks(team)
+        policy = self.policies.with_ownership(self.policy, kind.name if kind is not None and kind.role else "", LEAD)
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.make_plan_mode(self.policy, self.home.plans, record, name=LEAD, gate=policy)
 
@@ -173,9 +173,9 @@ class AgentFactory(AgentParts):
         git = start_reading_state(spec.cwd or self.cwd) if header is None else None
         goes_on = header is not None
         effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
-        caller = Caller(spec.name, team)
         place = await self._place_of(spec)
-        policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place)
+        await self.policies.read_tasks(team)
+        policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place, spec.name)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
         born = self.born[spec.name] = self.first.for_member(spec, kind, policy, blocked_callback(team, spec.name))
         born.place = place
@@ -183,7 +183,7 @@ class AgentFactory(AgentParts):
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
         async def tools() -> list[AnyTool]:
-            own = [t for t in self.toolset.tools(caller) if t.name not in LEAD_ONLY]
+            own = [t for t in self.toolset.tools(Caller(spec.name, team)) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
             own += self.toolset.plan_tools(spec.name, plan, self.plans)
             return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind)])
@@ -227,7 +227,7 @@ class AgentFactory(AgentParts):
         effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if told.is_new else None
         await self.limits.admit_subagent(parent.depth + 1, is_hook=kind.is_hook)
         spec, place = await self._subagent_place(spec, parent, run)
-        policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place)
+        policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place, parent.root)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
         plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
         born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)

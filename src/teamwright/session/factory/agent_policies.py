@@ -1,12 +1,13 @@
 """The policies of agents: the session's, and the narrower one of each agent.
 
-An agent's policy never allows more than its caller's present policy; a role's path ownership restricts it further.
-Permanent grants of a person reach all policies. Depends on rules and roles.
+An agent's policy never allows more than its caller's present policy; path ownership restricts it further: that of its
+role, and the paths that its tasks in progress declare. Permanent grants of a person reach all policies. Depends on
+rules, roles and tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -16,17 +17,24 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import AgentType
 from teamwright.config.team_definition import TeamDefinition, ownership_of
 from teamwright.models.effort import Effort
+from teamwright.permissions.decision_context import PermissionScope
+from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.permission_decision import Policy
-from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.permissions.rules import PathPattern, Rule, parse_rules
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.protocol.events import TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.task import TaskStatus
 from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow
+from teamwright.tasks.task_rules import is_owner, task_info
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_index import HookSpec
+    from teamwright.protocol.task import Task
     from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.subagent_run import MarkBlocked, SubagentRun
+    from teamwright.teams.team import SessionTeam
 
 
 class Inheritance(Struct, eq=False, weakref=True):
@@ -116,6 +124,11 @@ class AgentPolicies(Struct):
     """Called for each "always" that was answered here, when another process has the session's policy."""
     derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
     """The policies of live agents."""
+    _task_bounds: dict[str, Policy] = field(default_factory=dict[str, Policy])
+    """The policies that bound the writes of the lead and of members by their tasks, by name."""
+    _tasks_at_work: dict[str, TaskInfo] = field(default_factory=dict[str, TaskInfo])
+    """The tasks in progress that declare paths, by id."""
+    _task_events: int = 0
 
     def __iter__(self) -> Iterator[Policy]:
         yield self.session
@@ -126,33 +139,84 @@ class AgentPolicies(Struct):
         spec: SpawnSpec,
         above: Callable[[], Policy],
         kind: str,
-        denied: Sequence[str] = (),
-        place: AgentWorkspace | None = None,
+        denied: Sequence[str],
+        place: AgentWorkspace | None,
+        root: str,
     ) -> Callable[[], Policy]:
         """Return a function for the agent's policy, which never allows more than the caller's present policy.
 
         `kind` is the role with its path ownership, or empty; `denied` are the deny rules of its definition; `place` is
-        its worktree.
+        its worktree; `root` is the lead or member that it is or works for, whose tasks bound its writes.
         """
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.session.rules
         rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.session.scope.base)
-        own = self.with_ownership(Policy(mode, rules, self.session.scope, (above(),)), kind)
+        own = self.with_ownership(Policy(mode, rules, self.session.scope, (above(),)), kind, root)
         if place is not None:
             own = own.in_worktree(place.scope)
         self.derived.add(own)
         return lambda: own
 
-    def with_ownership(self, policy: Policy, kind: str) -> Policy:
-        """Return the policy with the path ownership of this kind, or of agents without a role: the lead.
+    def with_ownership(self, policy: Policy, kind: str, root: str) -> Policy:
+        """Return the policy with the path ownership of this kind, or of agents without a role, and of `root`'s tasks.
 
-        The lead's own path ownership does not apply to agents that it starts, which have theirs.
+        The lead's own path ownership does not apply to teammates that it starts, which have theirs.
         """
-        fence = ownership_of(self.definition, kind, self.session.scope.base)
-        if fence is None:
-            return policy
-        behind = Policy(Mode.BYPASS, (), replace(self.session.scope, ownership=fence))
-        return (Policy(Mode.BUBBLE).narrow_to(policy) if policy is self.session else policy).narrow_to(behind)
+        owned = ownership_of(self.definition, kind, self.session.scope.base)
+        owners = Policy(Mode.BYPASS, (), self._bounding_scope(owned), bounds_writes=True)
+        if (bounds := self._task_bounds.get(root)) is None:
+            bounds = self._task_bounds[root] = Policy(Mode.BYPASS, bounds_writes=True)
+            self._bound_writes(root)
+        if policy is self.session:
+            return policy.bounded_by(owners, bounds)
+        return policy.narrow_to(owners).narrow_to(bounds)
+
+    def _bounding_scope(self, owned: PathOwnership | None) -> PermissionScope:
+        return replace(self.session.scope, private=(), ownership=owned)
+
+    async def read_tasks(self, team: SessionTeam) -> None:
+        """Bound the writes of all owners by their present tasks, as after a resume. Raises StorageError."""
+        while True:
+            events, tasks = self._task_events, await team.tasks.all()
+            if events == self._task_events:  # else an event is newer than what was read
+                break
+        self._tasks_at_work.clear()
+        self.note_tasks(map(task_info, tasks))
+
+    def note_event(self, _number: int, event: TeamEvent) -> None:
+        """Follow the tasks of the team."""
+        if isinstance(event, TaskChanged):
+            self.note_tasks([event.task])
+        elif isinstance(event, TeamChanged) and event.change == "deleted":
+            self._tasks_at_work.clear()
+            self.note_tasks(())
+
+    def note_outside_change(self, before: Task | None, after: Task | None) -> None:
+        """Follow a change of the task list by another process."""
+        if (task := after or before) is not None:
+            self.note_tasks([task_info(task, deleted=after is None)])
+
+    def note_tasks(self, tasks: Iterable[TaskInfo]) -> None:
+        """Bound the writes of these tasks' owners from the next call on, and of their sub-agents."""
+        self._task_events += 1
+        before = dict(self._tasks_at_work)
+        for task in tasks:
+            self._tasks_at_work.pop(task.id, None)
+            if task.writes and task.status == TaskStatus.IN_PROGRESS:
+                self._tasks_at_work[task.id] = task
+        if self._tasks_at_work != before:
+            for name in self._task_bounds:
+                self._bound_writes(name)
+
+    def _bound_writes(self, name: str) -> None:
+        tasks = [task for task in self._tasks_at_work.values() if is_owner(task.owner, name)]
+        base, owned = self.session.scope.base, None
+        if tasks:
+            patterns = tuple(PathPattern.parse(pattern, base, False) for task in tasks for pattern in task.writes)
+            numbers = " or ".join(f"#{task.id}" for task in tasks)
+            strict = self.definition is not None and self.definition.strict
+            owned = PathOwnership((), patterns, f"task {numbers}", "the task list", strict)
+        self._task_bounds[name].change_scope(self._bounding_scope(owned))
 
     def keep_always(self, text: str) -> None:
         """Add the rule of an "always" for the rest of this session, for every agent."""
@@ -170,9 +234,11 @@ class AgentPolicies(Struct):
         access = Access(subject=agent_type, harmless=True, starts_teammate=True)
         return self.session.decide("Agent", access).verdict is not Verdict.DENY
 
-    def lead_may(self, tool: str, access: Access) -> bool:
-        """Return True when the lead may allow its members this call: its own policy or the user's setting allows it."""
-        if self.lead_answers:
-            return True
+    def lead_may(self, tool: str, access: Access, decision: Decision) -> bool:
+        """Return True when the lead may allow its members a call with this decision: the user's setting allows it, or
+        the lead's own policy does and no person must answer.
+        """
+        if self.lead_answers or decision.needs_person:
+            return self.lead_answers
         lead = self.session.with_mode(self.session.effective_mode) if self.session.is_delegating else self.session
         return lead.decide(tool, access).verdict is Verdict.ALLOW

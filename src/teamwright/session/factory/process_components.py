@@ -233,6 +233,7 @@ def make_agent_factory(
     )
     if problem:
         resolver.notify_once(problem)
+    log.subscribe(services.policies.note_event, live=False)
     made.toolset.search = _search(context, made.toolset, budget_tracker)
     return made
 

@@ -196,6 +196,7 @@ class LedMember(MemberLifetime):
             return
         self.team.status.apply(self.team.status.event_number, event)
         track_event(self.agent_factory.budget_tracker, self.team, event)
+        self.agent_factory.policies.note_event(0, event)
         if isinstance(event, TaskChanged):
             self.tasks_changed()
 

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.permissions.permission_decision import parse_mode
-from teamwright.permissions.verdict import PermissionAnswer
+from teamwright.permissions.verdict import PermissionAnswer, parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
 from teamwright.protocol.pending_request_events import RequestAnswer

@@ -335,7 +335,7 @@ def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, s
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
     stack.callback(watcher.follow(team.requests.directory, made.requests.read_outside_answers))
-    known = team.tasks.watch_external_changes(lambda _before, _after: None)
+    known = team.tasks.watch_external_changes(made.agent_factory.policies.note_outside_change)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))

@@ -67,7 +67,11 @@ def test_servers_and_programs_that_know_no_proxy_get_the_whole_network(line):
         ("curl -o page.html example.com/x", "page.html example.com"),  # both words could be addresses
         ("curl https://good.example:x@evil.example/", "evil.example"),
         ("curl http://10.0.0.1/ http://0x7f.1/ http://169.254.169.254/", ""),  # a person is asked about numbers
-        ("curl http://localhost:3000/ http://127.0.0.1/", "localhost 127.0.0.1"),
+        ("curl http://localhost:3000/ https://127.0.0.1/ http://[::1]/", "localhost:3000 127.0.0.1:443 [::1]:80"),
+        ("curl localhost:3000/x LOCALHOST", "localhost:3000"),
+        ("ssh -p 2222 me@localhost", "localhost:2222"),
+        ("scp -oPort=2222 a.txt localhost:b.txt", "localhost:2222"),
+        ("git clone ssh://git@localhost/a.git", "localhost:22"),
         ("wget -q https://example.com/a.tgz && make https://other.example/", "example.com"),
         ("git clone git@example.com:team/project.git", "example.com"),
         ("git push", "origin.example upstream.example"),

@@ -234,6 +234,19 @@ async def test_the_permission_of_a_command_is_that_of_the_hosts_that_it_names_an
 
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
+async def test_a_port_of_this_machine_that_a_command_names_or_a_person_allowed_opens_no_other_port(tmp_path, server):
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    for other in serve(made):
+        named, further = f"localhost:{server}", f"localhost:{other}"
+        [text], [request], _ = await run(tmp_path, f"curl -sSL http://{named}/to/{further}/b", allow=False)
+        assert "page" not in text and request.what.startswith(f"connect to {further}\n")
+        lines = [program(tmp_path, f"http://127.0.0.1:{port}/a") for port in (server, server, other)]
+        _, asked, _ = await run(tmp_path, *lines)
+        assert [request.input["port"] for request in asked] == [server, other]
+
+
+@needs("curl")
+@pytest.mark.usefixtures("bubblewrap")
 async def test_a_command_that_names_the_network_has_no_way_but_the_proxy(tmp_path, server):
     abstract = f"teamwright-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as other:

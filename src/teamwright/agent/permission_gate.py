@@ -158,19 +158,23 @@ class PermissionGate(Struct):
     async def may_connect(self, command: str, named: Collection[str], host: str, port: int) -> bool:
         """Return True when a command may connect to this host. The first connection of each host asks.
 
-        `named` are the hosts that the command names: the permission of the command is theirs too.
+        `named` are the hosts that the command names: the permission of the command is theirs too. On this machine each
+        port is asked about.
         """
+        from teamwright.sandbox.named_hosts import connection_name  # loaded with the sandbox, which calls this
+
+        name = connection_name(host, port)
         url = f"https://[{host}]/" if ":" in host else f"https://{host}/"
-        access = Access(url=url, is_named=host.rstrip(".").lower() in named)
+        access = Access(url=url, is_named=name in named)
         decision = self.policy().decide("WebFetch", access)
         if decision.verdict is not Verdict.ASK:
             return decision.verdict is Verdict.ALLOW
         async with self._host_lock:  # the connections of one command often begin together
-            if host in self._allowed_hosts:
+            if name in self._allowed_hosts:
                 return True
             answer = await self._wait_for(self._host_question(command, host, port, decision))
             if answer.allowed:
-                self._allowed_hosts.add(host)
+                self._allowed_hosts.add(name)
                 if answer.always and decision.always and self.keep_rule is not None:
                     self.keep_rule(decision.always)
             return answer.allowed

@@ -11,20 +11,31 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from teamwright.processes.git_calls import run_git
 from teamwright.sandbox.command_needs import Words, command_needs, plain_arguments, program_name, python_module
 
+_Place: TypeAlias = tuple[str, int]
+"""A host and a port; 0 for one that is not known."""
+
 _ADDRESS = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?(?=[/?#\s]|$)"
+    r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{0,5}))?(?=[/?#\s]|$)"
 )
+_HTTP, _HTTPS, _SSH = 80, 443, 22
+_PORTS: Mapping[str, int] = {
+    **{"http": _HTTP, "ws": _HTTP, "https": _HTTPS, "wss": _HTTPS, "ssh": _SSH, "sftp": _SSH},
+    **{"git": 9418, "ftp": 21, "ftps": 990, "rsync": 873},
+}
+"""The port of an address without one, by the last part of its scheme (`git+https`)."""
 _ARGUMENT = re.compile(r"(?:--?[\w.-]+=|[^\s:?#=]+\s*@\s*)?" + _ADDRESS.pattern)
 """An argument that is an address, or gives one to an option or a package. One inside other data is not named."""
-_PLAIN = re.compile(r"(?:[^/@:\s]+@)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost)(?::\d+)?(?:[/?#].*)?")
+_PLAIN = re.compile(r"(?:[^/@:\s]+@)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost)(?::(\d{1,5}))?(?:[/?#].*)?")
 """An address without its scheme, as curl takes it."""
 _COPY = re.compile(r"(?:[^/@:\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?!//).*")
 """A path on another machine, as scp and git take it."""
-_LOGIN = re.compile(r"(?:ssh://|sftp://)?(?:[^/@\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d+)?/?")
+_LOGIN = re.compile(r"(?:ssh://|sftp://)?(?:[^/@\s]+@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?/?")
+_LOGIN_PORT = re.compile(r"(?:-[pP] ?|-o ?Port=)(\d{1,5})")
 _LOGIN_VALUES = frozenset(map("-{}".format, "bBcDEeFIiJLlmOoPpQRSWw"))
 """Options of ssh, scp and sftp with a value in the next word."""
 
@@ -74,18 +85,29 @@ _LOGINS = frozenset(["ssh", "scp", "sftp", "rsync", "ssh-copy-id"])
 
 
 def named_hosts(commands: Iterable[Words], cwd: Path, home: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hosts that the commands of a line name, in lower case, each once.
+    """Return the hosts that the commands of a line name, each once, as `connection_name` gives them.
 
     Addresses of other machines than this one are left out when they are numbers: a person is asked about each.
     `cwd` is the directory of the line, `home` the person's; `env` has the variables of the commands.
     """
     found: dict[str, None] = {}
     for words in (one for one in commands if command_needs([one]).network):
-        for host in _hosts_of(words, cwd, home, env):
+        for host, port in _places(words, cwd, home, env):
             plain = host.strip("[]").rstrip(".").lower()
-            if plain and (is_loopback(plain) or not _is_number(plain)):
-                found[plain] = None
+            if plain and (port if is_loopback(plain) else not _is_number(plain)):
+                found[connection_name(plain, port)] = None
     return tuple(found)
+
+
+def connection_name(host: str, port: int) -> str:
+    """Return the name for which a connection is allowed: the host in lower case; on this machine alone with the port.
+
+    The ports of another host belong to one owner; on this machine each is another program.
+    """
+    plain = host.rstrip(".").lower()
+    if not is_loopback(plain):
+        return plain
+    return f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
 
 
 def is_loopback(host: str) -> bool:
@@ -93,9 +115,10 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        found = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def _is_number(host: str) -> bool:
@@ -103,16 +126,17 @@ def _is_number(host: str) -> bool:
     return ":" in host or all(re.fullmatch(r"\d+|0x[0-9a-f]*", part) for part in host.split("."))
 
 
-def _hosts_of(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Iterator[str]:
+def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Iterator[_Place]:
     name, arguments = python_module(program_name(words), words[1:])
     known = [word for word in arguments if word is not None]
     if name in _LOGINS:
         yield from _logins(name, arguments)
         return
-    addresses = [found[1] for word in known if (found := _ARGUMENT.match(word))]
+    addresses = [_place(*found.groups()) for word in known if (found := _ARGUMENT.match(word))]
     yield from addresses
     if name in _WITH_ADDRESS and not addresses:
-        yield from (found[1] for word in known if (found := _PLAIN.fullmatch(word)))
+        plain = [found for word in known if (found := _PLAIN.fullmatch(word))]
+        yield from ((found[1], int(found[2] or _PORTS.get(name, _HTTP))) for found in plain)
     if name == "git":
         yield from _remotes(arguments, cwd)
     if name == "gh":
@@ -120,27 +144,39 @@ def _hosts_of(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Ite
     yield from _registries(name, home, env)
 
 
-def _logins(name: str, arguments: Words) -> Iterator[str]:
+def _place(scheme: str, host: str, port: str | None) -> _Place:
+    return host, int(port or _PORTS.get(scheme.lower().rpartition("+")[2], 0))
+
+
+def _addresses(text: str) -> list[_Place]:
+    """Return the hosts of all addresses in a text."""
+    return [_place(*found.groups()) for found in _ADDRESS.finditer(text)]
+
+
+def _logins(name: str, arguments: Words) -> Iterator[_Place]:
     """Yield the hosts of ssh and the programs that use it. What they run there is none of them."""
     pattern = _LOGIN if name in {"ssh", "ssh-copy-id"} else _COPY
-    before = ""
+    before, usual = "", _SSH
     for word in filter(None, arguments):
-        if before == "-J":
-            yield from (found[1] for part in word.split(",") if (found := _LOGIN.fullmatch(part)))
+        if number := _LOGIN_PORT.fullmatch(word) or _LOGIN_PORT.fullmatch(f"{before} {word}"):
+            usual = int(number[1])
+        elif before == "-J":
+            jumps = [found for part in word.split(",") if (found := _LOGIN.fullmatch(part))]
+            yield from ((found[1], int(found[2] or _SSH)) for found in jumps)
         elif before not in _LOGIN_VALUES and not word.startswith("-"):
             found = pattern.fullmatch(word) or (_LOGIN.fullmatch(word) if name == "sftp" else None)
-            yield from [found[1]] if found else _ADDRESS.findall(word)
+            yield from _addresses(word) or ([(found[1], usual)] if found else [])
             if name == "ssh":
                 return  # the command that runs there follows
         before = word
 
 
-def _remotes(arguments: Words, cwd: Path) -> Iterator[str]:
+def _remotes(arguments: Words, cwd: Path) -> Iterator[_Place]:
     """Yield the hosts of a transfer that has no address with a scheme: of `host:path`, or of configured remotes."""
     subcommand, *given = plain_arguments(arguments) or [""]
     copies = [found[1] for word in given if (found := _COPY.fullmatch(word)) and not os.path.lexists(cwd / word)]
     if subcommand == "clone" or (given[:1] and _COPY.fullmatch(given[0])):
-        yield from copies[:1]
+        yield from ((host, _SSH) for host in copies[:1])
     elif not any("://" in word for word in given[:1]):
         yield from _remote_hosts(_directory(arguments, cwd), given)
 
@@ -153,26 +189,27 @@ def _directory(arguments: Words, cwd: Path) -> Path:
     return cwd
 
 
-def _remote_hosts(directory: Path, given: Sequence[str]) -> Iterator[str]:
+def _remote_hosts(directory: Path, given: Sequence[str]) -> Iterator[_Place]:
     """Yield the hosts of the remotes that are given by name; without one those of all remotes."""
     lines = [line.split() for line in run_git(directory, "remote", "-v").output.splitlines()]
     remotes = {(line[0], line[1]): None for line in lines if line[1:]}
     named = {name for name, _ in remotes} & set(given)
     for name, url in remotes:
         if not named or name in named:
-            found = _ADDRESS.findall(url) or [copy[1] for copy in [_COPY.fullmatch(url)] if copy]
-            yield from found
+            yield from _addresses(url) or [(copy[1], _SSH) for copy in [_COPY.fullmatch(url)] if copy]
 
 
-def _registries(name: str, home: str, env: Mapping[str, str]) -> Iterator[str]:
-    yield from _REGISTRIES.get(name, ())
+def _registries(name: str, home: str, env: Mapping[str, str]) -> Iterator[_Place]:
+    yield from ((host, _HTTPS) for host in _REGISTRIES.get(name, ()))
     for variable in _VARIABLES.get(name, ()):
         value = env.get(variable, "")
-        yield from _ADDRESS.findall(value) or ([value] if variable == "GH_HOST" and _PLAIN.fullmatch(value) else [])
+        if variable == "GH_HOST" and (found := _PLAIN.fullmatch(value)):
+            yield found[1], int(found[2] or _HTTPS)
+        yield from _addresses(value)
     for file in _FILES.get(name, ()):
         for line in _lines(os.path.join(home, file)):
             if _REGISTRY_KEY.search(line) and not line.lstrip().startswith(("#", ";")):
-                yield from _ADDRESS.findall(line.replace('"', " ").replace("'", " "))
+                yield from _addresses(line.replace('"', " ").replace("'", " "))
 
 
 def _lines(path: str) -> list[str]:

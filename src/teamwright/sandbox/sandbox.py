@@ -22,7 +22,6 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
-from teamwright.sandbox.named_hosts import is_loopback
 from teamwright.sandbox.network_namespace import open_namespace
 from teamwright.sandbox.network_proxy import PROXY_VARIABLES, AskHost, NetworkProxy, NetworkRoute
 from teamwright.sandbox.policy import (
@@ -277,7 +276,7 @@ class Sandbox:
         found = self.implementation()
         policy = self._working_policy(request)
         is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
-        names_loopback = any(map(is_loopback, request.hosts))
+        names_loopback = any(":" in host for host in request.hosts)  # only such a host is named with its port
         route = self._network.route(request.ask_host, names_loopback=names_loopback) if is_asked else None
         if found.bubblewrap is not None:
             return Bubblewrap(found.bubblewrap, policy, route)

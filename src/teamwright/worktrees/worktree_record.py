@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -150,6 +150,20 @@ def list_records(root: Path) -> tuple[list[WorktreeRecord], list[StorageError]]:
         except StorageError as problem:
             damaged.append(problem)
     return sorted(found, key=lambda record: (record.created_at, record.path)), damaged
+
+
+def find_member_record(root: Path, tree: Path, teams: Container[str], member: str) -> WorktreeRecord | None:
+    """Return the record of the worktree that a roster names for a member; None without one of that member.
+
+    Other programs may write a roster: a record that is not below `root`, or is of another member, counts for nothing.
+    `teams` are the names of the team. Raises StorageError for a damaged record.
+    """
+    file = record_file(tree)
+    if file not in root.glob("*/*.json"):
+        return None
+    record = read_record(file)
+    is_own = record.tree == tree and record.team in teams and record.member.lower() == member.lower()
+    return record if is_own else None
 
 
 def find_record(records: list[WorktreeRecord], name: str) -> WorktreeRecord:

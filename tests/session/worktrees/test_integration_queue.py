@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright import Task, Team
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
@@ -414,6 +415,27 @@ async def test_the_lead_starts_and_completes_a_task_of_a_member_process_in_its_w
     assert git(shop, "rev-parse", "teamwright/crew/bob") == record.base
     async with Team.resume("crew", model=model, cwd=shop, permission_mode="bypassPermissions"):
         assert git(shop, "show", "teamwright/crew/bob:b.txt") == "bob"
+
+
+async def test_a_roster_gives_no_worktree_that_is_not_of_that_member_in_this_state(shop, tmp_path):
+    async with a_team(shop, script(ann=[])) as team:
+        await team.spawn("ann", "Wait.", isolation="worktree")
+        [record] = list_records(find_home().worktrees)[0]
+        other = make_repository(tmp_path / "other", {"a.txt": "one\n"})
+        git(other, "switch", "--quiet", "--create", record.branch)
+        moved = replace(
+            record, path=str(other), repository=str(other), member="eve", base=git(other, "rev-parse", "HEAD")
+        )
+        moved.save()
+        tasks, roster = team.session.team.tasks, team.session.team.roster
+        [ann] = [one for one in (await roster.read()).teammates if one.name == "ann"]
+        for id, name, tree in (("1", "eve", other), ("2", "fay", record.tree)):
+            (tree / "a.txt").write_text("changed\n")
+            await roster.add(replace(ann, name=name, agent_id=f"{name}@crew", worktree_path=str(tree)))
+            await tasks.create("Change a.txt", "", by="team-lead", draft=True)
+            await tasks.update(id, by="team-lead", lead=True, owner=name, status="completed")
+            await roster.remove(name)
+            assert git(tree, "status", "--porcelain") == " M a.txt", "nothing was committed there"
 
 
 async def test_a_team_rests_as_soon_as_its_last_draft_is_completed(shop, monkeypatch):

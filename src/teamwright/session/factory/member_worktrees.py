@@ -107,10 +107,10 @@ class TeamWorktrees:
         path = next((one.worktree_path for one in members if one.name.lower() == name.lower()), None)
         if not path:
             return own
-        from teamwright.worktrees.worktree_record import has_record, read_record, record_file
+        from teamwright.worktrees.worktree_record import find_member_record
 
-        tree = Path(path)
-        return read_record(record_file(tree)) if has_record(tree) else None
+        names = {team.name, team.session_list_name}
+        return find_member_record(self._context.home.worktrees, Path(path), names, name)
 
     def _own_record(self, name: str) -> WorktreeRecord | None:
         """Return the record of the worktree of a member of this process; None without one."""

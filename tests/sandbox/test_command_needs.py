@@ -1,6 +1,8 @@
 """The needs that commands name: the network, credentials, and the configuration of the repository."""
 
+import os
 import shlex
+import time
 
 import pytest
 
@@ -110,3 +112,14 @@ def test_a_line_names_the_hosts_of_its_addresses_remotes_and_registries(tmp_path
     found = named_hosts([shlex.split(part) for part in line.split("&&")], work, str(home), {})
     assert " ".join(found).startswith(hosts) and bool(found) == bool(hosts)
     assert not {"evil.example", "other.example"} & (set(found) - {hosts}), "data and a repository name no host"
+
+
+def test_a_git_that_does_not_answer_delays_a_line_for_a_second_and_names_no_host(tmp_path, monkeypatch):
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    began = time.monotonic()
+    assert named_hosts([["git", "push"]], tmp_path, str(tmp_path), {}) == ()
+    assert time.monotonic() - began < 5

@@ -80,6 +80,8 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "gh": ("GH_HOST",),
 }
 _MAX_FILE_BYTES = 100_000
+_REMOTES_TIMEOUT_S = 1.0
+"""All agents wait in that time. Hosts of remotes that are not known by then ask."""
 _WITH_ADDRESS = frozenset(["curl", "wget", "http", "https", "xh", "aria2c"])
 _LOGINS = frozenset(["ssh", "scp", "sftp", "rsync", "ssh-copy-id"])
 
@@ -191,7 +193,9 @@ def _directory(arguments: Words, cwd: Path) -> Path:
 
 def _remote_hosts(directory: Path, given: Sequence[str]) -> Iterator[_Place]:
     """Yield the hosts of the remotes that are given by name; without one those of all remotes."""
-    lines = [line.split() for line in run_git(directory, "remote", "-v").output.splitlines()]
+    lines = [
+        line.split() for line in run_git(directory, "remote", "-v", timeout_s=_REMOTES_TIMEOUT_S).output.splitlines()
+    ]
     remotes = {(line[0], line[1]): None for line in lines if line[1:]}
     named = {name for name, _ in remotes} & set(given)
     for name, url in remotes:

@@ -274,6 +274,7 @@ async def test_fences_of_roles_and_deny_rules_hold(tmp_path, backend):
     more = {"permission_mode": "bypassPermissions", "disallowed_tools": ["Bash(git push:*)"], "trust": True}
     async with house(tmp_path, backend, given, **more) as crew:
         await crew.spawn("ann", agent_type="writer")
+        await (await crew.request()).deny("no")
         await crew.asked("ann", 4)
         one, two, three = crew.results("ann")
     assert "Created" in one and "not allowed" in two and "git push" in three

@@ -12,7 +12,7 @@ import pytest
 
 from teamwright import Task, Team
 from teamwright.mail.inbox import read_entries
-from teamwright.protocol.events import RequestOpened
+from teamwright.protocol.events import RequestOpened, TaskChanged, TeamEvent
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
@@ -81,13 +81,18 @@ async def test_a_reviewer_that_rests_without_an_answer_is_replaced_and_then_the_
     async with a_team(tmp_path, model) as team:
         for name in ("bob", "cid", "ann"):
             await team.spawn(name, "Wait.")
+        reviewers: set[str] = set()
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, TaskChanged):
+                reviewers.add(event.task.reviewer)
+                team.session.team.changed.set()
+
+        team.session.log.subscribe(note, live=False)
         await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="member")
-        while True:
-            team.session.team.changed.clear()
-            [task] = await team.tasks.all()
-            if task.review_note is not None and task.review_note.reviewer == "team-lead":
-                break
-            await until(team, team.session.team.changed.is_set)
+        await until(team, lambda: "team-lead" in reviewers)
+        [task] = await team.tasks.all()
+        assert task.review_note is not None
         assert set(task.review_note.asked) == {"bob", "cid", "team-lead"}
         await team.tasks.answer_review(task, approve=True)
         [task] = await completed(team, 1)
@@ -165,7 +170,8 @@ async def test_a_person_answers_from_another_terminal(tmp_path):
         await team.spawn("ann", "Take a task.")
         await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="human")
         for answer in (("deny", "--reason", "Too short."), ("allow",)):
-            await until(team, asked.is_set)
+            async with asyncio.timeout(WAIT_S):
+                await asked.wait()
             asked.clear()
             [request] = json.loads(await program("requests", "--wait", "30s", "--json", cwd=tmp_path))
             assert (request["kind"], request["owner"]) == ("review", "ann")

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from contextlib import suppress
 
+from tests.support.waits import WAIT_S
+
 _CHUNK = 256 * 1024
 
 
@@ -59,7 +61,7 @@ class CuttingProxy:
         """End the proxy."""
         self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(WAIT_S)
         self._loop.close()
 
     async def _end(self) -> None:

@@ -189,6 +189,7 @@ def _parse_task_info(data: Mapping[str, Any]) -> TaskInfo:
     """Return the task of an event; unknown keys are ignored. Raises TypeError when a required one is missing."""
     values = {name: data[name] for name in _TASK_FIELDS if name in data}
     values["blocked_by"] = tuple(values.get("blocked_by", ()))
+    values["writes"] = tuple(values.get("writes", ()))
     if "integration" in values:
         values["integration"] = _parse_integration(values["integration"])
     return TaskInfo(**values)

@@ -33,6 +33,9 @@ PERSONS = frozenset({"terminal", "another terminal", "program"})
 
 NO_COMMENT = "The user returned it without a comment: ask what has to change."
 
+RECHECK_S = 1.0
+"""Seconds until a reviewer that rests but has a pending wake-up is looked at again."""
+
 ReadChanges = Callable[[Task, ReviewNote], Awaitable[str]]
 """Returns the changes of a task in review as a diff. Raises TeamwrightError."""
 
@@ -92,9 +95,12 @@ class ReviewWorker:
 
     async def _continue(self, id: str) -> None:
         """Take the next step of one review. Each is repeated after a kill, and has an effect once."""
-        self._forget(id)
+        if (timer := self._timers.pop(id, None)) is not None:
+            timer.cancel()
         task = await self._team.tasks.get(id)
         note = task.review_note if task is not None else None
+        if task is None or note is None or not task.in_review:
+            self._reviewers.pop(id, None)
         if task is None or note is None:
             return
         if task.in_review:
@@ -102,18 +108,16 @@ class ReviewWorker:
         elif note.state is ReviewState.RETURNED and task.status != "completed":
             await self._report_return(task, note)
 
-    def _forget(self, id: str) -> None:
-        self._reviewers.pop(id, None)
-        if (timer := self._timers.pop(id, None)) is not None:
-            timer.cancel()
-
     async def _ask(self, task: Task, note: ReviewNote) -> None:
+        """Ask the reviewer. It stays noted meanwhile: if it rests during a step, the step is repeated."""
         if not note.reviewer or await self._is_silent(task, note):
             name = self._choose(task, note)
             chosen = await self._team.tasks.choose_reviewer(task, name) if name else None
             if chosen is None or chosen.review_note is None:
                 return
             task, note = chosen, chosen.review_note
+        if note.reviewer in {LEAD, USER}:
+            self._reviewers.pop(task.id, None)
         if note.reviewer == USER:
             key = f"{task.id}:{note.round}"
             if key not in self._questions:
@@ -124,6 +128,9 @@ class ReviewWorker:
         if note.reviewer != LEAD:
             self._reviewers[task.id] = note.reviewer
             left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
+            teammate = self._team.find(note.reviewer)
+            if teammate is not None and teammate.state is MemberState.IDLE:
+                left_s = min(left_s, RECHECK_S)  # it is being woken, and may find nothing new, which is no event
             loop = asyncio.get_running_loop()
             self._timers[task.id] = loop.call_later(left_s, self.note_tasks, [task.id])
         text = _request_text(task, note, await self._read_changes(task, note))

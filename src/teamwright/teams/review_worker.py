@@ -109,7 +109,7 @@ class ReviewWorker:
             await self._report_return(task, note)
 
     async def _ask(self, task: Task, note: ReviewNote) -> None:
-        """Ask the reviewer. It stays noted meanwhile: if it rests during a step, the step is repeated."""
+        """Ask the reviewer, which stays noted: if it rests during a step, the step is repeated."""
         if not note.reviewer or await self._is_silent(task, note):
             name = self._choose(task, note)
             chosen = await self._team.tasks.choose_reviewer(task, name) if name else None

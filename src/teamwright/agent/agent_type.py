@@ -187,7 +187,7 @@ class AgentType(Struct, frozen=True):
 
 
 def hook_digest(hook: HookSpec) -> str:
-    """What a hook is known by as long as it says the same."""
+    """The identity of a hook, the same as long as its definition is."""
     is_plain = hook.arguments is None and hook.action is None and not hook.condition
     more = (hook.command,) if is_plain else (hook.line, hook.condition)
     said = "\0".join((hook.event, hook.matcher, *more))
@@ -211,7 +211,7 @@ def load_prompt(stem: str) -> str:
 
 
 FORK_TYPE = AgentType("fork", "A copy of its caller, with one job.")
-"""What a fork is, as far as it is not its caller's. It is no kind that a call could name."""
+"""The properties of a fork that differ from its caller's. No call can name this type."""
 
 
 @cache

@@ -24,7 +24,7 @@ USER = "user"
 
 
 Scope: TypeAlias = Literal["", "all", "files", "conversation"]
-"""What a rewind takes back; empty for an undo, which takes back files."""
+"""The scope of a rewind; empty for an undo, which takes back files."""
 
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
 

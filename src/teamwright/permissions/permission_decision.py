@@ -397,4 +397,4 @@ _DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name.
 _CALLER_PLANS_REASON = (
     "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
 )
-"""What is told to those who cannot end the planning: somebody above them does."""
+"""The text for agents that cannot end the planning: an agent above them does."""

@@ -180,7 +180,7 @@ SUBJECTS = ("reads", "writes", "network", "sockets", "processes")
 
 
 class SandboxReport(Struct, frozen=True):
-    """What confines the commands of a session, for people. `missing` are the subjects that are not enforced.
+    """The confinement of a session's commands, for people. `missing` are the subjects that are not enforced.
 
     `limits` are their limits and those of the others; `reason` says why the implementation is not a better one.
     """

@@ -1,4 +1,4 @@
-"""What confines the commands of a session, in a file of its directory, for other processes.
+"""The confinement of a session's commands, in a file of its directory, for other processes.
 
 Written at each start, when the sandbox was probed. Format: docs/reference/formats/README.md.
 """

@@ -127,15 +127,22 @@ class ReviewWorker:
             return
         if note.reviewer != LEAD:
             self._reviewers[task.id] = note.reviewer
-            left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
-            teammate = self._team.find(note.reviewer)
-            if teammate is not None and teammate.state is MemberState.IDLE:
-                left_s = min(left_s, RECHECK_S)  # it is being woken, and may find nothing new, which is no event
-            loop = asyncio.get_running_loop()
-            self._timers[task.id] = loop.call_later(left_s, self.note_tasks, [task.id])
+        is_asked = await self._team.mailbox(note.reviewer).contains(_message_id(task, note))
+        if note.reviewer != LEAD:
+            self._start_timer(task, note, is_asked=is_asked)
+        if is_asked:
+            return
         text = _request_text(task, note, await self._read_changes(task, note))
         summary = f"review #{task.id} of {note.author}"
         await send_note(self._team, "task-list", note.reviewer, text, summary, _message_id(task, note))
+
+    def _start_timer(self, task: Task, note: ReviewNote, *, is_asked: bool) -> None:
+        """Continue when the time of the teammate is over, and soon if it rests: a wake-up for nothing has no event."""
+        left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
+        teammate = self._team.find(note.reviewer)
+        if is_asked and teammate is not None and teammate.state is MemberState.IDLE:
+            left_s = min(left_s, RECHECK_S)
+        self._timers[task.id] = asyncio.get_running_loop().call_later(left_s, self.note_tasks, [task.id])
 
     def _end_question(self, key: str) -> None:
         self._questions.pop(key, None)

@@ -27,7 +27,7 @@ class SettingKey(Struct, frozen=True):
 
     @property
     def expected(self) -> str:
-        """What it must be, in words."""
+        """The required type of a value, in words."""
         return join_words(self.words) if self.words else EXPECTED[self.kind]
 
     def fits(self, value: Any) -> bool:
@@ -389,4 +389,4 @@ EXPECTED = {
     "env": "an object with texts",
     "map": "an object",
 }
-"""What each kind of value must be, in words."""
+"""The required type of each kind of value, in words."""

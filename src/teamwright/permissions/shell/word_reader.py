@@ -40,7 +40,7 @@ _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _PLAIN_OPERATION = re.compile(r":?[-+]|##?|%%?")
 _SURE = re.compile(r"\s*(0|[1-9][0-9]*)(\s*[-+*]\s*(0|[1-9][0-9]*))*\s*")
-"""What is calculated without variables and without an error, which would end the list of commands around it."""
+"""Expressions without variables and without an error, which would end the list of commands around them."""
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _SIGNS = {"n": "\n", "t": "\t", "\\": "\\"}
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")

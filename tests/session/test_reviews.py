@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_review import ReviewAnswer, task_notes
+from tests.crash.integration import live
 from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -276,16 +276,6 @@ async def test_members_in_processes_submit_and_review_work(tmp_path):
         assert task.review_note is not None and task.review_note.by == "bob"
 
 
-def live(directory: Path, kill_at: int) -> int:
-    """Resume the team in a process that is killed at its write or program number `kill_at`. Return its exit code."""
-    words = ["-m", "tests.session.worktrees.queue_child", str(directory), str(kill_at), "0"]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
-    )
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr[-3_000:]
-    return done.returncode
-
-
 @pytest.mark.slow
 async def test_after_kills_each_reviewer_and_each_author_has_one_message(tmp_path):
     directory, home = tmp_path / "work", find_home()
@@ -299,7 +289,7 @@ async def test_after_kills_each_reviewer_and_each_author_has_one_message(tmp_pat
         await tasks.update(task.id, by="ann", status="completed")
     await tasks.answer_review("2", ReviewAnswer(False, "Again."), by="user", lead=True)
     kill_at = 1
-    while live(directory, kill_at) != 0:
+    while live(directory, kill_at, group=False) != 0:
         kill_at += 2
     assert kill_at > 10, "no life was killed within the reviews"
     inboxes = home.shared / "teams" / "crew" / "inboxes"

@@ -137,7 +137,7 @@ class ReviewWorker:
         await send_note(self._team, "task-list", note.reviewer, text, summary, _message_id(task, note))
 
     def _start_timer(self, task: Task, note: ReviewNote, *, is_asked: bool) -> None:
-        """Continue when the time of the teammate is over, and soon if it rests: a wake-up for nothing has no event."""
+        """Continue after the time of the teammate, and soon if it rests: a wake-up without new mail has no event."""
         left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
         teammate = self._team.find(note.reviewer)
         if is_asked and teammate is not None and teammate.state is MemberState.IDLE:

@@ -23,13 +23,26 @@ TOOLS = [
 class HttpServer(ThreadingHTTPServer):
     """What was asked of it. `stream`: answers are events. `status`: every answer is an error of that number.
 
-    `unknown` is the error of a session that it does not know.
+    `unknown` is the error of a session that it does not know. `tasks`: calls run as a task that stays in `state`; its
+    value is the method that fails, or empty. `silent` is a method without an answer.
     """
 
     daemon_threads = True
 
-    def __init__(self, *, stream: bool = False, status: int = 0, modern: bool = False, unknown: int = 404) -> None:
+    def __init__(
+        self,
+        *,
+        stream: bool = False,
+        status: int = 0,
+        modern: bool = False,
+        unknown: int = 404,
+        tasks: str | None = None,
+        state: object = "working",
+        silent: str = "",
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.tasks, self.state, self.silent = tasks, state, silent
+        self.polled = threading.Event()
         self.stream, self.status, self.modern, self.unknown = stream, status, modern, unknown
         self.sessions: list[str] = []
         self.deleted: list[str] = []
@@ -100,7 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if method == "initialize":
             server.sessions.append(f"session-{len(server.sessions) + 1}")
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "h"}}
+            has = {"tools": {}} | ({} if server.tasks is None else {"tasks": {"requests": {"tools": {"call": {}}}}})
+            result = {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": {"name": "h"}}
             self.answer(message["id"], result, session=server.sessions[-1])
             return
         if not server.modern and self.headers["mcp-session-id"] != server.sessions[-1]:
@@ -114,7 +128,19 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "server/discover":
             result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
         elif method == "tools/list":
-            result = {"tools": TOOLS}
+            execution = {"execution": {"taskSupport": "required"}} if self.server.tasks is not None else {}
+            result = {"tools": [one | execution for one in TOOLS]}
+        elif method.startswith("tasks/") or "task" in params:
+            if method == "tasks/get":
+                self.server.polled.set()
+            if method == self.server.silent:
+                self.server.held.wait(WAIT_S)
+                return
+            if method == self.server.tasks:
+                self.reply(500, b"no")
+                return
+            state = {"taskId": "task-1", "status": self.server.state, "pollInterval": 1}
+            result = {"task": state} if "task" in params else state
         else:
             self.server.owed = message["id"]
             result = self.called(params["name"], params["arguments"])

@@ -57,7 +57,7 @@ async def test_requests_that_are_cancelled_at_once_keep_no_place_and_do_not_stop
             await call
     peer.deliver(ask("again"))
     assert [one for one in transport.sent if one.get("id") == "again"] == []  # taken, not refused
-    await peer.stop_answering()
+    await peer.close()
 
 
 @pytest.mark.parametrize("number", [[], {}, None, 1.5, True])

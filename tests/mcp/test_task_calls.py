@@ -5,9 +5,12 @@ import json
 
 import pytest
 
+from teamwright.mcp import task_calls
 from teamwright.mcp.json_rpc import McpServerError
+from teamwright.mcp.server import McpServer
 from teamwright.mcp.server_context import ServerTimeouts
 from teamwright.mcp.server_log import MAX_BYTES, MAX_SHOWN, ServerLog
+from tests.mcp.http_server import serving
 from tests.support.waits import WAIT_S
 
 pytestmark = [pytest.mark.finding("C5"), pytest.mark.promise("H7")]
@@ -63,6 +66,51 @@ async def test_a_cancelled_call_and_one_that_takes_too_long_cancel_their_task(pl
             call.cancel()
         assert "task-1" in await cancelled_tasks(server)
         await server.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "failing"),
+    [("working", "tasks/get"), ("input_required", "tasks/result"), (["working"], "tasks/result")],
+)
+async def test_a_call_that_fails_cancels_its_task_at_the_server(place, state, failing):
+    async with asyncio.timeout(WAIT_S):
+        with serving(tasks=failing, state=state) as http:
+            server = McpServer(place.config("web", url=http.url), place.around())
+            await server.connect()
+            with pytest.raises(McpServerError, match="HTTP 500"):
+                await server.call_tool("echo", {"text": "x"})
+            await server.close()
+            assert "tasks/cancel" in http.told and http.deleted == ["session-1"]
+
+
+async def test_a_call_that_ends_with_its_session_cancels_its_task_before_the_connection_is_closed(place):
+    async with asyncio.timeout(WAIT_S):
+        with serving(tasks="") as http:
+            server = McpServer(place.config("web", url=http.url), place.around())
+            await server.connect()
+            call = asyncio.create_task(server.call_tool("echo", {"text": "x"}))
+            await asyncio.to_thread(http.polled.wait, WAIT_S)
+            call.cancel()
+            await asyncio.wait({call})
+            await server.close()
+            assert http.told[-1] == "tasks/cancel" and http.deleted == ["session-1"]
+
+
+async def test_a_server_that_does_not_answer_a_cancellation_delays_the_end_for_a_bounded_time(place, monkeypatch):
+    monkeypatch.setattr(task_calls, "CANCEL_S", 0.05)
+    async with asyncio.timeout(WAIT_S):
+        with serving(tasks="tasks/result", state="input_required", silent="tasks/cancel") as http:
+            server = McpServer(place.config("web", url=http.url), place.around())
+            await server.connect()
+            with pytest.raises(McpServerError):
+                await server.call_tool("echo", {"text": "x"})
+            await server.close()
+            assert "tasks/cancel" in http.told
+
+
+async def test_an_interval_that_is_no_number_is_not_used():
+    for said in (float("nan"), "1", None, True, float("inf"), 10**400):
+        assert task_calls.MIN_POLL_S <= task_calls._interval_s(said) <= task_calls.MAX_POLL_S
 
 
 async def test_a_restarted_server_is_asked_again_for_changes_of_the_resources_that_were_read(place):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -154,6 +155,8 @@ class JsonRpcPeer(Struct):
         default_factory=dict[int, "tuple[asyncio.Future[Message], CallDeadline]"]
     )
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _unawaited: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    """The requests whose answers nothing waits for."""
 
     async def request(
         self, method: str, params: Mapping[str, Any], deadline: CallDeadline, *, progress: bool = False
@@ -184,6 +187,17 @@ class JsonRpcPeer(Struct):
             raise
         finally:
             self._waiting.pop(number, None)
+
+    def send_request(self, method: str, params: Mapping[str, Any], timeout_s: float) -> None:
+        """Send a request whose answer has no effect. `close` waits for it, at most until its timeout."""
+
+        async def send() -> None:
+            with suppress(McpServerError):
+                await self.request(method, params, CallDeadline(timeout_s, timeout_s))
+
+        task = asyncio.create_task(send(), name=method)
+        self._unawaited.add(task)
+        task.add_done_callback(self._unawaited.discard)
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification."""
@@ -292,13 +306,19 @@ class JsonRpcPeer(Struct):
         if self.transport is not None and not self.broken_reason:
             self.transport.send({"jsonrpc": "2.0", "id": number, **reply})
 
-    async def stop_answering(self) -> None:
-        """Cancel the answers to requests of the server: it is gone or is being closed."""
-        tasks = list(self._answering.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+    async def close(self) -> None:
+        """Send what still must reach the server, then cancel the answers to its requests, and close the transport."""
+        try:
+            if self._unawaited:
+                await asyncio.wait(set(self._unawaited))
+            tasks = list(self._answering.values())
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            if self.transport is not None:
+                await self.transport.close()
 
     def _cancel(self, number: int, method: str, why: str) -> None:
         if self.transport is not None:

@@ -336,9 +336,7 @@ class McpServer:
 
     async def _close_peer(self, peer: JsonRpcPeer) -> None:
         self.pid = 0
-        await peer.stop_answering()
-        if peer.transport is not None:
-            await peer.transport.close()
+        await peer.close()
 
     def _report_garbage(self, line: str) -> None:
         text = f"prints what is no message to its stdout, which is left out: {self.config.mask_secrets(line)}"

@@ -6,8 +6,9 @@ A task lives longer than the connection of one request, so a lost poll is repeat
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import cast
+
+from msgspec import Struct
 
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message, plain_line
 
@@ -20,80 +21,84 @@ MAX_LOST_POLLS = 3
 CANCEL_S = 5.0
 """Seconds that a server may take to cancel a task."""
 
+_ENDED = ("completed", "failed", "cancelled")
+"""The states of a task that does not run any more."""
+
 
 async def wait_for_task(peer: JsonRpcPeer, created: Message, deadline: CallDeadline) -> Message:
     """Return the result of a call whose first answer created a task; any other first answer is the result.
 
-    A report of the server that the task is at work counts as progress: the task may take `max_total_s`. A cancelled
-    wait cancels the task. Raises McpServerError, McpRequestError.
+    A report of the server that the task is at work counts as progress: the task may take `max_total_s`. A task that
+    still runs when the wait fails or is cancelled is cancelled at the server. Raises McpServerError, McpRequestError.
     """
-    task = _object(created.get("task"))
-    id = task.get("taskId")
+    state = _object(created.get("task"))
+    id = state.get("taskId")
     if not isinstance(id, str) or not id:
         return created
+    task = _RunningTask(peer, id, deadline, state)
     try:
         async with asyncio.timeout(deadline.max_total_s):
-            return await _poll(peer, id, task, deadline)
-    except TimeoutError:
-        _start_cancel(peer, id)
-        raise McpServerError(f"did not end its task in {deadline.max_total_s:g} s") from None
-    except asyncio.CancelledError:
-        _start_cancel(peer, id)
+            return await task.wait()
+    except BaseException as problem:
+        if task.status not in _ENDED:
+            peer.send_request("tasks/cancel", {"taskId": id}, CANCEL_S)
+        if isinstance(problem, TimeoutError):
+            raise McpServerError(f"did not end its task in {deadline.max_total_s:g} s") from None
         raise
 
 
-async def _poll(peer: JsonRpcPeer, id: str, task: Message, deadline: CallDeadline) -> Message:
-    lost = 0
-    while (status := task.get("status")) in {"working", "submitted"}:
-        await asyncio.sleep(_interval_s(task.get("pollInterval")))
+class _RunningTask(Struct):
+    """One task of a server, with its last known state."""
+
+    peer: JsonRpcPeer
+    id: str
+    deadline: CallDeadline
+    state: Message
+
+    @property
+    def status(self) -> str:
+        """The status in the last state; empty for one that is no text."""
+        status = self.state.get("status")
+        return status if isinstance(status, str) else ""
+
+    async def wait(self) -> Message:
+        """Return the result. Raises McpServerError, McpRequestError."""
+        await self._poll()
+        if self.status == "cancelled":
+            raise McpServerError("cancelled the task" + self._reason)
         try:
-            task, lost = await peer.request("tasks/get", {"taskId": id}, _of_poll(deadline)), 0
-        except McpRequestError:
-            raise
-        except McpServerError as problem:
-            lost += 1
-            if problem.is_dead or lost >= MAX_LOST_POLLS:
+            # A task that needs input asks for it while its result is awaited.
+            return await self.peer.request("tasks/result", {"taskId": self.id}, self.deadline, progress=True)
+        except McpRequestError as problem:
+            if self.status != "failed":
                 raise
-    if status == "cancelled":
-        raise McpServerError("cancelled the task" + _reason(task))
-    try:
-        # A task that needs input asks for it while its result is awaited.
-        return await peer.request("tasks/result", {"taskId": id}, deadline, progress=True)
-    except McpRequestError as problem:
-        if status != "failed":
-            raise
-        raise McpServerError(f"failed the task{_reason(task) or f': {problem.message}'}") from None
+            raise McpServerError(f"failed the task{self._reason or f': {problem.message}'}") from None
 
+    async def _poll(self) -> None:
+        """Follow the state as long as the server reports that the task is at work."""
+        lost, one_poll = 0, CallDeadline(self.deadline.max_silence_s, self.deadline.max_silence_s)
+        while self.status in {"working", "submitted"}:
+            await asyncio.sleep(_interval_s(self.state.get("pollInterval")))
+            try:
+                self.state, lost = await self.peer.request("tasks/get", {"taskId": self.id}, one_poll), 0
+            except McpRequestError:
+                raise
+            except McpServerError as problem:
+                lost += 1
+                if problem.is_dead or lost >= MAX_LOST_POLLS:
+                    raise
 
-def _of_poll(deadline: CallDeadline) -> CallDeadline:
-    return CallDeadline(deadline.max_silence_s, deadline.max_silence_s)
+    @property
+    def _reason(self) -> str:
+        said = self.state.get("statusMessage")
+        return f": {plain_line(said)}" if isinstance(said, str) and said else ""
 
 
 def _interval_s(said: object) -> float:
     """Return the seconds until the next poll, of the server's milliseconds."""
-    is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    return min(max(float(cast("float", said)) / 1_000, MIN_POLL_S), MAX_POLL_S) if is_number else POLL_S
-
-
-def _reason(task: Message) -> str:
-    said = task.get("statusMessage")
-    return f": {plain_line(said)}" if isinstance(said, str) and said else ""
-
-
-def _start_cancel(peer: JsonRpcPeer, id: str) -> None:
-    """Ask the server to cancel the task, without waiting for its answer."""
-
-    async def cancel() -> None:
-        with suppress(McpServerError):
-            await peer.request("tasks/cancel", {"taskId": id}, CallDeadline(CANCEL_S, CANCEL_S))
-
-    running = asyncio.create_task(cancel(), name="cancel of an MCP task")
-    _cancelling.add(running)
-    running.add_done_callback(_cancelling.discard)
-
-
-_cancelling: set[asyncio.Task[None]] = set()
-"""The requests that cancel tasks: the event loop has weak references alone."""
+    if isinstance(said, bool) or not isinstance(said, int | float) or said != said:  # JSON of some servers has NaN
+        return POLL_S
+    return min(max(said, MIN_POLL_S * 1_000), MAX_POLL_S * 1_000) / 1_000
 
 
 def _object(value: object) -> Message:

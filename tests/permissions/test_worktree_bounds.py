@@ -95,6 +95,53 @@ def test_shell_commands_that_change_something_outside_are_refused(place, mode, c
     assert place.bash(member, command.format(checkout=place.checkout)) is DENY
 
 
+SHARED = [
+    *("git branch -f main HEAD", "git branch -D main", "git branch -m main old", "git update-ref refs/heads/main HEAD"),
+    *(
+        "git push . HEAD:main",
+        "git fetch . HEAD:main",
+        "git fetch origin +x:main",
+        "git send-pack {checkout} HEAD:main",
+    ),
+    *("git checkout -B main", "git checkout --ignore-other-worktrees main", "git switch -C main", "git stash drop"),
+    *("git tag -d v1", "git gc --prune=now", "git reflog expire --all", "git rebase --update-refs HEAD~2"),
+    *("git config core.hooksPath hooks", "git config --worktree core.worktree {checkout}", "git remote set-url o x"),
+    *("git worktree prune", "git worktree repair {checkout}", "git symbolic-ref HEAD refs/heads/main"),
+]
+PROGRAMS = [
+    *("make -C {checkout}", "make -C link", "npm --prefix {checkout} install", "uv --directory {checkout} sync"),
+    *("black {checkout}", "sqlite3 {checkout}/db 'drop table t'", "go -C {checkout} build", "make -C ../../../../shop"),
+    *("python3 -c \"open('{checkout}/a.txt', 'w').write('x')\"", "git apply --unsafe-paths --directory={checkout} p"),
+    *("cargo build --manifest-path={checkout}/Cargo.toml", "vim -c ':w {checkout}/x' a.txt"),
+    *("echo x > /proc/self/cwd/../../../../shop/a.txt", "docker run -v {checkout}:/x image"),
+]
+
+
+@pytest.mark.parametrize("command", [*SHARED, *PROGRAMS])
+def test_a_change_of_shared_git_state_or_by_a_program_that_names_the_checkout_asks_a_person_in_every_mode(
+    place, command
+):
+    (place.tree / "link").symlink_to(place.checkout)
+    line = command.format(checkout=place.checkout)
+    for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS):
+        decision = place.member(mode, allow=["Bash"]).decide("Bash", Access(command=line, cwd=place.tree))
+        assert (decision.verdict, decision.needs_person) == (ASK, True), mode
+    assert place.bash(place.member(Mode.DONT_ASK, allow=["Bash"]), line) is DENY
+
+
+FREE = [
+    *("git branch topic", "git branch -D teamwright/demo/ann", "git fetch origin", "git push origin HEAD", "git stash"),
+    *("git config --get user.name", "git worktree list", "git reflog", "git merge main", "git pull origin main"),
+    *("source {checkout}/.venv/bin/activate", "{checkout}/.venv/bin/python -m pytest", "diff {checkout}/a.txt a.txt"),
+    *("cp {checkout}/.env .env", "make test", "python3 -c 'print(1)'", "git fetch origin x:refs/remotes/origin/x"),
+]
+
+
+@pytest.mark.parametrize("command", FREE)
+def test_other_commands_of_an_agent_in_a_worktree_are_not_asked_about_in_bypass(place, command):
+    assert place.bash(place.member(Mode.BYPASS), command.format(checkout=place.checkout)) is ALLOW
+
+
 PLAIN = [
     "git add -A",
     "git add .",
@@ -152,6 +199,33 @@ def test_path_rules_of_the_repository_hold_in_the_worktree(place):
     assert place.write(member, place.tree / "other.txt") is ASK
 
 
+def test_rules_that_name_the_checkout_hold_in_the_worktree_however_they_are_written(place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place.checkout.parent))
+    (place.checkout.parent / "link").symlink_to(place.checkout)
+    above = place.checkout.parent
+    rules = ["Edit(~/shop/home.txt)", f"Edit(/{above}/link/linked.txt)", f"Edit(/{above}/*/wild.txt)"]
+    member = place.member(Mode.BYPASS, deny=[*rules, f"Read(/{above}/*/wild.txt)"])
+    for name in ("home.txt", "linked.txt", "wild.txt"):
+        assert place.write(member, place.tree / name) is DENY, name
+        assert place.bash(member, f"echo x > {name}") is DENY, name
+    assert place.write(member, place.tree / "other.txt") is ALLOW
+    assert member.excluded_paths("Read", place.tree).patterns == (("wild.txt",),)
+
+
+def test_a_session_in_a_worktree_of_the_person_protects_that_checkout_too(place):
+    checkout = place.checkout.parent / "feature"
+    git(place.checkout, "worktree", "add", "-q", "-b", "feature", str(checkout))
+    bounds = WorktreeBounds(place.tree, checkout, "teamwright/demo/ann")
+    rules = parse_rules([f"Edit(/{checkout}/locked.txt)"], DENY, "t", checkout)
+    session = Policy(Mode.BYPASS, rules, PermissionScope((checkout,), private=(place.home,), base=checkout))
+    member = Policy(Mode.BYPASS, session.rules, session.scope, (session,)).in_worktree(bounds)
+    assert place.write(member, checkout / "a.txt") is DENY
+    assert place.bash(member, f"echo x > {checkout}/a.txt") is DENY
+    assert place.write(member, place.tree / "locked.txt") is DENY
+    assert place.write(member, place.tree / "a.txt") is ALLOW
+    assert member.directories == (place.tree,)
+
+
 def test_the_policy_follows_the_session_and_never_exceeds_it(place):
     session = place.session(Mode.ACCEPT_EDITS)
     member = Policy(Mode.BYPASS, (), session.scope, (session,)).in_worktree(place.place)
@@ -168,3 +242,14 @@ def test_an_agent_below_a_member_stays_in_its_worktree(place):
     below = Policy(Mode.ACCEPT_EDITS, (), replace(place.session().scope), (member,)).in_worktree(place.place)
     assert place.write(below, place.tree / "a.txt") is ALLOW
     assert place.write(below, place.checkout / "a.txt") is DENY
+
+
+def test_an_agent_with_a_worktree_below_a_member_changes_nothing_in_that_of_the_member(place):
+    tree = place.tree.with_name("demo-sub")
+    git(place.checkout, "worktree", "add", "-q", "-b", "teamwright/demo/sub", str(tree))
+    member = place.member(Mode.BYPASS, deny=["Edit(locked.txt)"])
+    below = member.in_worktree(WorktreeBounds(tree, place.checkout, "teamwright/demo/sub"))
+    assert place.write(below, tree / "a.txt") is ALLOW
+    assert place.write(below, tree / "locked.txt") is DENY
+    assert place.write(below, place.tree / "a.txt") is DENY
+    assert below.directories == (tree, place.extra)

@@ -75,7 +75,7 @@ def judge_path(
     named, path = context.locate(path)
     real = real_path(path)
     rules = context.rules.rules_for(tool)
-    denied = _matching(rules.deny, named, real)
+    denied = _matching(rules.deny, named, real) or _matching_original(context, rules.deny, path)
     if denied is not None:
         return decide_by_rule(denied)
     is_temporary = context.is_temporary(real)
@@ -92,7 +92,7 @@ def judge_path(
         return refused
     if context.bypasses:
         return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-    asked = _matching(rules.ask, named, real)
+    asked = _matching(rules.ask, named, real) or _matching_original(context, rules.ask, path)
     if asked is not None:
         return decide_by_rule(asked)
     if deep and (decision := _judge_below(context, rules, real, except_denied)) is not None:
@@ -199,9 +199,10 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
 
 def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
-    real = real_path(root)
+    real, tree = real_path(root), context.scope.worktree
+    original = real if tree is None else str(tree.original(Path(real)))
     for rule in context.rules.rules_for(tool).deny:
-        yield rule.text, rule.names_below(root) | rule.names_below(real)
+        yield rule.text, rule.names_below(root) | rule.names_below(real) | rule.names_below(original)
     above = f"{real.rstrip('/')}/".lower()
     for directory in context.private:
         if directory.startswith(above) and directory != above:
@@ -218,6 +219,14 @@ def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
         if rule.matches_path(named, real):
             return rule
     return None
+
+
+def _matching_original(context: DecisionContext, rules: tuple[Rule, ...], path: Path) -> Rule | None:
+    """Return the rule that names the file in the person's checkout of which this one is the copy in a worktree."""
+    tree = context.scope.worktree
+    if tree is None or (original := tree.original(path)) == path:
+        return None
+    return _matching(rules, str(original), real_path(original))
 
 
 def _is_private(context: DecisionContext, rules: ToolRules, named: str, real: str, writes: bool) -> bool:

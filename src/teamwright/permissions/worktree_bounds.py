@@ -6,6 +6,7 @@ agent's rules to its worktree.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,13 +14,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.possible_file_names import base_directories, find_operands
 from teamwright.permissions.real_paths import is_process_link, real_path
+from teamwright.permissions.shared_git_state import changes_shared_state
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.verdict import Decision, Verdict
 from teamwright.processes.repository_discovery import current_branch, discover
 
 _RULE = "worktree"
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_READS_FILES = frozenset({"source", "."})
+"""Commands that read their operands, such as the environment of the checkout's Python."""
+
 _GIT_VARIABLES = "GIT_"
 _LOCATORS = ("--git-dir", "--work-tree", "--exec-path", "--namespace")
 _COMMIT_FLAGS = frozenset({"-a", "--all", "-q", "--quiet", "--amend", "--no-edit", "--allow-empty", "-v", "--verbose"})
@@ -49,19 +55,19 @@ class WorktreeBounds(Struct, frozen=True):
             return _deny(f"{named} belongs to git: change it with git's commands.")
         if any(real.startswith(f"{place}/") for place in (self.tree, *self.also)):
             return None
-        hint = ""
         if real.startswith(f"{self.checkout}/"):
-            hint = f" You have your own copy: {self.tree / os.path.relpath(real, self.checkout)}."
-        return _deny(f"{named} is outside your worktree {self.tree}, and you change files only inside it.{hint}")
+            copy = self.tree / os.path.relpath(real, self.checkout)
+            return _deny(f"Your copy of this file is {copy}; {named} is outside your worktree.")
+        return _deny(f"{named} is outside your worktree {self.tree}, and you change files only inside it.")
 
     def original(self, path: Path) -> Path:
         """Return the path of the same file in the person's checkout, to which the paths of roles refer."""
         real = real_path(path)
-        return self.checkout / os.path.relpath(real, self.tree) if real.startswith(f"{self.tree}/") else path
+        return self.checkout / os.path.relpath(real, self.tree) if f"{real}/".startswith(f"{self.tree}/") else path
 
     def refuse_unknown(self) -> Decision:
         """Return the question about a change to a file whose name only the shell knows."""
-        return Decision(Verdict.ASK, _RULE, "It changes a file that only the shell will know; write the name out.")
+        return _ask("It changes a file that only the shell will know; write the name out.")
 
     def refuse_git(self, command: ShellCommand, variables: Iterable[str]) -> Decision | None:
         """Return the denial of a git command that works on another repository or work tree.
@@ -78,10 +84,30 @@ class WorktreeBounds(Struct, frozen=True):
                 return _deny(f"{word.partition('=')[0]} may make git change another repository; leave it out.")
         for place in _directories(command):
             if place is None:
-                return Decision(Verdict.ASK, _RULE, "git works in a directory that only the shell will know.")
+                return _ask("git works in a directory that only the shell will know.")
             found = discover(place).repository
             if found is None or not found.tree.is_relative_to(self.tree):
                 return _deny(f"git would work in {place}, which is outside your worktree {self.tree}.")
+        if changes_shared_state(command.words, self.branch):
+            return _ask("It changes branches, tags or settings that your worktree shares with the person's checkout.")
+        return None
+
+    def refuse_program(self, command: ShellCommand) -> Decision | None:
+        """Return the question about a program without a proof that names a file of the person's checkout."""
+        if command.words and command.words[0] in _READS_FILES:
+            return None
+        for place, operand in itertools.product(base_directories(command), find_operands(command)):
+            text = operand.shape[0] if len(operand.shape) == 1 else None
+            if text is None:
+                continue
+            path = os.path.join(place or "/", os.path.expanduser(text))
+            real = real_path(path)
+            if f"{real}/".startswith(f"{self.checkout}/") and not f"{real}/".startswith(f"{self.tree}/"):
+                copy = self.tree / os.path.relpath(real, self.checkout)
+                name = os.path.basename(command.words[0] or "it")
+                return _ask(
+                    f"{name} may change {os.path.normpath(path)} of the person's checkout; your copy is {copy}."
+                )
         return None
 
     def allows_git(self, command: ShellCommand) -> bool:
@@ -140,6 +166,10 @@ def _directories(command: ShellCommand) -> list[Path | None]:
                 for place in places
             ]
     return places
+
+
+def _ask(reason: str) -> Decision:
+    return Decision(Verdict.ASK, _RULE, reason, needs_person=True)
 
 
 def _deny(reason: str) -> Decision:

@@ -6,6 +6,7 @@ and on the context of decisions.
 
 from __future__ import annotations
 
+import itertools
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope, RuleIndex
-from teamwright.permissions.rules import PATH_TOOLS, Rule, parse_rule
+from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 
@@ -25,7 +26,11 @@ def move_context(context: DecisionContext, place: WorktreeBounds) -> DecisionCon
 
 def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope:
     """Return the scope in this worktree: the directories that are not part of the checkout stay."""
-    also = tuple(path for path in scope.directories if _is_apart(path, place.checkout) and path != place.tree)
+    here = place.tree if scope.worktree is None else scope.worktree.tree
+    copies = (place.checkout, here)
+    also = tuple(
+        path for path in scope.directories if path != place.tree and all(_is_apart(path, copy) for copy in copies)
+    )
     place = replace(place, also=tuple(path for path in also if _is_apart(path, place.tree)))
     moved = frozenset(_moved(path, place) for path in scope.hook_files)
     return replace(
@@ -41,10 +46,19 @@ def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope
 def _move_rule(rule: Rule, place: WorktreeBounds) -> Rule:
     if rule.pattern is None or rule.tool not in PATH_TOOLS:
         return rule
-    text, absolute = rule.text, f"/{place.checkout}/"
-    if rule.pattern.startswith(absolute):
-        text = f"{rule.tool}(/{place.tree}/{rule.pattern.removeprefix(absolute)})"
+    text = f"{rule.tool}({_move_pattern(rule.pattern, place)})"
     return parse_rule(text, rule.verdict, rule.source, place.tree, rule.by_user, rule.trusted)
+
+
+def _move_pattern(pattern: str, place: WorktreeBounds) -> str:
+    """Return an absolute pattern below the checkout, or one of the home directory, for the worktree."""
+    if not pattern.startswith(("//", "~")):
+        return pattern
+    fixed, parts = fixed_directory(pattern, place.tree), pattern.split("/")
+    if not fixed.is_relative_to(place.checkout):
+        return pattern
+    rest = itertools.dropwhile(lambda part: not set(part) & set("*?"), parts)
+    return f"/{place.tree.joinpath(fixed.relative_to(place.checkout), *rest)}"
 
 
 def _is_apart(one: Path, other: Path) -> bool:

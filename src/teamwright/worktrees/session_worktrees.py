@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from teamwright.processes.git_calls import NO_ENTRIES
 from teamwright.processes.git_config import GitEntry
+from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
@@ -216,6 +217,14 @@ class SessionWorktrees(Struct):
     def git_of(self, record: WorktreeRecord) -> RepositoryGit:
         """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""
         return RepositoryGit.open(Path(record.repository), self.trusted())
+
+    def checkout_of(self, record: WorktreeRecord) -> Path:
+        """Return the real path of the checkout in which the session works, of which the worktree is a copy.
+
+        It may be a worktree of the person, besides the one that has the git directory. Raises CannotStart.
+        """
+        found, git = discover(self.cwd).repository, self.git_of(record)
+        return found.tree if found is not None and found.common == git.common else Path(os.path.realpath(git.tree))
 
     def variables(self, record: WorktreeRecord) -> Mapping[str, str]:
         """Return the variables of commands in a worktree."""

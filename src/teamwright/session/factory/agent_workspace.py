@@ -58,7 +58,7 @@ async def open_workspace(
     """Open the workspace of an agent whose worktree is `path`; `home` has the user's instructions. Raises
     TeamwrightError."""
     record = await worktrees.open(path)
-    tree, checkout = Path(os.path.realpath(path)), Path(os.path.realpath(record.repository))
+    tree, checkout = Path(os.path.realpath(path)), worktrees.checkout_of(record)
     inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
     cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
     scope = WorktreeBounds(tree, checkout, record.branch)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ class FunctionGate:
     def allows(self, tool: str, access: Access) -> bool:
         return False
 
-    async def may_connect(self, command: str, named: Collection[str], host: str, port: int) -> bool:
+    async def may_connect(self, command: str, host: str, port: int, is_named: bool) -> bool:
         return False
 
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:

@@ -160,6 +160,16 @@ def test_every_verdict_names_what_said_so_in_one_plain_sentence(scratch, calls):
         ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://evil.net/example.org"), False),
         ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://a.example.org/"), False),
         ("WebFetch(domain:*.example.org)", "WebFetch", Access(url="https://a.example.org/"), True),
+        ("WebFetch(domain:example.org:8080)", "WebFetch", Access(url="https://example.org:8080/"), True),
+        ("WebFetch(domain:example.org:443)", "WebFetch", Access(url="https://example.org/"), True),
+        ("WebFetch(domain:example.org:8080)", "WebFetch", Access(url="https://example.org/"), False),
+        ("WebFetch(domain:[::1]:80)", "WebFetch", Access(url="http://[::1]/", needs_port=True), True),
+        ("WebFetch(domain:::1)", "WebFetch", Access(url="http://[::1]/"), True),
+        ("WebFetch(domain:localhost)", "WebFetch", Access(url="http://localhost:3000/"), True),
+        ("WebFetch(domain:localhost)", "WebFetch", Access(url="http://localhost:3000/", needs_port=True), False),
+        ("WebFetch", "WebFetch", Access(url="http://localhost:3000/", needs_port=True), False),
+        ("WebFetch(domain:localhost:3000)", "WebFetch", Access(url="http://localhost:3000/", needs_port=True), True),
+        ("WebFetch(domain:localhost:3000)", "WebFetch", Access(url="http://localhost:80/", needs_port=True), False),
     ],
 )
 def test_a_rule_about_a_tool_matches_its_subject(scratch, rule, tool, access, matches):
@@ -182,6 +192,8 @@ BAD = [
     "Read(../x)",
     "WebFetch(example.org)",
     "WebFetch(domain:)",
+    "WebFetch(domain:example.org:0)",
+    "WebFetch(domain:example.org:65536)",
     "Bash('ls)",
     "Bash(a\nb)",
 ]

@@ -1,5 +1,6 @@
 """The needs that commands name: the network, credentials, and the configuration of the repository."""
 
+import asyncio
 import os
 import shlex
 import time
@@ -8,6 +9,9 @@ import pytest
 
 from teamwright.sandbox.command_needs import command_needs
 from teamwright.sandbox.named_hosts import named_hosts
+from teamwright.sandbox.policy import SandboxSettings
+from teamwright.sandbox.sandbox import Sandbox
+from teamwright.tools.shell.command_confinement import find_hosts
 from tests.support.repositories import git
 
 
@@ -110,16 +114,21 @@ def test_a_line_names_the_hosts_of_its_addresses_remotes_and_registries(tmp_path
     git(work, "remote", "add", "upstream", "https://upstream.example/a/b.git")
     (work / ".npmrc").write_text("registry=https://evil.example/\n")  # a file of the project was not shown
     found = named_hosts([shlex.split(part) for part in line.split("&&")], work, str(home), {})
-    assert " ".join(found).startswith(hosts) and bool(found) == bool(hosts)
-    assert not {"evil.example", "other.example"} & (set(found) - {hosts}), "data and a repository name no host"
+    names = [str(host) for host in found]
+    assert " ".join(names).startswith(hosts) and bool(names) == bool(hosts)
+    assert not {"evil.example", "other.example"} & (set(names) - {hosts}), "data and a repository name no host"
 
 
-def test_a_git_that_does_not_answer_delays_a_line_for_a_second_and_names_no_host(tmp_path, monkeypatch):
+async def test_a_git_that_does_not_answer_delays_a_line_for_a_second_and_no_other_agent(
+    confined, tmp_path, monkeypatch
+):
     slow = tmp_path / "bin/git"
     slow.parent.mkdir()
     slow.write_text("#!/bin/sh\nexec sleep 20\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     began = time.monotonic()
-    assert named_hosts([["git", "push"]], tmp_path, str(tmp_path), {}) == ()
+    finding = asyncio.create_task(find_hosts(Sandbox(SandboxSettings(), confined.place), "git push", tmp_path))
+    await asyncio.sleep(0)
+    assert not finding.done() and await finding == ()
     assert time.monotonic() - began < 5

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import shutil
 import socket
 import ssl
 import struct
@@ -23,6 +24,7 @@ from teamwright.sandbox.network_proxy import HostRefused, NetworkProxy
 from teamwright.sandbox.sandbox import find_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
+from tests.support.repositories import git as make_git
 from tests.support.waits import WAIT_S
 
 seen: list[str] = []
@@ -142,7 +144,7 @@ async def test_tls_is_not_opened(tmp_path, tls_server):
 @pytest.mark.usefixtures("each_implementation")
 async def test_rules_for_webfetch_decide_about_hosts(tmp_path, server):
     fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
-    rules = ["Bash", "WebFetch(domain:127.0.0.1)"]
+    rules = ["Bash", f"WebFetch(domain:127.0.0.1:{server})"]
     [text], asked, _ = await run(tmp_path, fetch, allow=False, allowed_tools=rules)
     assert "page /a" in text and asked == []
     [text], asked, _ = await run(tmp_path, fetch, disallowed_tools=["WebFetch(domain:127.0.0.1)"])
@@ -245,6 +247,34 @@ async def test_a_port_of_this_machine_that_a_command_names_or_a_person_allowed_o
         assert [request.input["port"] for request in asked] == [server, other]
 
 
+@pytest.mark.usefixtures("each_implementation")
+async def test_a_rule_for_this_machine_opens_the_port_that_it_names_and_no_other(tmp_path, server):
+    fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
+    [text], [request], _ = await run(tmp_path, fetch, allowed_tools=["Bash", "WebFetch(domain:127.0.0.1)", "WebFetch"])
+    assert "page /a" in text and request.always.startswith(f"WebFetch(domain:127.0.0.1:{server}) ")
+    other = f"WebFetch(domain:127.0.0.1:{server - 1})"
+    [text], asked, _ = await run(tmp_path, fetch, allow=False, allowed_tools=["Bash", other])
+    assert "page" not in text and len(asked) == 1
+
+
+async def test_the_remotes_of_a_repository_are_read_once_a_call_and_only_for_a_command_that_names_the_network(
+    tmp_path, monkeypatch
+):
+    git, calls = tmp_path / "bin/git", tmp_path / "calls"
+    git.parent.mkdir()
+    git.write_text(f'#!/bin/sh\n{{ echo "$@" >>{calls}; }} 2>/dev/null\nexec {shutil.which("git")} "$@"\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{git.parent}:{os.environ['PATH']}")
+    (tmp_path / "work").mkdir()
+    make_git(tmp_path / "work", "init", "--quiet")
+    make_git(tmp_path / "work", "remote", "add", "origin", "https://origin.example/a.git")
+    calls.write_text("")
+    lines = ["git fetch --dry-run && git fetch --dry-run", "git status", "git remote"]
+    _, [request, *_], _ = await run(tmp_path, *lines, allowed_tools=["Bash(git status)", "Bash(git remote)"])
+    assert "the network (origin.example; other hosts ask)" in request.what
+    assert len([line for line in calls.read_text().splitlines() if line.endswith(" remote -v")]) == 1
+
+
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
 async def test_a_command_that_names_the_network_has_no_way_but_the_proxy(tmp_path, server):
@@ -336,7 +366,7 @@ async def test_the_hosts_of_a_check_are_asked_about(tmp_path, server):
 # ── the proxy alone ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def yes(_host: str, _port: int) -> bool:
+async def yes(_host: str, _port: int, _is_named: bool) -> bool:
     return True
 
 
@@ -465,7 +495,7 @@ async def test_names_that_rules_would_read_otherwise_and_metadata_services_are_r
 async def test_a_name_of_a_private_address_asks_about_the_address():
     asked: list[str] = []
 
-    async def ask(host: str, _port: int) -> bool:
+    async def ask(host: str, _port: int, _is_named: bool) -> bool:
         asked.append(host)
         return host != "127.0.0.1"
 

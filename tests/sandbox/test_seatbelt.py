@@ -123,7 +123,7 @@ def test_the_network_is_the_proxy_or_what_the_command_names(confined):
     nothing = Seatbelt(SandboxPolicy(PolicyName.WORK)).profile()
     assert not allows(nothing, "network-outbound", "/var/run/docker.sock") and "network" not in nothing
 
-    async def ask(_host: str, _port: int) -> bool:
+    async def ask(_host: str, _port: int, _is_named: bool) -> bool:
         return False
 
     route = NetworkRoute(4711, "key", ask)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from teamwright.permissions.verdict import (
     Verdict,
 )
 from teamwright.sandbox.policy import PolicyName
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.named_hosts import Destination
 
 _NEXT_STEPS = {
     f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
@@ -96,7 +99,7 @@ class PermissionGate(Struct):
     owner: str = ""
     lead_may_allow: Callable[[str, Access, Decision], bool] = _lead_may_nothing
     keep_grant: KeepGrant | None = None
-    _allowed_hosts: set[str] = field(default_factory=set[str])
+    _allowed_hosts: set[Destination] = field(default_factory=set["Destination"])
     _host_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, call: PreparedCall) -> ToolResult | None:
@@ -155,26 +158,24 @@ class PermissionGate(Struct):
         """Return True when such a call would run without a question."""
         return self.policy().decide(tool, access).verdict is Verdict.ALLOW
 
-    async def may_connect(self, command: str, named: Collection[str], host: str, port: int) -> bool:
+    async def may_connect(self, command: str, host: str, port: int, is_named: bool) -> bool:
         """Return True when a command may connect to this host. The first connection of each host asks.
 
-        `named` are the hosts that the command names: the permission of the command is theirs too. On this machine each
-        port is asked about.
+        The permission of a command is that of the hosts that it names too. On this machine each port is asked about.
         """
-        from teamwright.sandbox.named_hosts import connection_name  # loaded with the sandbox, which calls this
+        from teamwright.sandbox.named_hosts import Destination  # loaded with the sandbox, which calls this
 
-        name = connection_name(host, port)
-        url = f"https://[{host}]/" if ":" in host else f"https://{host}/"
-        access = Access(url=url, is_named=name in named)
+        destination = Destination.of(host, port)
+        access = Access(url=f"https://{destination}/", is_named=is_named, needs_port=destination.is_here)
         decision = self.policy().decide("WebFetch", access)
         if decision.verdict is not Verdict.ASK:
             return decision.verdict is Verdict.ALLOW
         async with self._host_lock:  # the connections of one command often begin together
-            if name in self._allowed_hosts:
+            if destination in self._allowed_hosts:
                 return True
             answer = await self._wait_for(self._host_question(command, host, port, decision))
             if answer.allowed:
-                self._allowed_hosts.add(name)
+                self._allowed_hosts.add(destination)
                 if answer.always and decision.always and self.keep_rule is not None:
                     self.keep_rule(decision.always)
             return answer.allowed

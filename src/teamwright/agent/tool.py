@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -146,7 +146,7 @@ class ToolResult(Struct, frozen=True):
         return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
 
 
-async def refuse_host(command: str, named: Collection[str], host: str, port: int) -> bool:
+async def refuse_host(command: str, host: str, port: int, is_named: bool) -> bool:
     """Return False: without a permission gate no command connects to any host."""
     return False
 
@@ -167,8 +167,8 @@ class ToolContext(Struct):
     """The sandbox policy that the permission decision gives a command."""
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
-    may_connect: Callable[[str, Collection[str], str, int], Awaitable[bool]] = refuse_host
-    """Returns True when a command, which names these hosts, may connect to a host, perhaps after a question."""
+    may_connect: Callable[[str, str, int, bool], Awaitable[bool]] = refuse_host
+    """Returns True when a command, which names the host or not, may connect to it, perhaps after a question."""
     excluded_paths: Callable[[str, Path], ExcludedPaths] = lambda _tool, _directory: NOTHING_EXCLUDED
     """Returns the paths that a tool of this name must leave out of a listing of a directory."""
     _resolved: dict[str, Path] = field(default_factory=dict[str, Path])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -70,8 +70,8 @@ class CallGate(Protocol):
         """Return True when such a call would run without a question."""
         ...
 
-    async def may_connect(self, command: str, named: Collection[str], host: str, port: int) -> bool:
-        """Return True when a command, which names these hosts, may connect to a host, perhaps after a question."""
+    async def may_connect(self, command: str, host: str, port: int, is_named: bool) -> bool:
+        """Return True when a command, which names the host or not, may connect to it, perhaps after a question."""
         ...
 
     def excluded_paths(self, tool: str, directory: Path) -> ExcludedPaths:

@@ -13,10 +13,11 @@ from teamwright.permissions.allow_rule_limits import INTERPRETERS, uncovered_wor
 from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope
 from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.host_pattern import url_host, url_port
 from teamwright.permissions.path_verdicts import guard_name
 from teamwright.permissions.programs.side_effects import find_side_effect
 from teamwright.permissions.real_paths import real_path
-from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule, url_host
+from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access, Verdict
@@ -82,7 +83,8 @@ def suggest_rule(tool: str, access: Access, context: DecisionContext) -> str:
         return _for_command(access, context)
     if access.url is not None:
         host = url_host(access.url)
-        return f"{tool}(domain:{host})" if _PLAIN.fullmatch(host) else ""
+        port = f":{url_port(access.url)}" if access.needs_port else ""
+        return f"{tool}(domain:{host}{port})" if _PLAIN.fullmatch(host) else ""
     if access.writes:
         return _for_paths("Edit", access.writes, context.scope) if tool in WRITE_TOOLS else ""
     if access.reads:

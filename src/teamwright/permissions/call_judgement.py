@@ -14,8 +14,9 @@ from teamwright.permissions.decision_context import (
     decide_by_rule,
     strictest,
 )
+from teamwright.permissions.host_pattern import is_local_host, url_host
 from teamwright.permissions.path_verdicts import judge_path
-from teamwright.permissions.rules import READ_TOOLS, Rule, is_local_host, url_host
+from teamwright.permissions.rules import READ_TOOLS, Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, where_allowed
 
 NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
@@ -45,7 +46,7 @@ def _decide_by_name(context: DecisionContext, tool: str, access: Access) -> Deci
     planning = context.is_planning and access.command is None and not access.harmless and tool not in _READ_TOOLS
     for group in (rules.deny, () if context.bypasses or planning else rules.ask, () if planning else rules.allow):
         for rule in group:
-            if _names_call(rule, access) and not (group is rules.allow and rule.is_whole_tool and _is_local(access)):
+            if _names_call(rule, access) and not (group is rules.allow and _is_too_wide(rule, access)):
                 return decide_by_rule(rule)
     if access.command is not None:
         return decide_by_mode(context.mode, Verdict.ALLOW, "The command decides.")
@@ -87,9 +88,13 @@ def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision
     return suggest_rule(tool, access, context)
 
 
-def _is_local(access: Access) -> bool:
-    """Return True for a page of this machine or its network; only a rule that names the host allows it."""
-    return access.url is not None and is_local_host(url_host(access.url))
+def _is_too_wide(rule: Rule, access: Access) -> bool:
+    """Return True for an allow rule that does not name the host of a page of this machine or its network, or the port
+    for a connection that needs it.
+    """
+    if access.needs_port:
+        return not rule.names_port
+    return rule.is_whole_tool and access.url is not None and is_local_host(url_host(access.url))
 
 
 def _names_call(rule: Rule, access: Access) -> bool:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from teamwright.permissions.command_words import join_words
 from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
+from teamwright.permissions.host_pattern import HostPattern
 from teamwright.permissions.partial_name_matching import NamePattern
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.verdict import Verdict
@@ -79,6 +77,11 @@ class Rule(Struct, frozen=True):
     def is_whole_tool(self) -> bool:
         """True when the rule applies to every call of its tool."""
         return self.pattern is None
+
+    @property
+    def names_port(self) -> bool:
+        """True when the rule names one port of a host."""
+        return isinstance(self._matcher, HostPattern) and self._matcher.port != 0
 
     @property
     def is_exact(self) -> bool:
@@ -287,54 +290,6 @@ class WordPattern(Struct, frozen=True):
         return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 
-class HostPattern(Struct, frozen=True):
-    """A pattern `domain:HOST`; `*.HOST` is every host below it."""
-
-    host: str
-
-    def matches(self, url: str, below: bool) -> bool:
-        """Return True when the address is at this host, or with `below` also at one below it."""
-        host = url_host(url)
-        if not host:
-            return below  # an invalid address is never allowed by a rule
-        if self.host.startswith("*."):
-            return host.endswith(self.host[1:]) or (below and host == self.host[2:])
-        return host == self.host or (below and host.endswith("." + self.host))
-
-
-_DOTS = str.maketrans({"\u3002": ".", "\uff0e": ".", "\uff61": "."})
-
-
-def url_host(url: str) -> str:
-    """Return the host of an address in lower case; empty for an invalid address."""
-    try:
-        return plain_host(urlsplit(url).hostname or "")
-    except ValueError:
-        return ""
-
-
-def plain_host(host: str) -> str:
-    """Return a host as the resolver looks it up: in lower case and ASCII. Raises ValueError for an impossible one."""
-    name = unicodedata.normalize("NFKC", host).translate(_DOTS).rstrip(".").lower()
-    return name if name.isascii() else name.encode("idna").decode("ascii")
-
-
-def is_local_host(host: str) -> bool:
-    """Return True for the name or address of this machine or its network: `localhost`, or a private address.
-
-    Link-local addresses are excluded: cloud machines have services there that return credentials.
-    """
-    name = host.lower().strip("[]").rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return (address.is_loopback or address.is_private) and not address.is_link_local and not address.is_unspecified
-
-
 def parse_rule(
     text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
 ) -> Rule:
@@ -367,10 +322,7 @@ def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPatte
             raise ValueError("a path without '..'")
         return PathPattern.parse(pattern, base, verdict is not Verdict.ALLOW)
     if tool == "WebFetch":
-        host = plain_host(pattern.removeprefix("domain:").strip())
-        if not pattern.startswith("domain:") or not host or "/" in host:
-            raise ValueError("WebFetch(domain:HOST)")
-        return HostPattern(host)
+        return HostPattern.parse(pattern)
     return None
 
 

@@ -80,7 +80,8 @@ class Access(Struct, frozen=True):
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
     command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
     command; empty: no program of the project is looked for. `is_named`: the address is one that an allowed command
-    names, so that only a rule decides otherwise. `is_read_otherwise`: the user's shell runs the command and
+    names, so that only a rule decides otherwise. `needs_port`: only a rule that names the port of the address allows
+    it. `is_read_otherwise`: the user's shell runs the command and
     may read it in another way than the rules do.
     """
 
@@ -91,6 +92,7 @@ class Access(Struct, frozen=True):
     expanded_command: str = ""
     url: str | None = None
     is_named: bool = False
+    needs_port: bool = False
     subject: str | None = None
     harmless: bool = False
     starts_teammate: bool = False

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from teamwright.processes.repository_discovery import discover
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
+from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.secret_paths import (
@@ -69,7 +70,7 @@ class ConfinementRequest(Struct, frozen=True):
     own_files: tuple[str, ...] = ()
     network: NetworkAccess = NetworkAccess.DENY
     ask_host: AskHost | None = None
-    hosts: Sequence[str] = ()
+    hosts: Sequence[Destination] = ()
 
 
 def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPolicy:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from teamwright.processes.git_calls import run_git
 from teamwright.sandbox.command_needs import Words, command_needs, plain_arguments, program_name, python_module
@@ -81,35 +84,53 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
 }
 _MAX_FILE_BYTES = 100_000
 _REMOTES_TIMEOUT_S = 1.0
-"""All agents wait in that time. Hosts of remotes that are not known by then ask."""
+"""A command waits in that time. Hosts of remotes that are not known by then ask."""
+
+_Remotes: TypeAlias = Callable[[Path], Mapping[tuple[str, str], None]]
+"""Returns the names and addresses of the remotes of the repository in this directory."""
 _WITH_ADDRESS = frozenset(["curl", "wget", "http", "https", "xh", "aria2c"])
 _LOGINS = frozenset(["ssh", "scp", "sftp", "rsync", "ssh-copy-id"])
 
 
-def named_hosts(commands: Iterable[Words], cwd: Path, home: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hosts that the commands of a line name, each once, as `connection_name` gives them.
+class Destination(Struct, frozen=True):
+    """The extent of a permission to connect: a host with all its ports (`port` is 0), or one port of this machine.
+
+    The ports of another host belong to one owner; on this machine each is another program.
+    """
+
+    host: str
+    port: int = 0
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Destination:
+        """Return the destination of a connection."""
+        plain = host.rstrip(".").lower()
+        return cls(plain, port if is_loopback(plain) else 0)
+
+    @property
+    def is_here(self) -> bool:
+        """True for a port of this machine."""
+        return self.port != 0
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.is_here else host
+
+
+def named_hosts(commands: Iterable[Words], cwd: Path, home: str, env: Mapping[str, str]) -> tuple[Destination, ...]:
+    """Return what the commands of a line name, each once. Git is called for the remotes of repositories.
 
     Addresses of other machines than this one are left out when they are numbers: a person is asked about each.
     `cwd` is the directory of the line, `home` the person's; `env` has the variables of the commands.
     """
-    found: dict[str, None] = {}
+    found: dict[Destination, None] = {}
+    remotes = cache(_read_remotes)
     for words in (one for one in commands if command_needs([one]).network):
-        for host, port in _places(words, cwd, home, env):
-            plain = host.strip("[]").rstrip(".").lower()
-            if plain and (port if is_loopback(plain) else not _is_number(plain)):
-                found[connection_name(plain, port)] = None
+        for host, port in _places(words, cwd, home, env, remotes):
+            named = Destination.of(host.strip("[]"), port)
+            if named.is_here or (named.host and not _is_number(named.host) and not is_loopback(named.host)):
+                found[named] = None
     return tuple(found)
-
-
-def connection_name(host: str, port: int) -> str:
-    """Return the name for which a connection is allowed: the host in lower case; on this machine alone with the port.
-
-    The ports of another host belong to one owner; on this machine each is another program.
-    """
-    plain = host.rstrip(".").lower()
-    if not is_loopback(plain):
-        return plain
-    return f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
 
 
 def is_loopback(host: str) -> bool:
@@ -128,7 +149,7 @@ def _is_number(host: str) -> bool:
     return ":" in host or all(re.fullmatch(r"\d+|0x[0-9a-f]*", part) for part in host.split("."))
 
 
-def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Iterator[_Place]:
+def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str], remotes: _Remotes) -> Iterator[_Place]:
     name, arguments = python_module(program_name(words), words[1:])
     known = [word for word in arguments if word is not None]
     if name in _LOGINS:
@@ -140,9 +161,9 @@ def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str]) -> Itera
         plain = [found for word in known if (found := _PLAIN.fullmatch(word))]
         yield from ((found[1], int(found[2] or _PORTS.get(name, _HTTP))) for found in plain)
     if name == "git":
-        yield from _remotes(arguments, cwd)
+        yield from _transfer_hosts(arguments, cwd, remotes)
     if name == "gh":
-        yield from _remote_hosts(cwd, ())
+        yield from _remote_hosts(remotes(cwd), ())
     yield from _registries(name, home, env)
 
 
@@ -173,14 +194,14 @@ def _logins(name: str, arguments: Words) -> Iterator[_Place]:
         before = word
 
 
-def _remotes(arguments: Words, cwd: Path) -> Iterator[_Place]:
+def _transfer_hosts(arguments: Words, cwd: Path, remotes: _Remotes) -> Iterator[_Place]:
     """Yield the hosts of a transfer that has no address with a scheme: of `host:path`, or of configured remotes."""
     subcommand, *given = plain_arguments(arguments) or [""]
     copies = [found[1] for word in given if (found := _COPY.fullmatch(word)) and not os.path.lexists(cwd / word)]
     if subcommand == "clone" or (given[:1] and _COPY.fullmatch(given[0])):
         yield from ((host, _SSH) for host in copies[:1])
     elif not any("://" in word for word in given[:1]):
-        yield from _remote_hosts(_directory(arguments, cwd), given)
+        yield from _remote_hosts(remotes(_directory(arguments, cwd)), given)
 
 
 def _directory(arguments: Words, cwd: Path) -> Path:
@@ -191,12 +212,15 @@ def _directory(arguments: Words, cwd: Path) -> Path:
     return cwd
 
 
-def _remote_hosts(directory: Path, given: Sequence[str]) -> Iterator[_Place]:
+def _read_remotes(directory: Path) -> Mapping[tuple[str, str], None]:
+    """Return the names and addresses of a repository's remotes."""
+    said = run_git(directory, "remote", "-v", timeout_s=_REMOTES_TIMEOUT_S).output
+    lines = [line.split() for line in said.splitlines()]
+    return {(line[0], line[1]): None for line in lines if line[1:]}
+
+
+def _remote_hosts(remotes: Mapping[tuple[str, str], None], given: Sequence[str]) -> Iterator[_Place]:
     """Yield the hosts of the remotes that are given by name; without one those of all remotes."""
-    lines = [
-        line.split() for line in run_git(directory, "remote", "-v", timeout_s=_REMOTES_TIMEOUT_S).output.splitlines()
-    ]
-    remotes = {(line[0], line[1]): None for line in lines if line[1:]}
     named = {name for name, _ in remotes} & set(given)
     for name, url in remotes:
         if not named or name in named:

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -22,11 +22,13 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
-from teamwright.sandbox.named_hosts import is_loopback
+from teamwright.sandbox.named_hosts import Destination, is_loopback
 from teamwright.sandbox.network_namespace import connect_inside
 
-AskHost: TypeAlias = Callable[[str, int], Awaitable[bool]]
-"""Returns True when a connection to this host and port is allowed, perhaps after a question."""
+AskHost: TypeAlias = Callable[[str, int, bool], Awaitable[bool]]
+"""Returns True when a connection to this host and port is allowed, perhaps after a question. The last argument is True
+when the command names it.
+"""
 
 USER = "teamwright"
 _MAX_HEAD = 65_536
@@ -61,27 +63,31 @@ class NetworkRoute(Struct, weakref=True):
     """The way of one command: the port of the proxy on 127.0.0.1, its key, and the namespaces in which the port is.
 
     `namespaces` are descriptors of the user and the network namespace; empty: the port is this machine's. `refused`
-    collects the hosts that were refused, each once, and at most _MAX_REFUSED. `names_loopback`: the command names
-    `localhost`, which may be a server of the session or of this machine, so that the proxy is asked for it too.
+    collects the hosts that were refused, each once, and at most _MAX_REFUSED. `hosts` are those that the command names.
     """
 
     port: int
     key: str
     ask: AskHost
     namespaces: tuple[int, ...] = ()
-    names_loopback: bool = False
+    hosts: frozenset[Destination] = frozenset()
     refused: list[str] = field(default_factory=list[str])
 
     def variables(self) -> dict[str, str]:
         """Return the variables by which programs find the proxy."""
         address = f"http://{USER}:{self.key}@127.0.0.1:{self.port}"
-        direct = "" if self.names_loopback else _LOCAL
+        # A named `localhost` may be a server of the session or of this machine, so the proxy is asked for it too.
+        direct = "" if any(named.is_here for named in self.hosts) else _LOCAL
         rsync = address.removeprefix("http://")
         return {
             **dict.fromkeys(PROXY_VARIABLES, address),
             **{"no_proxy": direct, "NO_PROXY": direct, "NODE_USE_ENV_PROXY": "1", "RSYNC_PROXY": rsync},
             **_NO_UPDATE_CHECKS,
         }
+
+    async def may_connect(self, host: str, port: int) -> bool:
+        """Return True when the command may connect to this host and port, perhaps after a question."""
+        return await self.ask(host, port, Destination.of(host, port) in self.hosts)
 
 
 class NetworkProxy:
@@ -100,9 +106,9 @@ class NetworkProxy:
         """Accept connections, in the running loop."""
         self._server = await asyncio.start_server(self._accept, sock=self._listener)
 
-    def route(self, ask: AskHost, *, names_loopback: bool = False) -> NetworkRoute:
-        """Return the way of a new command, whose hosts `ask` allows."""
-        route = NetworkRoute(self._port, secrets.token_urlsafe(18), ask, self._namespaces, names_loopback)
+    def route(self, ask: AskHost, hosts: Iterable[Destination] = ()) -> NetworkRoute:
+        """Return the way of a new command, which names these hosts, and whose hosts `ask` allows."""
+        route = NetworkRoute(self._port, secrets.token_urlsafe(18), ask, self._namespaces, frozenset(hosts))
         self._routes[route.key] = route
         return route
 
@@ -216,7 +222,7 @@ _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def _allowed_address(route: NetworkRoute, host: str, port: int) -> str:
     """Return the address of a host that is allowed. A name that leads into a private network asks about the address."""
     # The rules and the resolver must read the same name.
-    if not (_HOST_NAME.fullmatch(host) or _is_address(host)) or not await route.ask(host, port):
+    if not (_HOST_NAME.fullmatch(host) or _is_address(host)) or not await route.may_connect(host, port):
         raise _refused(route, host, port)
     try:
         address = host if _is_address(host) else await resolve_public(host, port)
@@ -225,7 +231,7 @@ async def _allowed_address(route: NetworkRoute, host: str, port: int) -> str:
             address = await resolve_public(host, port, allow_private=True)
         except AddressRefused:
             raise HostRefused(str(problem)) from None
-        if host != "localhost" and not await route.ask(address, port):
+        if host != "localhost" and not await route.may_connect(address, port):
             raise _refused(route, host, port) from None
     if _is_forbidden(address):
         raise _refused(route, host, port)

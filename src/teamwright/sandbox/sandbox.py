@@ -23,7 +23,7 @@ from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
 from teamwright.sandbox.network_namespace import open_namespace
-from teamwright.sandbox.network_proxy import PROXY_VARIABLES, AskHost, NetworkProxy, NetworkRoute
+from teamwright.sandbox.network_proxy import PROXY_VARIABLES, NetworkProxy, NetworkRoute
 from teamwright.sandbox.policy import (
     SUBJECTS,
     NetworkAccess,
@@ -156,11 +156,11 @@ class SandboxNetwork:
                 await proxy.start()
                 self._proxy = proxy
 
-    def route(self, ask_host: AskHost | None, *, names_loopback: bool) -> NetworkRoute | None:
-        """Return a new way through the proxy; None without a proxy, and when nothing answers about hosts."""
-        if self._proxy is None or ask_host is None:
+    def route(self, request: ConfinementRequest) -> NetworkRoute | None:
+        """Return the way of a command through the proxy; None without one, and when nothing answers about hosts."""
+        if self._proxy is None or request.ask_host is None:
             return None
-        return self._proxy.route(ask_host, names_loopback=names_loopback)
+        return self._proxy.route(request.ask_host, request.hosts)
 
     async def close(self) -> None:
         """End the proxy and its connections."""
@@ -276,8 +276,7 @@ class Sandbox:
         found = self.implementation()
         policy = self._working_policy(request)
         is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
-        names_loopback = any(":" in host for host in request.hosts)  # only such a host is named with its port
-        route = self._network.route(request.ask_host, names_loopback=names_loopback) if is_asked else None
+        route = self._network.route(request) if is_asked else None
         if found.bubblewrap is not None:
             return Bubblewrap(found.bubblewrap, policy, route)
         if found.landlock:

@@ -17,7 +17,7 @@ from teamwright.config.trust_store import TrustState
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-from teamwright.session.work_confinement import confine_work
+from teamwright.session.work_confinement import confine_line
 from teamwright.storage.paths import Home
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
@@ -69,8 +69,5 @@ class IntegrationCommands:
         await self._sandbox.close()
 
     async def _confine(self, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
-        if self._sandbox.is_off:
-            return None
-        await self._sandbox.open_network()
         program = f"the {purpose} of the worktree {tree.name}"
-        return confine_work(self._sandbox, self._gate, program, (tree,), line=command, cwd=tree)
+        return await confine_line(self._sandbox, self._gate, program, (tree,), command, tree)

@@ -26,7 +26,7 @@ from teamwright.permissions.verdict import Access, Approver, Mode, Verdict, stri
 from teamwright.processes.process_records import ProcessPurpose
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
-from teamwright.session.work_confinement import confine_work
+from teamwright.session.work_confinement import confine_line
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.tasks.task_check import TaskCheckResult
@@ -176,11 +176,8 @@ class TaskChecks(Struct):
             return None
         teammate = self.find(by)
         bounds = self.lead_bounds() if teammate is None else teammate.agent.toolbox.workplace.sandbox
-        if (sandbox := session.narrowed(bounds)).is_off:
-            return None
-        await sandbox.open_network()
         gate = PermissionGate(by, lambda: self._policy(by), self.approver)
-        return confine_work(sandbox, gate, command, roots, line=command, cwd=cwd)
+        return await confine_line(session.narrowed(bounds), gate, command, roots, command, cwd)
 
     async def _one(self, command: str, cwd: Path, by: str, roots: Sequence[Path]) -> TaskCheckResult:
         from teamwright.processes.process_group import ProcessCommand, run_command

@@ -18,23 +18,44 @@ from teamwright.protocol.ids import LEAD
 
 if TYPE_CHECKING:
     from teamwright.agent.permission_gate import PermissionGate
+    from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
     from teamwright.session.factory.agent_parts import AgentParts
 
 
 def confine_work(
-    sandbox: Sandbox, gate: PermissionGate, program: str, roots: Sequence[Path], *, line: str = "", cwd: Path = Path()
+    sandbox: Sandbox, gate: PermissionGate, program: str, roots: Sequence[Path]
 ) -> CommandConfinement | None:
     """Return the confinement of a program that may change these directories; None when the sandbox is off.
 
-    `gate` has the deny rules for reading, and asks about hosts; `program` is the name of the program there. `line` is
-    its command line in `cwd`: what it names can be read and reached.
+    `gate` has the deny rules for reading, and asks about hosts; `program` is the name of the program there.
     """
-    from teamwright.tools.shell.command_confinement import denied_paths, line_request
+    from teamwright.sandbox.command_policy import ConfinementRequest
+    from teamwright.sandbox.policy import PolicyName
 
-    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), roots)
-    request = line_request(sandbox, line, cwd, roots, denied)
-    return sandbox.confine(replace(request, ask_host=partial(gate.may_connect, program, request.hosts)))
+    return _confine(sandbox, gate, program, ConfinementRequest(PolicyName.WORK, roots))
+
+
+async def confine_line(
+    sandbox: Sandbox | None, gate: PermissionGate, program: str, roots: Sequence[Path], line: str, cwd: Path
+) -> CommandConfinement | None:
+    """Return the confinement of a command line in `cwd`, as `confine_work`. What it names can be read and reached."""
+    if sandbox is None or sandbox.is_off:
+        return None
+    from teamwright.tools.shell.command_confinement import find_hosts, line_request
+
+    await sandbox.open_network()
+    hosts = await find_hosts(sandbox, line, cwd)
+    return _confine(sandbox, gate, program, replace(line_request(line, cwd, roots), hosts=hosts))
+
+
+def _confine(
+    sandbox: Sandbox, gate: PermissionGate, program: str, request: ConfinementRequest
+) -> CommandConfinement | None:
+    from teamwright.tools.shell.command_confinement import denied_paths
+
+    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), request.directories)
+    return sandbox.confine(replace(request, denied=denied, ask_host=partial(gate.may_connect, program)))
 
 
 def lead_gate(agent_factory: AgentParts) -> PermissionGate:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
-from teamwright.permissions.rules import is_local_host
+from teamwright.permissions.host_pattern import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
 

@@ -21,9 +21,10 @@ from teamwright.config.settings_merge import MODE, lead_mode, load_settings, rea
 from teamwright.config.team_definition import TeamDefinition, ownership_of
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.grant_offers import suggest_updates
+from teamwright.permissions.host_pattern import url_host
 from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy
 from teamwright.permissions.permission_update_json import to_wire
-from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS, url_host
+from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict, parse_mode
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest

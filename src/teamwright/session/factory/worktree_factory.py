@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.session.session_preparation import SessionContext
-from teamwright.session.work_confinement import confine_work, lead_gate
+from teamwright.session.work_confinement import confine_line, lead_gate
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
@@ -111,9 +111,5 @@ def _command(
 
 async def _confine(agent_factory: AgentFactory, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
     """Return the confinement of a command in a worktree: it can change that and the repository's git directory."""
-    sandbox = agent_factory.toolset.use_sandbox()
-    if sandbox is None or sandbox.is_off:
-        return None
-    await sandbox.open_network()
-    program = f"the {purpose} of the worktree {tree.name}"
-    return confine_work(sandbox, lead_gate(agent_factory), program, (tree,), line=command, cwd=tree)
+    program, sandbox = f"the {purpose} of the worktree {tree.name}", agent_factory.toolset.use_sandbox()
+    return await confine_line(sandbox, lead_gate(agent_factory), program, (tree,), command, tree)

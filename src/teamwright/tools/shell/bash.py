@@ -16,12 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
-from pydantic import Field, PrivateAttr
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult, Workplace
-from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
@@ -29,6 +27,7 @@ from teamwright.processes.process_records import ProcessPurpose
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.storage.paths import make_private
+from teamwright.tools.shell.bash_input import BashInput
 from teamwright.tools.shell.bash_settings import (
     COMMAND_ENVIRONMENT,
     BashSettings,
@@ -59,48 +58,6 @@ _END_IN_FACTS = 600
 
 WAITING_COMMANDS = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
 """Commands that wait for an outside event."""
-
-
-class BashInput(ToolInput):
-    """Parameters of Bash."""
-
-    command: str = Field(description="Shell command.")
-    timeout: int | None = Field(None, gt=0, description="Time limit in milliseconds, at most 600000.")
-    description: str = Field("", description="Purpose in 5 to 10 words.")
-    run_in_background: bool = Field(False, description="Immediate return, and a notice at the end.")
-    _checked_cwd: Path | None = PrivateAttr(default=None)
-    _checked_real_path: str = PrivateAttr(default="")
-    _checked_expansion: str = PrivateAttr(default="")
-    _by_person: bool = PrivateAttr(default=False)
-
-    @property
-    def checked_directory(self) -> Path:
-        """The directory that `access` checked; the root before that."""
-        return self._checked_cwd or Path(os.sep)
-
-    @property
-    def is_typed_by_person(self) -> bool:
-        """True when a person typed the command. It then lacks the variable that marks agents' commands."""
-        return self._by_person
-
-    def mark_typed_by_person(self) -> BashInput:
-        """Note that a person typed the command."""
-        self._by_person = True
-        return self
-
-    def note_checked(self, cwd: Path, expansion: str = "") -> None:
-        """Note the directory in which the command would run, and the command with its aliases expanded."""
-        self._checked_cwd, self._checked_real_path, self._checked_expansion = cwd, os.path.realpath(cwd), expansion
-
-    def is_checked_in(self, cwd: Path) -> bool:
-        """Return True when the verdict was made for this directory, or when there was none."""
-        return self._checked_cwd is None or (
-            self._checked_cwd == cwd and self._checked_real_path == os.path.realpath(cwd)
-        )
-
-    def is_expansion_checked(self, expansion: str) -> bool:
-        """Return True when the verdict was made for this expansion, or when there was none."""
-        return self._checked_cwd is None or self._checked_expansion == expansion
 
 
 def proves_nothing(command: str, cwd: Path) -> bool:
@@ -169,14 +126,26 @@ class Bash(Tool[BashInput]):
             return ""
         from teamwright.tools.shell.command_confinement import describe_needs  # loading the grammar is expensive
 
-        return describe_needs(sandbox, call.command, ctx.workplace)
+        return describe_needs(sandbox, call.command, ctx.workplace, call.hosts or ())
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
-        """Read the shell's startup before the first command, because it can change the meaning of a command."""
+        """Find the hosts that the command names. Read the shell's startup before the first command, because it can
+        change the meaning of a command.
+        """
+        await self._find_hosts(call, ctx)
         if self._startup is None:
             return False
         await self._startup.ensure_ready()
         return not call.is_expansion_checked(self._expansion(call, call.checked_directory))
+
+    async def _find_hosts(self, call: BashInput, ctx: ToolContext) -> None:
+        """Find the hosts that the command names, once: those that a question showed are those that it reaches."""
+        sandbox = None if call.is_typed_by_person or call.hosts is not None else self._sandbox_for(ctx)
+        if sandbox is None or sandbox.is_off:
+            return
+        from teamwright.tools.shell.command_confinement import find_hosts  # loading the grammar is expensive
+
+        call.note_hosts(await find_hosts(sandbox, call.command, ctx.workplace.cwd))
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """Return the command, its directory, and its form with the shell's aliases expanded."""
@@ -216,6 +185,7 @@ class Bash(Tool[BashInput]):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
         if (sandbox := self._sandbox_for(ctx)) is not None:
             await sandbox.open_network()
+            await self._find_hosts(call, ctx)  # of an input that came with the answer to a question
         if not self._proves_read_only(call.command, place.cwd):
             await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:
@@ -252,7 +222,7 @@ class Bash(Tool[BashInput]):
         from teamwright.tools.shell.command_confinement import confine_command  # loading the grammar is expensive
 
         jobs = [job.pid for job in self._jobs.list(ctx.member) if job.state == "running"]
-        made = confine_command(self._sandbox_for(ctx), call.command, ctx, own_files, jobs)
+        made = confine_command(self._sandbox_for(ctx), call.command, ctx, call.hosts or (), own_files, jobs)
         for file in own_files if made is not None else ():
             file.touch(mode=0o600)
         return made

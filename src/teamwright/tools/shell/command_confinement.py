@@ -5,6 +5,7 @@ Depends on the parser of shell lines and on the session's sandbox.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.sandbox.command_needs import Words, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
-from teamwright.sandbox.named_hosts import named_hosts
+from teamwright.sandbox.named_hosts import Destination, named_hosts
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
@@ -32,11 +33,17 @@ _MAX_ENTRIES = 50_000
 
 
 def confine_command(
-    sandbox: Sandbox | None, command: str, ctx: ToolContext, own_files: Sequence[Path] = (), jobs: Sequence[int] = ()
+    sandbox: Sandbox | None,
+    command: str,
+    ctx: ToolContext,
+    hosts: Sequence[Destination] = (),
+    own_files: Sequence[Path] = (),
+    jobs: Sequence[int] = (),
 ) -> CommandConfinement | None:
     """Return the confinement of a command of an agent; None when it runs without one.
 
-    `own_files` are files that the runtime makes the shell write; `jobs` are the pids of the agent's background jobs.
+    `hosts` are those that it names (`find_hosts`). `own_files` are files that the runtime makes the shell write; `jobs`
+    are the pids of the agent's background jobs.
     """
     if sandbox is None or sandbox.is_off or ctx.confinement is PolicyName.UNCONFINED:
         return None
@@ -48,25 +55,32 @@ def confine_command(
     if ctx.confinement is not PolicyName.WORK:
         request = ConfinementRequest(ctx.confinement, place.roots, denied=denied, own_files=files)
         return sandbox.confine(request)
-    request = line_request(sandbox, command, place.cwd, place.roots, denied)
-    ask = partial(ctx.may_connect, command, request.hosts)
-    return sandbox.confine(replace(request, own_files=files, ask_host=ask))
+    request = line_request(command, place.cwd, place.roots)
+    ask = partial(ctx.may_connect, command)
+    return sandbox.confine(replace(request, denied=denied, hosts=hosts, own_files=files, ask_host=ask))
 
 
-def line_request(
-    sandbox: Sandbox, command: str, cwd: Path, roots: Sequence[Path], denied: Sequence[str] = ()
-) -> ConfinementRequest:
-    """Return the confinement of a line in the policy *work*, with the network, credentials and hosts that it names."""
-    commands = [_known_words(one) for one in parse_command(command, cwd).commands]
-    needs, place = command_needs(commands), sandbox.place
-    hosts = named_hosts(commands, cwd, place.home, place.env) if needs.network else ()
-    return ConfinementRequest(PolicyName.WORK, roots, needs, denied=denied, hosts=hosts)
+async def find_hosts(sandbox: Sandbox, command: str, cwd: Path) -> tuple[Destination, ...]:
+    """Return the hosts that a line names. Files and remotes are read in a thread, if it names the network at all."""
+    commands = _commands(command, cwd)
+    if not command_needs(commands).network:
+        return ()
+    return await asyncio.to_thread(named_hosts, commands, cwd, sandbox.place.home, sandbox.place.env)
 
 
-def describe_needs(sandbox: Sandbox, command: str, place: Workplace) -> str:
+def line_request(command: str, cwd: Path, roots: Sequence[Path]) -> ConfinementRequest:
+    """Return the confinement of a line in the policy *work*, with the network and the credentials that it names."""
+    return ConfinementRequest(PolicyName.WORK, roots, command_needs(_commands(command, cwd)))
+
+
+def describe_needs(sandbox: Sandbox, command: str, place: Workplace, hosts: Sequence[Destination]) -> str:
     """Return the network, hosts and credentials that a line names, for the question; empty when there are none."""
-    request = line_request(sandbox, command, place.cwd, place.roots)
-    return request.needs.describe(request.hosts if sandbox.asks_about_hosts(request) else None)
+    request = line_request(command, place.cwd, place.roots)
+    return request.needs.describe(map(str, hosts) if sandbox.asks_about_hosts(request) else None)
+
+
+def _commands(command: str, cwd: Path) -> list[Words]:
+    return [_known_words(one) for one in parse_command(command, cwd).commands]
 
 
 def _known_words(command: ShellCommand) -> Words:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,9 +38,9 @@ def found_words(pattern: re.Pattern[str], text: str) -> list[str]:
     return [f"{number}: {match[0]}" for number, line in enumerate(lines, 1) for match in pattern.finditer(line)]
 
 
-def spoken_texts(source: str) -> Iterator[tuple[int, str]]:
+def spoken_texts(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each string of a module that has several words and is not a docstring."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(nodes)
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         match node:
@@ -54,6 +54,15 @@ def over_budget(text: str, per_1000: int) -> list[str]:
     """Return the words of the dialect when there are more of them than the budget allows, else nothing."""
     found = found_words(DIALECT, text)
     return found if 1000 * len(found) > per_1000 * len(text.split()) else []
+
+
+def modules_of(layer: str) -> list[Module]:
+    """Return the modules of a top-level package."""
+    return [module for module in modules() if module.layer == layer]
+
+
+by_layer = pytest.mark.parametrize("layer", sorted({module.layer for module in modules()}))
+"""A test for each top-level package: one for each module would cost ten times as much."""
 
 
 def test_the_documents_keep_the_budget_of_hand_written_words():
@@ -78,11 +87,12 @@ def test_a_text_for_the_model_has_no_retired_name_and_no_dialect(text: Path):
     assert not found_words(RETIRED, shown) + found_words(DIALECT, shown)
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
-def test_help_errors_and_screen_texts_of_a_module_have_no_retired_name_and_no_dialect(module: Module):
+@by_layer
+def test_help_errors_and_screen_texts_of_modules_have_no_retired_name_and_no_dialect(layer: str):
     assert not [
         f"{module.path.name}:{line}: {match[0]}"
-        for line, text in spoken_texts(module.text)
+        for module in modules_of(layer)
+        for line, text in spoken_texts(module.nodes)
         for pattern in (RETIRED, DIALECT)
         for match in pattern.finditer(KEPT.sub("", text))
     ]
@@ -90,17 +100,22 @@ def test_help_errors_and_screen_texts_of_a_module_have_no_retired_name_and_no_di
 
 def test_a_retired_name_in_a_string_is_found_and_one_in_a_docstring_is_not():
     source = '"""The ledger of a team."""\nX = f"{1} the purse is empty"\nY = "ledger"\n'
-    assert [text for _, text in spoken_texts(source)] == [" the purse is empty"]
+    assert [text for _, text in spoken_texts(ast.walk(ast.parse(source)))] == [" the purse is empty"]
     assert found_words(RETIRED, "the purse is empty") == ["1: purse"]
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
-def test_docstrings_and_comments_of_a_module_keep_the_budget_of_words(module: Module):
+def words_over_budget(module: Module) -> list[str]:
+    """Return the words of the dialect in docstrings and comments, with their file and lines, if they are too many."""
     found = over_budget(module.prose(), PER_1000_OF_A_MODULE)
+    if not found:
+        return []
     words = "|".join(re.escape(word.partition(": ")[2]) for word in found)
-    assert not [
-        f"{module.path.name}:{word}" for word in found_words(re.compile(rf"\b({words})\b"), module.text) if found
-    ]
+    return [f"{module.path.name}:{word}" for word in found_words(re.compile(rf"\b({words})\b"), module.text)]
+
+
+@by_layer
+def test_docstrings_and_comments_of_each_module_keep_the_budget_of_words(layer: str):
+    assert not [word for module in modules_of(layer) for word in words_over_budget(module)]
 
 
 def test_a_word_over_the_budget_is_named_with_its_line():

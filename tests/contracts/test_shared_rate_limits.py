@@ -86,6 +86,27 @@ async def test_a_process_that_starts_later_knows_the_refusal(open_limiter):
     await until(lambda: third.limit == 2 and third.paused_s > 20)
 
 
+@pytest.mark.parametrize("column", ["paused_until = 'infinity'", "refused_at = 'infinity'", "running_limit = 'NaN'"])
+async def test_a_state_in_the_database_that_no_refusal_gives_stops_no_process_and_is_replaced(postgres, column):
+    space = postgres.new_space()
+    schema = space.rpartition("=")[2]
+    async with database_processes(space) as stores:
+        first, second = stores(), stores()
+        begun, later = made(MemoryRateLimitStore()), made(MemoryRateLimitStore())
+        await first.share_rate_limit(ENDPOINT, begun)
+        await refuse(begun, 8, 0.01)
+        rows = f"select count(*) from {schema}.rate_limits"
+        await until(lambda: postgres.sql(rows) == "1")
+        await first.close()
+        postgres.sql(f"update {schema}.rate_limits set {column}")
+        await second.share_rate_limit(ENDPOINT, later)
+        assert later.paused_s == 0 and later.limit >= 1
+        await refuse(later, 4, 30.0)
+        usual = "paused_until < now() + '1 minute' and refused_at < now() + '1 minute' and running_limit = 2"
+        await until(lambda: postgres.sql(f"{rows} where {usual}") == "1")
+        await second.close()
+
+
 async def test_a_success_in_one_process_raises_the_limit_of_the_others(open_limiter):
     first, second = await open_limiter(), await open_limiter()
     await refuse(first, 4, 0.0)

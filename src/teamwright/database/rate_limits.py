@@ -116,14 +116,16 @@ class SharedRateLimits:
             await self._database.write(write, durable=False)
 
     def _state(self, row: Row | None) -> RateState:
-        """Return the state in a row with the times of this machine."""
+        """Return the state in a row with the times of this machine; none that Teamwright cannot have written."""
         if row is None:
             return RateState()
         times = (self._to_local_time(row[name]) for name in ("paused_until", "refused_at"))
-        return RateState(int(row["epoch"]), int(row["level"]), float(row["running_limit"]), *times)
+        stored = RateState(int(row["epoch"]), int(row["level"]), float(row["running_limit"]), *times)
+        return stored if stored.is_possible(time.monotonic()) else RateState()
 
     def _to_local_time(self, at: datetime) -> float:
         """Return a time of the server's clock as one of this machine's monotonic clock; 0 for one before its boot."""
+        at = at.replace(tzinfo=at.tzinfo or UTC)  # the driver's value of `infinity` has no time zone
         return max(0.0, time.monotonic() + (at - self._database.now()).total_seconds())
 
     def _to_server_time(self, at: float) -> datetime:

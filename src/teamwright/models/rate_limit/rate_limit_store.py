@@ -58,8 +58,6 @@ def _key(path: Path) -> bytes:
 PAGE = 512
 """Bytes of the page: one record, padded with spaces, never across the border of a page of memory."""
 VERSION = 1
-MAX_PAUSE_S = 3600.0
-"""Seconds of the longest valid pause: a longer one was not written by Teamwright."""
 _TRIES, _TRY_S = 5, 0.001
 """The number of attempts to lock, and the seconds between them: the lock is held for microseconds, or by a stopped
 process."""
@@ -310,9 +308,7 @@ def _decode_state(raw: bytes) -> RateState | None:
         )
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
-    now = time.monotonic()
-    sane = state.limit >= 1 and 0 <= state.refused_at <= now + 1 and state.paused_until <= now + MAX_PAUSE_S
-    return state if sane else None
+    return state if state.is_possible(time.monotonic()) else None
 
 
 def _boot_time() -> str:

@@ -11,6 +11,9 @@ from msgspec.structs import replace
 NO_LIMIT = 1e9
 """The limit before any refusal: then only `RateLimitTerms.max_running` counts."""
 
+MAX_PAUSE_S = 3600.0
+"""Seconds of the longest valid pause: a longer one was not written by Teamwright."""
+
 FORGET_S = 300.0
 """Seconds without a refusal after which all refusals are forgotten."""
 
@@ -35,6 +38,10 @@ class RateState(Struct, frozen=True):
     limit: float = NO_LIMIT
     paused_until: float = 0.0
     refused_at: float = 0.0
+
+    def is_possible(self, now: float) -> bool:
+        """Return True for a state that Teamwright may have stored. Others pause for ever, or are no numbers."""
+        return self.limit >= 1 and 0 <= self.refused_at <= now + 1 and self.paused_until <= now + MAX_PAUSE_S
 
     @property
     def is_limited(self) -> bool:

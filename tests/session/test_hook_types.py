@@ -1,5 +1,6 @@
 """Hooks of the types http, mcp_tool, prompt and agent: what each sends, what its answer does, what a failure does."""
 
+import gzip
 import json
 import logging
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from teamwright import Team
 from teamwright.hooks.hook_actions import parse_action, question_answer
-from teamwright.hooks.hook_index import parse_hooks
+from teamwright.hooks.hook_index import HookIndex, parse_hooks
+from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.models.model import Failure
 from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
@@ -50,6 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         content = self.server.answer.encode()
         self.send_response(self.server.status)
+        if self.server.answer.startswith("GZIP"):
+            content = gzip.compress(b'{"decision": "block", "reason": "no"}' + b" " * 1_000_000)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Location", self.server.url)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -104,6 +109,19 @@ class Crew:
         return self.model.request_text(at)
 
 
+async def test_an_answer_of_another_form_is_an_error_of_its_hook_and_ends_no_other(tmp_path):
+    async def answer(hook, payload):
+        raise AttributeError("'list' object has no attribute 'get'")
+
+    hooks, _ = parse_hooks(
+        {"PreToolUse": [{"hooks": [{"type": "mcp_tool", "server": "s", "tool": tool} for tool in "ab"]}]}, "x"
+    )
+    told: list[str] = []
+    runner = HookRunner(HookIndex(hooks), HookEnvironment(tmp_path), lambda text, _level: told.append(text), answer)
+    outcome = await runner.fire("PreToolUse", {}, ("Bash",))
+    assert not outcome.blocked and len(told) == 2 and all("AttributeError" in text for text in told)
+
+
 # ── http ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -135,9 +153,10 @@ async def test_an_http_hook_sends_the_event_with_the_allowed_variables_and_its_a
         ('{"decision": "block", "reason": "no"}', 500, "answered 500"),
         ('{"decision": "block", "reason": "no"}', 302, "answered 302"),
         ("{" + "x" * 300_000, 200, "more than 200,000 bytes"),
+        ("GZIP", 200, "in a compressed form"),
         (None, 200, "after 0.3 s|no answer in 0.3 s"),
     ],
-    ids=["empty", "plain", "cut", "error", "redirect", "huge", "silent"],
+    ids=["empty", "plain", "cut", "error", "redirect", "huge", "compressed", "silent"],
 )
 async def test_an_http_hook_that_fails_is_a_warning_without_its_secret_parts(
     tmp_path, receiver, caplog, answer, status, problem

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -296,6 +297,20 @@ async def test_a_certificate_is_checked_against_the_name_not_the_address(site, c
     bad = await WebFetch().run(WebFetchInput(url=f"https://bad.invalid:{port}/"), ctx)
     server.close()
     assert "secure" in good.content and bad.is_error and "secure" not in bad.content
+
+
+async def test_the_certificates_of_the_environment_are_read_once(site, ctx, monkeypatch):
+    read = []
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")  # other tests have other certificates
+    make = httpx2.create_ssl_context
+    monkeypatch.setattr(httpx2, "create_ssl_context", lambda: read.append(1) or make())
+    for path in ("/a", "/b"):
+        site.put(path, "a page", "text/plain")
+        assert (
+            "a page"
+            in (await WebFetch(True).run(WebFetchInput(url=f"http://127.0.0.1:{site.port}{path}"), ctx)).content
+        )
+    assert len(read) <= 1
 
 
 @given(st.ip_addresses(v=4))

@@ -216,6 +216,8 @@ class HookRunner(Struct):
                 return await self.call_action(hook, given.payload)
         except TimeoutError:
             return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
+        except Exception as problem:  # an answer of another program may have any form
+            return HookOutcome(problem=f"its answer cannot be used: {type(problem).__name__}: {problem}")
 
     async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess, hook_arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,13 @@ def hide_http_logs() -> None:
             logger.setLevel(logging.WARNING)
 
 
-@cache
 def environment_certificates() -> ssl.SSLContext:
-    """Return the certificates of the environment. Reading them for each request would block all agents."""
+    """Return the certificates that the environment names now. They are read once, because all agents wait for that."""
+    return _read_certificates(*(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+
+@cache
+def _read_certificates(_file: str, _directory: str) -> ssl.SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()

@@ -21,6 +21,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.host_pattern import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
+from teamwright.processes.http_client import environment_certificates
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
@@ -129,7 +130,7 @@ class WebFetch(Tool[WebFetchInput]):
         port = url.port or (443 if url.scheme == "https" else 80)
         proxy = _proxy(url)
         address = await self._address(url, port, proxy)
-        verify = httpx2.create_ssl_context() if url.scheme == "https" or proxy else True
+        verify = environment_certificates()
         # Neither cookies nor a netrc's passwords are sent (`trust_env`); the environment's certificates are used.
         async with httpx2.AsyncClient(proxy=proxy, verify=verify, trust_env=False, timeout=_TIMEOUT_S) as client:
             return await _send_request(client, url, address)

@@ -1,5 +1,6 @@
 """Limits of memory and processes: a command that exceeds them ends, and nothing else does."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,14 @@ def test_the_usual_limit_of_memory_is_below_that_of_the_machine():
     line = with_limits(("bash", "-c", "true"), SandboxPolicy(PolicyName.WORK), has_own_users=True)[2]
     assert f"ulimit -d {usual_memory_mb() * 1024} " in line and line.endswith("; true")
     assert with_limits(("true",), SandboxPolicy(PolicyName.WORK), has_own_users=True)[-2:] == ["sh", "true"]
+
+
+@pytest.mark.usefixtures("landlock")
+def test_a_start_without_room_for_a_thread_is_an_error_with_a_sentence(confined):
+    before = threading.stack_size(2**47 - 4096)  # more than a process can map
+    try:
+        with pytest.raises(OSError, match="no room for another thread or process"):
+            confined.work_in("true")
+    finally:
+        threading.stack_size(before)
+    assert confined.work_in("echo done").stdout == "done\n"

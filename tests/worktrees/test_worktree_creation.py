@@ -6,9 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
+from teamwright.session.factory.remote_commits import remote_record
+from teamwright.worktrees.commit_bundle import BEGIN
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, restore_worktree, uncommitted_files
-from teamwright.worktrees.worktree_record import find_record, list_records, read_record
+from teamwright.worktrees.worktree_record import (
+    find_record,
+    integration_branch,
+    list_records,
+    member_branch,
+    read_record,
+)
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import read_state
 from tests.support.repositories import commit, git, make_repository, write_files
@@ -126,6 +134,13 @@ def test_a_deleted_worktree_is_created_again_on_its_branch_with_its_commits(chec
     restore_worktree(repository, made)
     assert git(made.tree, "rev-parse", "HEAD") == tip
     assert (made.tree / "b.txt").exists()
+
+
+def test_a_member_on_another_machine_has_the_branch_of_a_member_also_with_the_name_of_the_queue(checkout):
+    git(checkout, "update-ref", BEGIN, "HEAD")
+    for member in ("ann", "integration", "Ann B."):
+        record = remote_record(checkout, "crew", "crew", member, "0f9c6a5e-0000-4000-8000-000000000000")
+        assert record is not None and record.branch == member_branch("crew", member) != integration_branch("crew")
 
 
 def test_a_worktree_is_found_by_member_branch_path_and_directory(repository, root, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import platform
@@ -90,7 +91,10 @@ def start_restricted(restrictions: Restrictions, start: ProcessStart) -> Child:
             gc.disable()
             stack.callback(gc.enable)
         thread = threading.Thread(target=_start_in_thread, args=(restrictions, ruleset, start, outcome))
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            raise OSError(errno.EAGAIN, "the system has no room for another thread or process") from None
         thread.join()
     [child] = outcome
     if isinstance(child, BaseException):

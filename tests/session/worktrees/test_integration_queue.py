@@ -11,9 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright import Task, Team
+from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.events import IntegrationChanged, Notice, TaskChanged, TeamEvent
 from teamwright.sandbox.sandbox import find_implementation
+from teamwright.session.factory import member_worktrees
 from teamwright.session.factory.member_worktrees import TeamWorktrees
+from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks import draft_tasks
 from teamwright.teams import integration_worker
@@ -322,6 +325,26 @@ async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
         (record.tree / "ann.txt").write_text("x\n")
         done = await asyncio.gather(*(tasks.update(id, by="ann", owner="ann", status="completed") for id in "12"))
         assert [one.task.status for one in done] == ["completed", "completed"]
+    assert git(shop, "show", "teamwright/crew/ann:ann.txt") == "x"
+
+
+async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktree_and_loses_nothing(shop, monkeypatch):
+    monkeypatch.setattr(member_worktrees, "LEASE_WAIT_S", 0.0)
+    quick = settings(shop, **{"checks.integration_timeout_s": 0.2})
+    async with a_team(shop, script(ann=[]), settings_file=quick) as team:
+        ann = await team.spawn("ann", "Wait.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        tasks = team.session.team.tasks
+        await tasks.create("parse", "", by="team-lead", draft=True)
+        record = team.session.agent_factory.born[ann.name].place.record
+        (record.tree / "ann.txt").write_text("x\n")
+        held = Lease.take(record.work_lease, "another call")
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(TaskRefused, match="another call has used the worktree of ann"):
+                await tasks.update("1", by="ann", owner="ann", status="completed")
+        held.release()
+        done = await tasks.update("1", by="ann", owner="ann", status="completed")
+        assert done.task.status == "completed"
     assert git(shop, "show", "teamwright/crew/ann:ann.txt") == "x"
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from teamwright.worktrees.worktree_record import WorktreeRecord
 
 
+LEASE_WAIT_S = 60.0
+"""Seconds that a call waits for another one's use of a worktree, besides the longest commit."""
+
+
 class TeamWorktrees:
     """The worktrees of the team's members, also of those in other processes; see
     `tasks.task_integration.MemberWorktrees`.
@@ -84,7 +88,13 @@ class TeamWorktrees:
         """Use a worktree alone among all processes of the team: one call at a time saves or moves it."""
         from teamwright.session.factory.worktree_factory import make_member_worktree
 
-        lease = await wait_for_lease(record.work_lease, f"the work of {record.member}")
+        limit_s = self._context.settings.worktrees.check_timeout_s + LEASE_WAIT_S
+        try:
+            async with asyncio.timeout(limit_s):
+                lease = await wait_for_lease(record.work_lease, f"the work of {record.member}")
+        except TimeoutError:
+            what = f"another call has used the worktree of {record.member} for {limit_s:g} s"
+            raise WorktreeRefused("worktree-refused", what, looked_at=[("lease", str(record.work_lease))]) from None
         try:
             if self._commits is not None:
                 await self._commits.receive()

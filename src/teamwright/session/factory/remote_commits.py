@@ -18,7 +18,7 @@ from teamwright.protocol.errors import WorktreeRefused
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.commit_bundle import BEGIN, bundle_ref, fetch_bundle
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.worktree_record import BRANCHES, WorktreeRecord, integrated_ref, integration_branch
+from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref, integration_branch, member_branch
 
 CallLead = Callable[..., Awaitable[IpcBody]]
 """Calls the lead's process. Raises the lead's errors, ConnectionError when the lead is gone for good."""
@@ -63,7 +63,7 @@ def exchange_commits(cwd: Path, team: SessionTeam, member: str, has: str, bundle
 
     Raises CannotStart, WorktreeRefused.
     """
-    branch = f"{BRANCHES}/{team.directory}/{member}"
+    branch = member_branch(team.directory, member)
     if bundle:
         fetch_bundle(cwd, b64decode(bundle), f"refs/{branch}")
     git, ref = RepositoryGit.open(cwd), f"refs/heads/{integration_branch(team.name or team.session_list_name)}"
@@ -78,5 +78,5 @@ def remote_record(cwd: Path, team: str, directory: str, member: str, session: st
     if not (cwd / ".git").exists():
         return None
     base = RepositoryGit.open(cwd).commit_of(BEGIN)
-    branch = f"{BRANCHES}/{directory}/{member}"
+    branch = member_branch(directory, member)
     return WorktreeRecord(str(cwd), str(cwd), branch, base, team, member, session, 0) if base else None

@@ -253,3 +253,25 @@ def test_an_agent_with_a_worktree_below_a_member_changes_nothing_in_that_of_the_
     assert place.write(below, tree / "locked.txt") is DENY
     assert place.write(below, place.tree / "a.txt") is DENY
     assert below.directories == (tree, place.extra)
+
+
+def test_an_agent_in_its_worktree_under_a_session_in_another_one_changes_only_its_own(place):
+    tree = place.home / "worktrees" / "shop" / "session-lead"
+    git(place.checkout, "worktree", "add", "-q", "-b", "teamwright/session/lead", str(tree))
+    session = place.session(Mode.BYPASS, deny=[f"Write(/{place.checkout}/key.txt)", "Write(src/**)"])
+    session.enter_worktree(WorktreeBounds(tree, place.checkout, "teamwright/session/lead"))
+    member = Policy(Mode.BYPASS, session.rules, session.scope, (session,)).in_worktree(place.place)
+    for policy, own, other in ((session, tree, place.tree), (member, place.tree, tree)):
+        assert place.write(policy, own / "a.txt") is ALLOW
+        assert place.write(policy, place.extra / "a.txt") is ALLOW
+        for path in (other / "a.txt", place.checkout / "a.txt", own / "key.txt", own / "src" / "b.txt"):
+            assert place.write(policy, path) is DENY, (policy, path)
+
+
+def test_rules_that_are_read_again_hold_in_the_worktree(place):
+    session = place.session(Mode.BYPASS, deny=["Write(old.txt)"])
+    former = session.rules
+    session.enter_worktree(place.place)
+    session.replace_rules(former, parse_rules([f"Write(/{place.checkout}/new.txt)"], DENY, "t", place.checkout))
+    assert place.write(session, place.tree / "old.txt") is ALLOW
+    assert place.write(session, place.tree / "new.txt") is DENY

@@ -57,6 +57,10 @@ def _is_isolation(value: object) -> bool:
     return value in {None, "worktree", "none"}
 
 
+def _is_name_or_bool(value: object) -> bool:
+    return isinstance(value, bool | str)
+
+
 def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -106,6 +110,7 @@ _OPTION_TYPES = {
     "agents": OptionType("definitions by name, each a mapping of fields", _holds_mappings),
     "mcp_servers": OptionType("servers by name, each a mapping of fields", _holds_mappings),
     "env": OptionType("a mapping of names to texts", _holds_texts),
+    "worktree": OptionType("True, False or a name", _is_name_or_bool),
     "trust": OptionType("True or False", _is_bool),
     "replace": OptionType("True or False", _is_bool),
     "keep": OptionType("True or False", _is_bool),

@@ -75,6 +75,10 @@ class TeamOptions(TypedDict, total=False):
     cwd: str | Path
     """The working directory of agents; by default the current directory."""
 
+    worktree: bool | str
+    """A name, or True: agents work in a git worktree of `cwd` on a separate branch, the one of that name or a new one.
+    """
+
     home: str | Path | None
     """The state root. None: `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
 
@@ -162,6 +166,7 @@ def to_session_options(given: TeamOptions) -> Options:
     home, settings = given.get("home"), given.get("settings_file")
     return Options(
         cwd=Path(given.get("cwd") or Path.cwd()),
+        worktree=_worktree_name(given.get("worktree", False)),
         home=str(home) if home is not None else None,
         model=given.get("model"),
         fallback_models=tuple(given.get("fallback_models", ())),
@@ -188,6 +193,10 @@ def to_session_options(given: TeamOptions) -> Options:
         own_hooks=to_hooks(given.get("hooks", ())),
         env=given.get("env"),
     )
+
+
+def _worktree_name(given: bool | str) -> str | None:
+    return given if isinstance(given, str) else "" if given else None
 
 
 def _output_format(output_type: Any) -> OutputFormat | None:

@@ -17,6 +17,7 @@ from teamwright.edit_history.edit_journal_reader import EditJournal, display_nam
 from teamwright.edit_history.undo import UndoRequest
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.session.factory.session_worktree import stored_worktree
 from teamwright.session.lookup.saved_members import match_member_name
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
@@ -60,16 +61,18 @@ def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
     found = find_log(home, cwd, name)
     directory = found.path.parent
     header = read_header(directory.with_name(f"{directory.name}.jsonl")) or {}
-    return _with_rooms(
-        home, HistoryLocation(directory, found.session or directory.name, str(header.get("cwd", "")), found.team)
-    )
+    where = str((stored_worktree(header) or header).get("cwd", ""))
+    return _with_rooms(home, HistoryLocation(directory, found.session or directory.name, where, found.team))
 
 
 def history_of_session(session: Session) -> HistoryLocation:
     """Return the location of a session in this process."""
     agent_factory = session.agent_factory
     made = HistoryLocation(
-        agent_factory.home.session(agent_factory.cwd, session.id), session.id, str(agent_factory.cwd), session.team.name
+        agent_factory.home.session(agent_factory.cwd, session.id),
+        session.id,
+        str(agent_factory.work_directory),
+        session.team.name,
     )
     return _with_rooms(agent_factory.home, made)
 

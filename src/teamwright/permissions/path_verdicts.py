@@ -106,7 +106,7 @@ def judge_path(
 def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
     """Return the refusal of a change to a path that others own, or that is outside the agent's worktree."""
     owned, tree = context.scope.ownership, context.scope.worktree
-    outside = tree.refusal(path) if tree is not None else None
+    outside = tree.refusal(path, context.scope.directories) if tree is not None else None
     if owned is None or (outside is not None and outside.verdict is Verdict.DENY):
         return outside
     return owned.refusal(path if tree is None else tree.original(path)) or outside

@@ -35,8 +35,7 @@ from teamwright.sandbox.policy import PolicyName, narrower_policy
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds
 
-_MAX_CACHED = 1_000
-"""The number of cached verdicts. A subject may be any text."""
+_MAX_CACHED = 1_000  # verdicts: a subject may be any text
 
 COORDINATION_TOOLS = word_set(
     "TeamCreate TeamDelete SendMessage TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop ListAgents"
@@ -90,8 +89,7 @@ class Policy:
 
     def change_mode(self, mode: Mode) -> None:
         """Change the mode, from the next call on."""
-        # A policy without a mode used its caller's rules. It keeps them from now on, or it would ask more often than
-        # others.
+        # A policy without a mode used its caller's rules and keeps them: else it would ask more often than others.
         self._set_context(
             replace(self._context if mode is Mode.BUBBLE else self._current_context(), mode=mode, plan_file=self._plan)
         )
@@ -193,10 +191,10 @@ class Policy:
         self._set_context(replace(self._context, rules=RuleIndex((*self.rules, *rules))))
 
     def replace_rules(self, former: Collection[Rule], rules: Iterable[Rule]) -> None:
-        """Replace the former rules by these, as when settings are read again. All others stay."""
-        gone = set(map(id, former))
-        kept = (rule for rule in self.rules if id(rule) not in gone)
-        self._set_context(replace(self._context, rules=RuleIndex((*rules, *kept))))
+        """Replace the former rules of the checkout by these, as when settings are read again. All others stay."""
+        from teamwright.permissions.worktree_context import replace_rules
+
+        self._set_context(replace_rules(self._context, former, rules))
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -223,25 +221,28 @@ class Policy:
 
     def in_worktree(self, place: WorktreeBounds) -> Policy:
         """Return this policy for an agent that works in that worktree. It follows the changes of this one."""
-        from teamwright.permissions.worktree_context import move_context
-
         parents = tuple(parent.in_worktree(place) for parent in self._parents)
         moved = Policy(self.mode, parents=parents, bounds_writes=self._bounds_writes)
         target = ref(moved)
 
         def follow() -> None:
             if (policy := target()) is not None:
-                policy._set_context(move_context(self._context, place))
+                policy.enter_worktree(place, self)
 
         follow()
         self.follow(follow)
         return moved
 
+    def enter_worktree(self, place: WorktreeBounds, origin: Policy | None = None) -> None:
+        """Let the agent work in that worktree from now on, under the rules of `origin`, by default its own."""
+        from teamwright.permissions.worktree_context import move_context
+
+        self._set_context(move_context((origin or self)._context, place))
+
     def hides(self, tool: str) -> bool:
         """Return True when the tool is forbidden as a whole, so that it need not be offered."""
-        for rule in self._context.rules.rules_for(tool).deny:
-            if rule.is_whole_tool:
-                return True
+        if any(rule.is_whole_tool for rule in self._context.rules.rules_for(tool).deny):
+            return True
         return any(policy.hides(tool) for policy in self._parents) if self._parents else False
 
     @property
@@ -252,7 +253,7 @@ class Policy:
         return mine.union(*(policy.hidden_tools for policy in self._parents))
 
     def decide(self, tool: str, access: Access) -> Decision:
-        """Return the verdict on this call. Equal calls have equal verdicts under equal rules."""
+        """Return the verdict on this call."""
         if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
             reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
@@ -394,7 +395,6 @@ class Policy:
 
 
 _DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name."
-_CALLER_PLANS_REASON = (
+_CALLER_PLANS_REASON = (  # for agents that cannot end the planning
     "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
 )
-"""The text for agents that cannot end the planning: an agent above them does."""

@@ -34,18 +34,17 @@ _ADD_FLAGS = frozenset({"-A", "--all", "-u", "--update", "-v", "--verbose", "-n"
 
 
 class WorktreeBounds(Struct, frozen=True):
-    """One worktree by real path, the person's checkout of the same repository, and the worktree's own branch.
-
-    `also` are directories outside that a person gave to all agents.
-    """
+    """One worktree by real path, the checkout in which the session was started, and the worktree's own branch."""
 
     tree: Path
     checkout: Path
     branch: str
-    also: tuple[Path, ...] = ()
 
-    def refusal(self, path: Path) -> Decision | None:
-        """Return the denial of a change to this path, by its real path; None when it is inside the worktree."""
+    def refusal(self, path: Path, also: Iterable[Path] = ()) -> Decision | None:
+        """Return the denial of a change to this path, by its real path; None when it is inside the worktree.
+
+        `also` are directories outside that a person gave to all agents.
+        """
         named, real = os.path.normpath(path), real_path(path)
         if real in _HARMLESS:
             return None
@@ -53,7 +52,7 @@ class WorktreeBounds(Struct, frozen=True):
             return self.refuse_unknown()
         if real in {f"{self.tree}/.git", str(self.tree)}:
             return _deny(f"{named} belongs to git: change it with git's commands.")
-        if any(real.startswith(f"{place}/") for place in (self.tree, *self.also)):
+        if any(real.startswith(f"{place}/") for place in (self.tree, *also)):
             return None
         if real.startswith(f"{self.checkout}/"):
             copy = self.tree / os.path.relpath(real, self.checkout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,23 +20,37 @@ from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 
 def move_context(context: DecisionContext, place: WorktreeBounds) -> DecisionContext:
-    """Return the context of decisions for an agent in this worktree."""
-    rules = RuleIndex(tuple(_move_rule(rule, place) for rule in context.rules.rules))
+    """Return the context of decisions for an agent in this worktree. The context may be that of another worktree."""
+    former = context.scope.worktree
+    rules = RuleIndex(move_rules(context.rules.rules, place, None if former is None else former.tree))
     return replace(context, rules=rules, scope=move_scope(context.scope, place))
 
 
+def replace_rules(context: DecisionContext, former: Collection[Rule], rules: Iterable[Rule]) -> DecisionContext:
+    """Return the context with these rules of the checkout in the place of the former ones. All others stay."""
+    gone, moved = set(map(id, former)), set[Rule]()
+    if (place := context.scope.worktree) is not None:
+        moved, rules = set(move_rules(former, place)), move_rules(rules, place)
+    kept = (rule for rule in context.rules.rules if id(rule) not in gone and rule not in moved)
+    return replace(context, rules=RuleIndex((*rules, *kept)))
+
+
+def move_rules(rules: Iterable[Rule], place: WorktreeBounds, former: Path | None = None) -> tuple[Rule, ...]:
+    """Return the rules of the checkout, or of the worktree `former`, for this worktree."""
+    return tuple(_move_rule(rule, place, former) for rule in rules)
+
+
 def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope:
-    """Return the scope in this worktree: the directories that are not part of the checkout stay."""
-    here = place.tree if scope.worktree is None else scope.worktree.tree
-    copies = (place.checkout, here)
-    also = tuple(
-        path for path in scope.directories if path != place.tree and all(_is_apart(path, copy) for copy in copies)
-    )
-    place = replace(place, also=tuple(path for path in also if _is_apart(path, place.tree)))
+    """Return the scope in this worktree: the directories that are not part of the checkout stay.
+
+    A directory of another worktree, in which the session works, does not.
+    """
+    own = [place.checkout, place.tree, *([scope.worktree.tree] if scope.worktree is not None else [])]
+    also = tuple(path for path in scope.directories if all(_is_apart(path, one) for one in own))
     moved = frozenset(_moved(path, place) for path in scope.hook_files)
     return replace(
         scope,
-        directories=(place.tree, *place.also),
+        directories=(place.tree, *also),
         base=place.tree,
         worktree=place,
         hook_files=scope.hook_files | moved,
@@ -43,22 +58,23 @@ def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope
 
 
 @lru_cache(maxsize=4_096)
-def _move_rule(rule: Rule, place: WorktreeBounds) -> Rule:
+def _move_rule(rule: Rule, place: WorktreeBounds, former: Path | None) -> Rule:
     if rule.pattern is None or rule.tool not in PATH_TOOLS:
         return rule
-    text = f"{rule.tool}({_move_pattern(rule.pattern, place)})"
+    text = f"{rule.tool}({_move_pattern(rule.pattern, place, former)})"
     return parse_rule(text, rule.verdict, rule.source, place.tree, rule.by_user, rule.trusted)
 
 
-def _move_pattern(pattern: str, place: WorktreeBounds) -> str:
-    """Return an absolute pattern below the checkout, or one of the home directory, for the worktree."""
+def _move_pattern(pattern: str, place: WorktreeBounds, former: Path | None) -> str:
+    """Return an absolute pattern below the checkout or `former`, or one of the home directory, for the worktree."""
     if not pattern.startswith(("//", "~")):
         return pattern
     fixed, parts = fixed_directory(pattern, place.tree), pattern.split("/")
-    if not fixed.is_relative_to(place.checkout):
+    origin = next((one for one in (place.checkout, former) if one is not None and fixed.is_relative_to(one)), None)
+    if origin is None:
         return pattern
     rest = itertools.dropwhile(lambda part: not set(part) & set("*?"), parts)
-    return f"/{place.tree.joinpath(fixed.relative_to(place.checkout), *rest)}"
+    return f"/{place.tree.joinpath(fixed.relative_to(origin), *rest)}"
 
 
 def _is_apart(one: Path, other: Path) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.protocol.events import TaskChanged, TeamChanged, TeamEvent
 from teamwright.protocol.integration import IntegrationState
 from teamwright.protocol.task import TaskStatus
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -44,6 +44,8 @@ class SessionIntegration:
 
     def _note_event(self, _number: int, event: TeamEvent) -> None:
         """Start with a task whose commit is queued, completed in any process of the team."""
+        if isinstance(event, TeamChanged):
+            self._agent_factory.note_team(event.team)
         if not isinstance(event, TaskChanged) or event.task.integration is not IntegrationState.QUEUED:
             return
         if event.task.status == "completed" and (team := self._agent_factory.team) is not None:

@@ -145,4 +145,4 @@ def notification_sender(
     """Return the sender for a session."""
     context = session.reloading.context
     env = command_environment(context.settings.bash, context.env)
-    return NotificationSender(context.settings.notify, session.agent_factory.cwd, env, mask, on_failure)
+    return NotificationSender(context.settings.notify, session.agent_factory.work_directory, env, mask, on_failure)

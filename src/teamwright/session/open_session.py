@@ -22,14 +22,12 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_confirmation import UsageMarks
 from teamwright.config.person_authority import require_person_for_mode
-from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.trusted_skills import shelf_warnings
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.timestamps import iso_time
-from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.control.stop_listener import StopListener
 from teamwright.session.database_choice import find_database
 from teamwright.session.factory.agent_factory import AgentFactory
@@ -45,8 +43,10 @@ from teamwright.session.factory.process_components import (
     make_request_queue,
     open_background_jobs,
     open_call_counter,
+    require_known_tools,
     start_services,
 )
+from teamwright.session.factory.session_worktree import enter_session_worktree
 from teamwright.session.factory.team_factory import make_team
 from teamwright.session.integration_of_members import SessionIntegration
 from teamwright.session.lookup.saved_sessions import SessionView, save_title
@@ -59,7 +59,6 @@ from teamwright.session.retention import prune, remove_session
 from teamwright.session.session import Session
 from teamwright.session.session_preparation import SessionContext, ask_timeout, load_context, trust_warnings
 from teamwright.session.shell_command import run_shell_command
-from teamwright.session.toolset import PLAN_TOOLS
 from teamwright.storage.event_log import EventLog, Subscriber
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
@@ -74,7 +73,6 @@ from teamwright.teams.subagents.owner_notices import connect_owners, notify_lost
 from teamwright.teams.subagents.run_reports import job_end_notice
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.team_ports import TeamPorts
-from teamwright.tools.caller import Caller
 from teamwright.tools.files.edit_journal_writer import record_prompt
 
 
@@ -124,14 +122,14 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
     services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
     agent_factory = _agent_factory(context, models, log, requests, services)
-    make_hooks(context, log, agent_factory, requests)
-    unserved = start_services(context, log, agent_factory, stack)
+    note, unserved = await _start_services(context, log, agent_factory, requests, stack)
     requests.answerers.append(grants.answer)
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
     integration = SessionIntegration(context, agent_factory, log)
     ports = TeamPorts(
         agent_factory.plans.watch,
         worktrees=lambda: agent_factory.worktrees,
+        work_directory=agent_factory.work_directory,
         launcher_for=processes.launcher_for,
         is_integrating=lambda: integration.is_working,
         watch_mailbox=lambda name, look: files.follow(name, look),
@@ -142,10 +140,10 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=context.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.read_outside_answers)
-    with _collect_warnings(log) as told:
+    with _collect_notices(log) as told:
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
-    _check_rules(agent_factory, team)
-    lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks)
+    require_known_tools(agent_factory, team)
+    lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
     warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *told)))
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
@@ -178,14 +176,12 @@ async def _prune(context: SessionContext, log: EventLog) -> None:
         log.emit(Notice(member=LEAD, text=removed))
 
 
-def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
-    return tuple(str(lost) for lost in (agent.conversation.lost_lines, log.lost_lines) if lost is not None)
-
-
 def _lead(
-    context: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None
+    context: SessionContext, agent: Agent, team: SessionTeam, jobs: BackgroundJobs, marks: UsageMarks | None, note: str
 ) -> Lead:
-    """Create the lead of the team. Background commands end with their owners, which are notified of each end."""
+    """Create the lead of the team, with a note. Background commands end with their owners, which are notified of each
+    end.
+    """
     team.set_lead_model(agent.model.card.name, agent.effort_text)
     known = team.status.members.get(LEAD)
     if (mode := str(agent.policy.display_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
@@ -197,8 +193,20 @@ def _lead(
         on_shell=partial(run_shell_command, agent),
         on_prompt=partial(_record_prompt, context.directory / "history", marks),
     )
+    if note:
+        lead.add_note(note)
     connect_owners(lead, team, jobs)
     return lead
+
+
+async def _start_services(
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, requests: RequestQueue, stack: AsyncExitStack
+) -> tuple[str, list[str]]:
+    """Start what agents use, in the session's worktree if it has one. Returns a note to the lead, and warnings."""
+    make_hooks(context, log, agent_factory, requests)
+    with _collect_notices(log, "info", "warning") as lines:
+        note = await enter_session_worktree(context, agent_factory, stack)
+    return note, [*lines, *start_services(context, log, agent_factory, stack)]
 
 
 def _record_prompt(history: Path, marks: UsageMarks | None, id: str, text: str) -> None:
@@ -241,12 +249,12 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
 
 
 @contextmanager
-def _collect_warnings(log: EventLog) -> Generator[list[str]]:
-    """Collect warnings of the block, before a user interface is attached."""
+def _collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
+    """Collect the warnings, or the notices of these levels, of the block, before a user interface is attached."""
     told: list[str] = []
 
     def note(_number: int, event: TeamEvent) -> None:
-        if isinstance(event, Notice) and event.level == "warning":
+        if isinstance(event, Notice) and event.level in (levels or ("warning",)):
             told.append(event.text)
 
     unsubscribe = log.subscribe(note, live=False)
@@ -260,7 +268,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         if (hooking := session.agent_factory.toolset.hooking) is not None:
-            with _collect_warnings(session.log) as told:
+            with _collect_notices(session.log) as told:
                 await hooking.fire_start(
                     "resume" if context.resumed else "startup", session.lead, context.options.setup
                 )
@@ -277,7 +285,7 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
             await _resume_team_in(session, context, team.directory, why)
         elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
-            with _collect_warnings(session.log) as told:
+            with _collect_notices(session.log) as told:
                 await _resume_team_in(session, context, found.directory, why)
             session.warnings += tuple(told)
         elif context.resumed:
@@ -317,20 +325,6 @@ async def _resume_team_in(session: Session, context: SessionContext, directory: 
         former.notify_owners(session.team, job_end_notice)
     finally:
         await former.close()
-
-
-def _check_rules(agent_factory: AgentFactory, team: SessionTeam) -> None:
-    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
-    nothing.
-    """
-    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
-    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
-    for rule in agent_factory.policy.rules:
-        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
-            continue
-        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
-        what = f"the rule {rule.text[:80]} names a tool that does not exist"
-        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 
 
 def _take_lease(context: SessionContext, stack: AsyncExitStack) -> Lease:
@@ -391,6 +385,10 @@ def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFacto
     if agent_factory.policy.is_delegating and not agent_factory.toolset.teams:
         raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
     return agent_factory
+
+
+def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
+    return tuple(str(lost) for lost in (agent.conversation.lost_lines, log.lost_lines) if lost is not None)
 
 
 def _conversation(context: SessionContext, agent_factory: AgentFactory) -> Conversation:

@@ -66,6 +66,10 @@ class Options(Struct, frozen=True):
     """The trigger of `Setup` hooks, which run first: init or maintenance; empty: they do not run."""
     output: OutputFormat | None = None
     """The form of the final answer; None for text."""
+    worktree: str | None = None
+    """The name of the worktree in which the session works; empty: a new one. None: it works in `cwd`."""
+    session_worktree: str = ""
+    """The path of that worktree in a member process, whose lead's process has its lease."""
     budget: Budget = field(default_factory=Budget)
     assumed: tuple[str, ...] = ()
     """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""

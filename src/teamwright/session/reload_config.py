@@ -102,9 +102,13 @@ class ConfigReloader(Struct):
         if context.options.trust:
             trust = trust.along_with(context.trust)
         settings = load_settings(context.home, context.cwd, flags, trust)
-        known = SessionInstructions.load(context.cwd, trust.root, context.home.own, settings.compat, trust.trusted)
+        tree, cwd = self.agent_factory.worktree, self.agent_factory.work_directory
+        root = trust.root if tree is None else tree.scope.tree
+        known = SessionInstructions.load(cwd, root, context.home.own, settings.compat, trust.trusted)
         shelf = make_shelf(settings, context.home, trust, context.places.plugins, context.id)
-        servers, warnings = servers_of(replace(context, settings=settings, trust=trust), self.agent_factory.toolset)
+        servers, warnings = servers_of(
+            replace(context, settings=settings, trust=trust), self.agent_factory.toolset, cwd
+        )
         fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
         return _Configuration(trust, settings, known, shelf, servers, fresh)
 

@@ -78,7 +78,7 @@ class SessionReviews:
         directory = self._context.home.session(self._context.cwd, self._context.id)
         agents = self._agents_of(note.author)
         return await asyncio.to_thread(
-            journal_diff, directory / "history", agents, iso_time(note.begun), self._context.cwd
+            journal_diff, directory / "history", agents, iso_time(note.begun), self._agent_factory.work_directory
         )
 
     def _commit_diff(self, work: TaskIntegration) -> str:

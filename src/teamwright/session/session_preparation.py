@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
 
 SANDBOX_VARIABLE = "TEAMWRIGHT_SANDBOX"
 """The mode of the sandbox for a process, with precedence over the setting `sandbox.mode`."""
+
+WORKTREE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""The name of a session's worktree."""
 
 _SWITCH = {
     "": True,
@@ -93,6 +97,8 @@ def load_context(options: Options) -> SessionContext:
     cwd = Path(os.path.realpath(options.cwd))
     if not cwd.is_dir():
         raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
+    if options.worktree is not None:
+        _check_worktree(options)
     session, resumed = session_id(options.session_id), False
     if options.resume is not None:
         view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
@@ -198,6 +204,20 @@ def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tupl
     if definition is None:
         return None, ()
     return trusted_definition(definition, lambda name, said: trust.allows(team_entry(name, said))), ()
+
+
+def _check_worktree(options: Options) -> None:
+    """Raise UsageError for a session that continues, and for a name that cannot be part of a branch."""
+    if options.resume is not None:
+        what = "a worktree is for a new session: a session that continues keeps its directory"
+        raise UsageError("usage", what, looked_at=[("option", "worktree")], note="nothing was started")
+    if options.worktree and not WORKTREE_NAME.fullmatch(options.worktree):
+        raise UsageError(
+            "usage",
+            f"the name of a worktree has letters, digits, '-' and '_', at most 64; not {options.worktree[:80]!r}",
+            do=["--worktree NAME", 'teamwright --worktree -- "PROMPT"   (makes a name)'],
+            note="nothing was started",
+        )
 
 
 def _require_new(home: Home, cwd: Path, session: SessionId) -> None:

@@ -126,7 +126,7 @@ async def _shell_output(session: Session, skill: SkillDefinition, command: str) 
 
 def _attachments(session: Session, names: Sequence[str]) -> list[Block]:
     """Return the files as blocks, each once; a sentence for an unreadable one. Names without a file stay text."""
-    cwd = session.agent_factory.cwd
+    cwd = session.agent_factory.work_directory
     found: dict[Path, Block] = {}
     for name in names:
         path = next((p for form in (name, name.rstrip(_TAIL)) if (p := _file(form, cwd)) is not None), None)

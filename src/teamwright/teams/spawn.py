@@ -239,7 +239,7 @@ def _roster_entry(team: SessionTeam, spec: SpawnSpec, name: str, model: str) -> 
         plan_mode_required=spec.starts_in_plan_mode,
         joined_at=now_ms(),
         pane_id=IN_PROCESS,
-        cwd=str(spec.cwd or team.cwd),
+        cwd=str(spec.cwd or team.ports.work_directory or team.cwd),
         backend_type=IN_PROCESS,
         mode=spec.mode,
         color=spec.definition.color if spec.definition is not None else None,

@@ -6,6 +6,7 @@ Depends on inboxes and on the states of members. `session` implements the functi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -95,6 +96,8 @@ class TeamPorts(Struct, frozen=True):
     """In a member's own process: wakes a member of another one."""
     worktrees: Callable[[], SessionWorktrees] | None = None
     """In the lead's process: returns the worktrees of members. None where members cannot have one."""
+    work_directory: Path | None = None
+    """The directory of members without a worktree, where it is not the session's."""
     is_integrating: Callable[[], bool] = always_false
     """In the lead's process: returns True while finished work awaits its integration."""
     launcher_for: Callable[[Any], TeammateLauncher] | None = None

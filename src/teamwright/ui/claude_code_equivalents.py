@@ -34,6 +34,12 @@ FLAGS: tuple[EquivalentRow, ...] = (
     EquivalentRow(
         "--teammate-mode", "different", "--teammate-mode", "It takes auto, in-process, tmux, detached or an adapter."
     ),
+    EquivalentRow(
+        "--worktree",
+        "different",
+        "--worktree",
+        "The branch `teamwright/NAME/lead` begins at HEAD, and the worktree is in the home directory of the program.",
+    ),
     EquivalentRow("--verbose", "different", "--verbose", "It prints one line per event on stderr, and needs -p."),
     EquivalentRow(
         "--debug", "different", "--debug", "It shows tracebacks and takes no filter; `teamwright log` shows events."

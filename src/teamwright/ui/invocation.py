@@ -203,6 +203,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         ),
         output=_output_format(where, flags.get("json_schema")),
         session_id=session_id(wanted) if wanted else None,
+        worktree=flags.get("worktree"),
         resume=flags.get("resume") or None,
         fork=bool(flags.get("fork_session")),
         adopt=flags.get("adopt"),

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from teamwright.processes.git_calls import NO_ENTRIES
 from teamwright.processes.git_config import GitEntry
 from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
@@ -77,14 +78,36 @@ class SessionWorktrees(Struct):
     hooks: WorktreeHooks | None = None
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     reported_uncommitted: bool = False
+    start: Path | None = None
+    """The worktree of the whole session, at whose commit others begin; None: they begin at that of `cwd`."""
+
+    async def enter(self, name: str, start: Path | None = None) -> tuple[WorktreeRecord, bool]:
+        """Return the worktree of this name or of this session, in which the whole session works from now on.
+
+        Its lease is taken. Without one it is created, at the commit of the checkout that contains `start`; then True is
+        returned too. Raises TeamwrightError while another process works in it.
+        """
+        main = str(RepositoryGit.open(self.cwd, self.trusted()).main_tree)
+        records = [one for one in list_records(self.root)[0] if (one.member, one.repository) == (LEAD_ALIAS, main)]
+        known = [one for one in records if one.session == self.session] or [one for one in records if one.team == name]
+        record = known[-1] if known else await self.create(name, LEAD_ALIAS, start)
+        record = replace(await self.open(record.tree), session=self.session)
+        record.save()
+        return record, not known
+
+    def begin_at(self, tree: Path) -> None:
+        """Let new worktrees begin at the commit of this one, in which the whole session works."""
+        self.start = tree
 
     async def create(self, team: str, member: str, start: Path | None = None) -> WorktreeRecord:
         """Create a worktree for an agent, at the commit of the checkout that contains `start`, and set it up.
 
         Raises TeamwrightError; then nothing remains.
         """
-        git, owner = RepositoryGit.open(start or self.cwd, self.trusted()), Owner(team, member, self.session)
-        place = await self.hooks.create_worktree(ref_part(member)) if self.hooks is not None else ""
+        where, owner = start or self.start or self.cwd, Owner(team, member, self.session)
+        git = RepositoryGit.open(where, self.trusted())
+        called = ref_part(team if member == LEAD_ALIAS else member)
+        place = await self.hooks.create_worktree(called) if self.hooks is not None else ""
         if place:
             made = NewWorktree(await asyncio.to_thread(adopt_worktree, git, self.root, owner, place))
         else:
@@ -100,15 +123,16 @@ class SessionWorktrees(Struct):
             self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
         if not self.reported_uncommitted:
             self.reported_uncommitted = True
-            await self._report_uncommitted(git)
+            whose = "the worktree of this session" if member == LEAD_ALIAS else "the worktrees of members"
+            await self._report_uncommitted(git, whose)
         return record
 
-    async def _report_uncommitted(self, git: RepositoryGit) -> None:
+    async def _report_uncommitted(self, git: RepositoryGit, whose: str) -> None:
         """Notify the person, once a session, of files that worktrees do not have."""
         files = await asyncio.to_thread(uncommitted_files, git)
         if files:
             more = f" and {len(files) - 5} more" if len(files) > 5 else ""
-            text = f"uncommitted files are not in the worktrees of members: {', '.join(files[:5])}{more}"
+            text = f"uncommitted files are not in {whose}: {', '.join(files[:5])}{more}"
             self.emit(Notice(member=LEAD, text=text, level="warning"))
 
     async def set_aside_integration(self, team: str) -> None:
@@ -186,22 +210,25 @@ class SessionWorktrees(Struct):
             return f"Its work is in the worktree {record.path} on the branch {record.branch}: {why}."
         return ""
 
-    async def end_session(self, keep: frozenset[str] = frozenset()) -> None:
+    async def end_session(self, keep: frozenset[str] = frozenset()) -> list[str]:
         """Remove each worktree of this session in which nothing could be lost, except those of these paths.
 
-        The person is notified of every other one with its path. All leases are released.
+        The person is notified of every other one with its path, and these sentences are returned. All leases are
+        released.
         """
         records = list_records(self.root)[0]
         for record in records:
             self.release(record.tree)
         ended = [one for one in records if one.session == self.session and one.path not in keep]
         found = await asyncio.gather(*map(self._end_unneeded, ended))
-        for record, why in zip(ended, found, strict=True):
-            if why:
-                text = (
-                    f"the worktree of {record.member} stays: {why}. It is {record.path} on the branch {record.branch}"
-                )
-                self.emit(Notice(member=LEAD, text=text, level="warning"))
+        texts = [
+            f"the worktree of {record.member} stays: {why}. It is {record.path} on the branch {record.branch}"
+            for record, why in zip(ended, found, strict=True)
+            if why
+        ]
+        for text in texts:
+            self.emit(Notice(member=LEAD, text=text, level="warning"))
+        return texts
 
     async def _end_unneeded(self, record: WorktreeRecord) -> str:
         """Remove a worktree if nothing in it could be lost. Returns why it stays, else an empty text."""

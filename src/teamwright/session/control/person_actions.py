@@ -111,7 +111,10 @@ def prompt_lead(session: Session, text: str, attached: Sequence[Block] = ()) -> 
     Raises UsageError for a file that cannot be attached and for an image that the lead's model cannot take,
     StorageError for a file that cannot be read.
     """
-    blocks, card = [*read_prompt(text, None, session.agent_factory.cwd), *attached], session.lead.agent.model.card
+    blocks, card = (
+        [*read_prompt(text, None, session.agent_factory.work_directory), *attached],
+        session.lead.agent.model.card,
+    )
     if not card.images and any(block.get("type") == "image" for block in blocks):
         raise UsageError(
             "usage",

@@ -6,9 +6,11 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent, always_false
@@ -27,9 +29,9 @@ from teamwright.hooks.payload import SUBAGENT, TEAMMATE, HookAgent
 from teamwright.models.model import Model
 from teamwright.permissions.rules import parse_rules
 from teamwright.permissions.verdict import Verdict
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.events import Emit
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import Block
 from teamwright.sandbox.policy import narrow
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
@@ -53,6 +55,10 @@ TYPE_KEY = "agent_type"
 """The key of the lead's agent type in the first line of its transcript."""
 
 
+WORKTREE_KEY = "worktree"
+"""The key of the session's worktree in that line: its name, and the directory in it in which agents work."""
+
+
 def _is_lead_tool(kind: AgentType, tool: str) -> bool:
     """Return True for a tool of a lead of this agent type: it always has the task list and messages, as teammates."""
     return kind.allows(tool) or tool in TEAMMATE_TOOLS
@@ -60,6 +66,32 @@ def _is_lead_tool(kind: AgentType, tool: str) -> bool:
 
 class AgentFactory(AgentParts):
     """The factory of the lead, teammates and sub-agents."""
+
+    kept_worktrees: list[str] = field(default_factory=list[str])
+    """Sentences about the worktrees that were not removed when the session was closed."""
+
+    def enter_worktree(self, workspace: AgentWorkspace) -> None:
+        """Let all agents that are built from now on work in this worktree, unless they have their own."""
+        self.worktree, self.instructions = workspace, workspace.instructions
+        self.place = workspace.environment(self.place)
+        self.env |= workspace.variables
+        self.policies.session.enter_worktree(workspace.scope)
+
+    def note_team(self, name: str) -> None:
+        """Record that an automatically named worktree of the session is one of this team, which integrates it."""
+        if self.worktree is None or self.worktree.record.team != session_list_name(self.session):
+            return
+        with suppress(StorageError):
+            replace(self.worktree.record, session=self.session, team=name).save()
+
+    async def close_worktrees(self, team: SessionTeam) -> None:
+        """Remove the worktrees without work, and report the others, if this process had any. Members on the roster keep
+        theirs.
+        """
+        if "worktrees" in vars(self):
+            there = (await team.roster.read()).teammates if team.exists else ()
+            keep = frozenset(one.worktree_path for one in there if one.worktree_path)
+            self.kept_worktrees += await self.worktrees.end_session(keep)
 
     async def lead(self, team: SessionTeam, start: Conversation | Awaitable[GitState | None]) -> Agent:
         """Build the lead with the resumed conversation, or with a new one in a repository of that state."""
@@ -94,7 +126,7 @@ class AgentFactory(AgentParts):
             conversation = self._go_on(start, model, wanted)
         else:
             prefix = self._prefix(model, system(), own, self._lead_effort(model.card, kind))
-            about = self._about(basis, await start) | ({} if kind is None else {TYPE_KEY: kind.name})
+            about = await self._lead_header(basis, start, kind)
             conversation = Conversation.start(self._transcript, prefix, about)
         is_new = conversation.lines <= 1
         terms = AgentTerms(
@@ -109,6 +141,17 @@ class AgentFactory(AgentParts):
         made = self._agent(basis, own, conversation, terms)
         self.first.effort = made.effort
         return made
+
+    async def _lead_header(
+        self, basis: AgentBasis, start: Awaitable[GitState | None], kind: AgentType | None
+    ) -> dict[str, Any]:
+        """Return the first line of the lead's new transcript. `start` is the state of the repository of `cwd`."""
+        state = start if self.worktree is None else start_reading_state(self.work_directory)
+        about = self._about(basis, await state) | ({} if kind is None else {TYPE_KEY: kind.name})
+        if self.worktree is None:
+            return about
+        place = {"name": self.worktree.record.team, "cwd": str(self.work_directory)}
+        return about | {"cwd": str(self.cwd), WORKTREE_KEY: place}
 
     def _offer_search(self, model: Model) -> Model:
         """Choose the way to search the web with the first model of this process, and return the model.
@@ -170,7 +213,7 @@ class AgentFactory(AgentParts):
         await self.open_fallback()
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
-        git = start_reading_state(spec.cwd or self.cwd) if header is None else None
+        git = start_reading_state(spec.cwd or self.work_directory) if header is None else None
         goes_on = header is not None
         effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
         place = await self._place_of(spec)

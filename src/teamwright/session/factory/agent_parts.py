@@ -133,6 +133,8 @@ class AgentParts(Struct, dict=True):
     """The live agents by name."""
     make_worktrees: Callable[[], SessionWorktrees] | None = None
     """Makes the worktrees of this process when the first agent needs one."""
+    worktree: AgentWorkspace | None = None
+    """The worktree in which the whole session works; None: its agents work in `cwd`."""
     watchdog: Watchdog | None = None
     mode_untold: bool = False
     """True when the lead's conversation may not contain the present mode."""
@@ -141,6 +143,11 @@ class AgentParts(Struct, dict=True):
     resolver: SpecResolver = field(default_factory=SpecResolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
     births: PrefixCache = field(default_factory=PrefixCache)
+
+    @property
+    def work_directory(self) -> Path:
+        """The directory in which the session's agents work."""
+        return self.cwd if self.worktree is None else self.worktree.cwd
 
     @cached_property
     def first(self) -> Inheritance:
@@ -256,14 +263,6 @@ class AgentParts(Struct, dict=True):
             raise CannotStart("no-git", "worktrees are not available here", note="nothing was started")
         return self.make_worktrees()
 
-    async def close_worktrees(self, team: SessionTeam) -> None:
-        """Remove the worktrees without work, and report the others, if this process had any. Members on the roster keep
-        theirs.
-        """
-        if "worktrees" in vars(self):
-            there = (await team.roster.read()).teammates if team.exists else ()
-            await self.worktrees.end_session(frozenset(one.worktree_path for one in there if one.worktree_path))
-
     async def _place_of(self, spec: SpawnSpec) -> AgentWorkspace | None:
         """Return the worktree place of a new or resumed agent; None without one. Raises TeamwrightError."""
         if spec.worktree is None:
@@ -276,7 +275,7 @@ class AgentParts(Struct, dict=True):
         """Return the parts of an agent that come before its tools and its conversation."""
         (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), born.place
         workplace = Workplace(
-            cwd or (self.cwd if place is None else place.cwd),
+            cwd or (self.work_directory if place is None else place.cwd),
             self.policy.scope.directories if place is None else born.current_policy().directories,
             output,
             history,

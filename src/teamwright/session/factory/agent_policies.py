@@ -8,6 +8,7 @@ rules, roles and tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -162,7 +163,7 @@ class AgentPolicies(Struct):
 
         The lead's own path ownership does not apply to teammates that it starts, which have theirs.
         """
-        owned = ownership_of(self.definition, kind, self.session.scope.base)
+        owned = ownership_of(self.definition, kind, self._owner_base)
         owners = Policy(Mode.BYPASS, (), self._bounding_scope(owned), bounds_writes=True)
         if (bounds := self._task_bounds.get(root)) is None:
             bounds = self._task_bounds[root] = Policy(Mode.BYPASS, bounds_writes=True)
@@ -210,13 +211,19 @@ class AgentPolicies(Struct):
 
     def _bound_writes(self, name: str) -> None:
         tasks = [task for task in self._tasks_at_work.values() if is_owner(task.owner, name)]
-        base, owned = self.session.scope.base, None
+        base, owned = self._owner_base, None
         if tasks:
             patterns = tuple(PathPattern.parse(pattern, base, False) for task in tasks for pattern in task.writes)
             numbers = " or ".join(f"#{task.id}" for task in tasks)
             strict = self.definition is not None and self.definition.strict
             owned = PathOwnership((), patterns, f"task {numbers}", "the task list", strict)
         self._task_bounds[name].change_scope(self._bounding_scope(owned))
+
+    @property
+    def _owner_base(self) -> Path:
+        """The directory to which the paths of roles and tasks refer, also when the session works in a worktree."""
+        scope = self.session.scope
+        return scope.base if scope.worktree is None else scope.worktree.checkout
 
     def keep_always(self, text: str) -> None:
         """Add the rule of an "always" for the rest of this session, for every agent."""

@@ -16,12 +16,19 @@ from teamwright.agent.instructions import SessionInstructions
 from teamwright.agent.system_prompt import PromptEnvironment
 from teamwright.permissions.worktree_bounds import WorktreeBounds
 from teamwright.worktrees.session_worktrees import SessionWorktrees, describe_base
-from teamwright.worktrees.worktree_record import WorktreeRecord
+from teamwright.worktrees.worktree_record import WorktreeRecord, read_record, record_file
 
 _NOTICE = (
     "You work in a git worktree of your own, on the branch {branch}, which began at commit {base}. Files that were not "
     "committed then are not in it. Change files only below {tree}; commands that change something outside are refused. "
     "Commit your finished work on this branch with git add and git commit. The runtime merges it; never merge or push."
+)
+
+_SESSION_NOTICE = (
+    "This session works in a git worktree, on the branch {branch}, which began at commit {base}. Files that were not "
+    "committed then are not in it. Change files only below {tree}; commands that change something outside are refused. "
+    "Commit finished work on this branch with git add and git commit: teammates with a worktree begin at its newest "
+    "commit, and the runtime commits only their work. Never push."
 )
 
 _FORK_NOTICE = (
@@ -31,18 +38,23 @@ _FORK_NOTICE = (
 
 
 class AgentWorkspace(Struct, frozen=True, eq=False):
-    """The workspace of one agent in a worktree. `cwd` corresponds to the session's working directory."""
+    """The workspace of one agent in a worktree, or of the whole session.
+
+    `cwd` corresponds to the session's working directory.
+    """
 
     record: WorktreeRecord
     scope: WorktreeBounds
     cwd: Path
     instructions: SessionInstructions
     variables: Mapping[str, str]
+    is_session: bool = False
 
     def environment(self, session: PromptEnvironment) -> PromptEnvironment:
         """Return the environment part of the agent's prompt."""
         roots = (self.cwd, *(root for root in session.roots if not root.is_relative_to(self.scope.checkout)))
-        told = _NOTICE.format(branch=self.record.branch, base=describe_base(self.record), tree=self.record.path)
+        notice = _SESSION_NOTICE if self.is_session else _NOTICE
+        told = notice.format(branch=self.record.branch, base=describe_base(self.record), tree=self.record.path)
         return replace(session, cwd=self.cwd, roots=roots, branch=self.record.branch, notice=told)
 
     @property
@@ -53,11 +65,19 @@ class AgentWorkspace(Struct, frozen=True, eq=False):
 
 
 async def open_workspace(
-    worktrees: SessionWorktrees, path: Path, session: SessionInstructions, home: Path
+    worktrees: SessionWorktrees,
+    path: Path,
+    session: SessionInstructions,
+    home: Path,
+    *,
+    is_session: bool = False,
+    shares: bool = False,
 ) -> AgentWorkspace:
-    """Open the workspace of an agent whose worktree is `path`; `home` has the user's instructions. Raises
-    TeamwrightError."""
-    record = await worktrees.open(path)
+    """Open the workspace of an agent, or of the whole session, whose worktree is `path`.
+
+    `home` has the user's instructions. `shares`: another process has the worktree's lease. Raises TeamwrightError.
+    """
+    record = read_record(record_file(path)) if shares else await worktrees.open(path)
     tree, checkout = Path(os.path.realpath(path)), worktrees.checkout_of(record)
     inside = os.path.relpath(os.path.realpath(worktrees.cwd), checkout)
     cwd = tree / inside if not inside.startswith("..") and (tree / inside).is_dir() else tree
@@ -68,4 +88,5 @@ async def open_workspace(
         cwd,
         SessionInstructions.load(cwd, tree, home, session.compat, session.trusted),
         worktrees.variables(record),
+        is_session,
     )

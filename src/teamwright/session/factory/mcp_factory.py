@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY, configured_servers
@@ -35,7 +36,7 @@ def make_mcp_servers(
     settings, root, toolset = context.settings, context.trust.root, agent_factory.toolset
     seen = remove_variables(toolset.bash.hidden, context.env)
     variables, withheld = _variables(context, seen)
-    configs, warnings = servers_of(context, toolset)
+    configs, warnings = servers_of(context, toolset, agent_factory.work_directory)
 
     def warn(text: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level="warning"))
@@ -46,24 +47,27 @@ def make_mcp_servers(
         return make_pool(context, log, agent_factory, serving)
 
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    reading = ConfigSource("an agent definition", context.cwd, variables, withheld)
+    reading = ConfigSource("an agent definition", agent_factory.work_directory, variables, withheld)
     env = {**seen, **settings.env, **COMMAND_ENVIRONMENT, **own}
     toolset.serving = SessionMcpServers(configs, settings.mcp, context.directory, servers, reading, warn, env)
     stack.push_async_callback(toolset.serving.close)
     return warnings
 
 
-def servers_of(context: SessionContext, toolset: Toolset) -> tuple[list[ServerConfig], list[str]]:
-    """Return the configured servers of a session, and lines about those left out. Raises UsageError."""
+def servers_of(context: SessionContext, toolset: Toolset, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
+    """Return the configured servers of a session, and lines about those left out. Raises UsageError.
+
+    `cwd` is the directory in which the session's agents work.
+    """
     settings, options = context.settings, context.options
     variables, withheld = _variables(context, remove_variables(toolset.bash.hidden, context.env))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
-    configs, warnings = configured_servers(said, options.mcp_config, context.cwd, variables, withheld)
+    configs, warnings = configured_servers(said, options.mcp_config, cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else context.places.plugins:
         # A plugin belongs to another author: it gets no credential, and its names are under its own prefix.
         project = dict.fromkeys(PROJECT_DIRECTORY, str(context.trust.root))
         own = {**variables, **project, **plugin_variables(plugin, context.home)}
-        reading = ConfigSource(f"plugin {plugin.name}", context.cwd, own, withheld, is_confined=True)
+        reading = ConfigSource(f"plugin {plugin.name}", cwd, own, withheld, is_confined=True)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         made, problems = parse_servers(entries, reading)
         configs += made

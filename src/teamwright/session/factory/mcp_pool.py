@@ -97,7 +97,8 @@ def _confine(context: SessionContext, agent_factory: AgentFactory, config: Serve
     sandbox, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
     if sandbox is None:
         return None
-    roots = (context.trust.root, *policy.scope.directories)
+    project = () if agent_factory.worktree is not None else (context.trust.root,)
+    roots = (*project, *policy.scope.directories)
     plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}
     if (plugin := plugins.get(config.source)) is not None:
         data = Path(plugin_variables(plugin, context.home)[DATA])

@@ -29,15 +29,18 @@ from teamwright.approvals.request_queue import RequestQueue
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.config.model_settings_parser import model_settings
 from teamwright.config.permission_policy import make_policy
+from teamwright.config.tool_names import KNOWN_TOOLS
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
 from teamwright.permissions.verdict import Approver
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.runtime_tags import new_key
+from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.auto_allow_offer import with_auto_allow_offer
@@ -57,11 +60,13 @@ from teamwright.session.session_preparation import (
     session_environment,
     waits_for_answers,
 )
-from teamwright.session.toolset import Toolset
+from teamwright.session.toolset import PLAN_TOOLS, Toolset
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import find_call_number, last_call_number
 from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
+from teamwright.teams.team import SessionTeam
+from teamwright.tools.caller import Caller
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
 from teamwright.tools.shell.startup import plain_shell
 
@@ -308,3 +313,17 @@ def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher)
         waits=waits_for_answers(context),
         settings=context.home.settings,
     )
+
+
+def require_known_tools(agent_factory: AgentFactory, team: SessionTeam) -> None:
+    """Raise UsageError, with the nearest name, for a rule of a flag that names no known tool, which would guard
+    nothing.
+    """
+    tools = PLAN_TOOLS | {tool.name for tool in agent_factory.toolset.tools(Caller(LEAD, team))}
+    known = tools | KNOWN_TOOLS | {"Unconfined", "Task", "MultiEdit"}
+    for rule in agent_factory.policy.rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        do = did_you_mean(rule.tool, known, [f"the tools are {', '.join(sorted(tools))}"])
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")

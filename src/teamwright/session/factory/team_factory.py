@@ -48,7 +48,7 @@ def _task_checks(context: SessionContext, agent_factory: AgentFactory, find: Fin
     bash = agent_factory.toolset.bash
     return TaskChecks(
         find,
-        context.cwd,
+        agent_factory.work_directory,
         settings,
         AllowedCommands(context.home.session(context.cwd, context.id) / ALLOWED_CHECKS),
         agent_factory.policy,

@@ -34,6 +34,7 @@ from teamwright.session.factory.process_components import (
     open_call_counter,
     start_services,
 )
+from teamwright.session.factory.session_worktree import enter_session_worktree
 from teamwright.session.factory.team_factory import JoinedTeam, make_team
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.lead_proxies import (
@@ -174,6 +175,7 @@ async def _agent_factory(
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     agent_factory.plans.configure(context.settings, ask_timeout(context))
     make_hooks(context, log, agent_factory, approver)
+    await enter_session_worktree(context, agent_factory, stack)
     warnings = start_services(context, log, agent_factory, stack)
     await jobs.wait_for_orphan_cleanup()
     return agent_factory, models, warnings

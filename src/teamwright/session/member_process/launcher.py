@@ -79,6 +79,8 @@ class MemberLauncher(Struct):
     wire: Path
     sandbox: SandboxSettings
     """The lead's settings, which no member exceeds."""
+    worktree: str = ""
+    """The worktree in which the whole session works; empty for none."""
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
         """Implement `ProcessHost.choose_backend`."""
@@ -151,6 +153,7 @@ class MemberLauncher(Struct):
         asked = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
         listed = {"task_list": shared} if shared else {}
+        listed |= {"session_worktree": self.worktree} if self.worktree else {}
         ask = "deny" if is_unattended(context) else "wait"
         bounds = to_builtins(self.sandbox)
         return {"cwd": str(context.cwd), "ask": ask, "sandbox_bounds": bounds, **asked, **listed}

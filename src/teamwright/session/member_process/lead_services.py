@@ -117,7 +117,7 @@ class LeadServices(Struct):
         team = self.agent_factory.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
-        cwd, has, bundle = self.agent_factory.cwd, str(said["has"]), str(said["bundle"])
+        cwd, has, bundle = self.agent_factory.work_directory, str(said["has"]), str(said["bundle"])
         return await asyncio.to_thread(exchange_commits, cwd, team, name, has, bundle)
 
     async def _run_person_action(self, name: str, what: str, said: IpcBody) -> IpcBody:

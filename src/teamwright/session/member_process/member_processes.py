@@ -74,7 +74,8 @@ class MemberProcesses(Struct):
         log.subscribe(lambda _number, event: hub.forward(event), live=False)
         policy.follow(lambda: hub.broadcast("policy", policy=services.policy()))
         bounds = narrow(context.settings.sandbox, agent_factory.first.sandbox)
-        ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path, bounds), hub)
+        tree = agent_factory.worktree.record.path if agent_factory.worktree is not None else ""
+        ours = ProcessLauncher(team, MemberLauncher(context, team, self.backends, hub.path, bounds, tree), hub)
         programs = ExternalPrograms(context, team, self.backends, (*agent_factory.toolset.bash.hidden, VARIABLE))
         return CombinedLauncher(ours, ExternalLauncher(team, programs, self.watcher))
 

@@ -196,5 +196,12 @@ START_FLAGS: tuple[click.Option, ...] = (
     click.Option(["--no-markdown"], is_flag=True, help="Show text of agents as it was written."),
     click.Option(["--plain"], is_flag=True, help="For screen readers: text alone, no redraws and no colours."),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
+    click.Option(
+        ["-w", "--worktree", "worktree"],
+        is_flag=False,
+        flag_value="",
+        metavar="[NAME]",
+        help="Work in a git worktree on a separate branch: a new one, or the one of this NAME.",
+    ),
 )
 """The flags of the root command alone, which start a session."""

@@ -61,7 +61,9 @@ async def run_named_command(session: Session, name: str, arguments: str, stdin: 
         if is_own:
             raise
         if (prompt := BUILT_IN_PROMPTS.get(known)) is not None:
-            return await session.run(read_prompt(f"{prompt}\n\n{arguments}", stdin, session.agent_factory.cwd))
+            return await session.run(
+                read_prompt(f"{prompt}\n\n{arguments}", stdin, session.agent_factory.work_directory)
+            )
         if (instead := IN_PLACE.get(known)) is not None:
             raise UsageError(
                 "usage", f"{known} is a command of a session at a terminal", do=[instead], note="nothing was sent"

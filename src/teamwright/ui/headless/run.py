@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ async def _open_and_run_session(
         from teamwright.edit_history.session_fork import prepare_resume
 
         options = await prepare_resume(options)
-    async with open_session(options, end) as session:
+    async with _open(options, end, outlet) as session:
         freeze_loaded()
         streams = outlet.format == "stream-json"
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.show_event(event, session.id), live=streams)
@@ -118,6 +118,18 @@ async def _open_and_run_session(
         finally:
             unsubscribe()
             outlet.open_plan = _open_plan(session)
+
+
+@asynccontextmanager
+async def _open(options: Options, end: Callable[[], None], outlet: RunOutput) -> AsyncGenerator[Session]:
+    """Open the session for the block, and name the worktrees that stay after it."""
+    session = None
+    try:
+        async with open_session(options, end) as session:
+            yield session
+    finally:
+        for line in session.agent_factory.kept_worktrees if session is not None else ():
+            outlet.note(f"teamwright: {line}")
 
 
 def _open_plan(session: Session) -> str:
@@ -227,7 +239,7 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
         mode = session.permission_mode
         served = session.agent_factory.toolset.serving
         about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
-        opening = init_object(session.id, str(invocation.options.cwd), *about)
+        opening = init_object(session.id, str(session.agent_factory.work_directory), *about)
         outlet.json_line({**opening, "output_style": session.settings.output_style or "default"})
 
 

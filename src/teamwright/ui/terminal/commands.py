@@ -188,7 +188,7 @@ async def _status(session: Session, _rest: str) -> list[str]:
     tasks = await session.task_lines()
     done = sum(task.status == "completed" for task in tasks)
     return [
-        f"  session {session.id[:8]} in {clean(str(session.agent_factory.cwd))}",
+        f"  session {session.id[:8]} in {clean(str(session.agent_factory.work_directory))}",
         f"  model {clean(model)}, mode {session.modes.mode}",
         f"  team {clean(session.team.name)}" if session.team.name else "  no team",
         *await _members(session, ""),

@@ -58,7 +58,7 @@ async def add_directory(session: Session, rest: str) -> list[str]:
     """Add a directory in which all agents of the session may work. Raises UsageError when it is no directory."""
     if not rest.strip():
         raise UsageError("usage", "/add-dir PATH: the path is missing", note="nothing was changed")
-    path = Path(os.path.realpath(session.agent_factory.cwd / os.path.expanduser(rest.strip())))
+    path = Path(os.path.realpath(session.agent_factory.work_directory / os.path.expanduser(rest.strip())))
     if not path.is_dir():
         raise UsageError(
             "usage", f"'{rest.strip()}' is not a directory", looked_at=[("path", str(path))], note="nothing was changed"
@@ -69,7 +69,7 @@ async def add_directory(session: Session, rest: str) -> list[str]:
 
 async def export(session: Session, rest: str) -> list[str]:
     """Write the lead's conversation as Markdown. An existing file is not replaced. Raises UsageError, StorageError."""
-    cwd = session.agent_factory.cwd
+    cwd = session.agent_factory.work_directory
     path = Path(os.path.normpath(cwd / os.path.expanduser(rest.strip() or f"conversation-{session.id[:8]}.md")))
     if path.exists():
         raise UsageError("usage", f"'{display_path(str(path), cwd)}' exists", do=["/export FILE with another name"])

@@ -109,11 +109,16 @@ async def _open_session(
         from teamwright.edit_history.session_fork import prepare_resume
 
         options = await prepare_resume(options)
-    async with open_session(options, terminate) as session:
-        freeze_loaded()
-        if opened_sessions is not None:
-            opened_sessions.append(session)
-        return await _run_session(session, prompt, terminated)
+    session = None
+    try:
+        async with open_session(options, terminate) as session:
+            freeze_loaded()
+            if opened_sessions is not None:
+                opened_sessions.append(session)
+            return await _run_session(session, prompt, terminated)
+    finally:
+        for line in session.agent_factory.kept_worktrees if session is not None else ():
+            sys.stdout.write(f"{clean(line)}\n")
 
 
 async def _run_session(
@@ -153,7 +158,7 @@ def _make_editor(session: Session, screen: SessionScreen, env: Mapping[str, str]
     wiring = EditorCallbacks(
         on_interrupt=screen.on_interrupt,
         complete=screen.completion.complete,
-        cwd=session.agent_factory.cwd,
+        cwd=session.agent_factory.work_directory,
         history=session.agent_factory.home.prompt_history,
         colors=screen.formatter.paint.on,
         on_background=screen.shortcuts.move_to_background,
@@ -184,7 +189,7 @@ def _show_last_exchange(session: Session, screen: SessionScreen) -> None:
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
     # The path comes last: it is the longest part, and the only word that may be wider than a window.
-    lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.agent_factory.cwd))}"]
+    lines = [f"teamwright · /help · {model_name(model)} · {clean(str(session.agent_factory.work_directory))}"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:

@@ -214,7 +214,7 @@ class SessionCompletion(Struct):
         is_command = text_before.startswith("/")
         custom = [(one.name, one.about) for one in list_commands(self.session)] if is_command else []
         tracked = await self.files.paths() if mentioned_path(text_before) else ()
-        members, cwd = member_names(self.session), self.session.agent_factory.cwd
+        members, cwd = member_names(self.session), self.session.agent_factory.work_directory
         found = await asyncio.to_thread(candidates, text_before, members, cwd, custom, tracked)
         return [*await self._of_servers(text_before), *found]
 
@@ -233,7 +233,7 @@ class SessionCompletion(Struct):
     async def missing_file_lines(self, prompt: str) -> list[str]:
         """Return a line for each file that the prompt mentions and that does not exist."""
         names = {LEAD, LEAD_ALIAS, *(name.lower() for name in member_names(self.session))}
-        cwd = self.session.agent_factory.cwd
+        cwd = self.session.agent_factory.work_directory
         names |= {f"{server}:{uri}".lower() for server, uri in find_mentions(self.session, prompt)}
         missing = [name for name in missing_mentions(prompt, cwd) if name.lower() not in names][:MAX_MISSING]
         tracked = await self.files.paths() if missing else ()

@@ -74,12 +74,12 @@ class ScreenCommands(Struct):
             self.show_folded(["  nothing was stored and nothing was sent; a blank before the # sends the line"])
             return
         store_note(self.session, file, note)
-        where = display_path(file.path, self.session.agent_factory.cwd)
+        where = display_path(file.path, self.session.agent_factory.work_directory)
         self.show_folded([f"  stored in {clean(where)}", "  the lead reads it with your next prompt"])
 
     def _note_row(self, file: NoteFile) -> str:
         about = {"user": "you, in every project", "project": "everyone who works here", "local": "you, in this project"}
-        where = display_path(file.path, self.session.agent_factory.cwd)
+        where = display_path(file.path, self.session.agent_factory.work_directory)
         return f"  {file.scope[0]}  {file.scope:<8} {clean(where)}: for {about[file.scope]}"
 
     async def _stop_viewed(self, name: str) -> None:

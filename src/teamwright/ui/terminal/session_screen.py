@@ -77,7 +77,7 @@ class SessionScreen:
         self._leaving = False
         self._ended_by_user = False
         self.command_calls = CommandCalls(self.session, self.show, self._show_error)
-        self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.cwd))
+        self.completion = SessionCompletion(session, TrackedFiles(session.agent_factory.work_directory))
         self.shortcuts = Shortcuts(self.session, self._show_folded, self._show_error)
         sender = notification_sender(session, self._mask, lambda text: self._show_folded([f"  {text}"]))
         self.notifier = Notifier(sender, WindowFocus(), session.id, os.environ)
@@ -305,7 +305,7 @@ class SessionScreen:
             run_in_shell(self.session, command)
             return
         names = member_names(self.session)
-        is_path = (self.session.agent_factory.cwd / leading_word(text).rstrip(",:")).exists()
+        is_path = (self.session.agent_factory.work_directory / leading_word(text).rstrip(",:")).exists()
         written = self._custom_command_names()
         line = parse_line(text, names, is_path, written)
         try:

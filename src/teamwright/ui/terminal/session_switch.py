@@ -83,6 +83,7 @@ def options_for(session: Session, to: NextSession) -> Options:
         fork=False,
         session_id=None,
         adopt=None,
+        worktree=None,
         model=None if isinstance(given.model, str) else given.model,
         effort=None,
         permission_mode=None,

@@ -117,7 +117,7 @@ def make_status_script(
     if settings.hooks_off:
         return None
     origin = Path(settings.origins.get("statusLine", ""))
-    cwd, root = session.agent_factory.cwd, context.trust.root
+    cwd, root = session.agent_factory.work_directory, context.trust.root
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     began = time.monotonic()
     return StatusScript(
@@ -135,7 +135,7 @@ def make_status_script(
 def status_input(session: Session, seconds: float) -> dict[str, Any]:
     """Return the input of a status line script, with the documented names of the ecosystem."""
     row = session_row(session, TaskBoard())
-    cwd, context = session.agent_factory.cwd, session.reloading.context
+    cwd, context = session.agent_factory.work_directory, session.reloading.context
     used = round(100 * row.context / row.window) if row.window else None
     size = {"context_window_size": row.window, "total_input_tokens": row.context, "used_percentage": used}
     left = None if used is None else max(0, 100 - used)

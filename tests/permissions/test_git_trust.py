@@ -401,6 +401,7 @@ def attracting(place):
 
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P5")
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("key", [*RUN_BY_READING, *RUN_OTHERWISE])
 def test_no_key_however_it_is_spelled_makes_an_allowed_line_run_something(attracting, key):
     place = attracting

@@ -59,6 +59,7 @@ def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leav
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow_after(1)
 def test_the_last_words_of_a_turn_reach_the_lead_in_the_way_of_its_format(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, "There are 12.") as bob:
         lead = bob.lead(bob.spawn(), IDLE, *STOP)
@@ -71,6 +72,7 @@ def test_the_last_words_of_a_turn_reach_the_lead_in_the_way_of_its_format(strang
 
 
 @pytest.mark.promise("E8", "A2")
+@pytest.mark.slow_after(1)
 def test_it_is_on_the_roster_once_with_or_without_an_entry_that_is_there(strangers, tmp_path, monkeypatch):
     done = tmp_path / "done"
     with ours(strangers, tmp_path, monkeypatch) as bob:
@@ -92,6 +94,7 @@ def test_it_is_on_the_roster_once_with_or_without_an_entry_that_is_there(strange
 
 
 @pytest.mark.promise("E8", "D3")
+@pytest.mark.slow_after(1)
 def test_a_signal_while_it_joins_ends_it_in_order(strangers, tmp_path, monkeypatch):
     done = tmp_path / "done"
     with ours(strangers, tmp_path, monkeypatch) as bob:
@@ -107,6 +110,7 @@ def test_a_signal_while_it_joins_ends_it_in_order(strangers, tmp_path, monkeypat
 
 
 @pytest.mark.promise("E8", "D3", "F23")
+@pytest.mark.slow_after(1)
 def test_its_model_may_object_to_being_stopped_and_is_asked_again(strangers, tmp_path, monkeypatch):
     def object_to(request):
         id = request_ids(words_of(request))[0]
@@ -125,6 +129,7 @@ OBJECTION = {"type": "shutdown_response", "approve": False, "reason": "busy now"
 
 @needs_tmux
 @pytest.mark.promise("E8", "D3", "P7")
+@pytest.mark.slow_after(1)
 def test_in_the_pane_that_its_lead_made_its_yes_names_that_pane_and_it_leaves_though_the_pane_is_closed(
     strangers, tmp_path, monkeypatch
 ):
@@ -161,6 +166,7 @@ def test_in_the_pane_that_its_lead_made_its_yes_names_that_pane_and_it_leaves_th
 
 
 @pytest.mark.promise("E8", "C3", "P1")
+@pytest.mark.slow_after(1)
 def test_mail_reaches_it_between_its_rounds_and_wakes_it_when_it_is_idle(strangers, tmp_path, monkeypatch):
     second, third = tmp_path / "second", tmp_path / "third"
     gate = Gate(call("TaskList"))
@@ -211,6 +217,7 @@ def test_what_it_had_not_done_goes_back_to_the_list_when_it_leaves(strangers, tm
 
 
 @pytest.mark.promise("E8", "C4", "G4", "F44")
+@pytest.mark.slow_after(1)
 def test_a_permission_is_asked_by_mail_and_another_input_and_a_mode_that_come_back_hold(
     strangers, tmp_path, monkeypatch
 ):
@@ -254,6 +261,7 @@ def test_a_permission_that_nobody_answers_is_denied_when_its_time_is_up(newer, t
 
 
 @pytest.mark.promise("E8", "G5", "C4", "F47")
+@pytest.mark.slow_after(1)
 def test_a_plan_is_handed_in_by_mail_sent_back_once_and_approved_with_a_mode(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch) as bob:
         file = bob.work / "made"
@@ -496,6 +504,7 @@ def test_it_ends_when_its_team_was_removed(newer, tmp_path, monkeypatch):
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow_after(1)
 def test_one_that_cannot_start_tells_its_lead_why_and_leaves_no_entry(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch) as bob:
         monkeypatch.delenv("ANTHROPIC_API_KEY")

@@ -161,6 +161,7 @@ def test_citations_come_out_as_from_the_sdk(client, served, sdk):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529])
 @pytest.mark.parametrize("word", [None, "true", "false"])
+@pytest.mark.slow_after(14)
 def test_we_try_again_where_the_sdk_does(anthropic, served, status, word):
     server, holder = served
     holder["reply"] = Status(
@@ -176,6 +177,7 @@ def test_we_try_again_where_the_sdk_does(anthropic, served, status, word):
 
 
 @pytest.mark.parametrize("type_", STATUS_BY_TYPE)
+@pytest.mark.slow_after(12)
 def test_an_error_inside_the_stream_is_an_error_for_both(anthropic, client, served, sdk, type_):
     server, holder = served
     error = {"type": "error", "error": {"type": type_, "message": "no"}}

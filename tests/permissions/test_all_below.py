@@ -234,6 +234,7 @@ def test_a_denied_file_is_not_copied_with_its_directory(own_scratch, line):
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(DENIED))
+@pytest.mark.slow_after(40)
 def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(own_scratch, line):
     scratch = own_scratch
     (scratch.project / "other" / "src").mkdir(parents=True)

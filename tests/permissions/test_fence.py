@@ -93,6 +93,7 @@ COMMANDS = [
 @pytest.mark.promise("F45")
 @pytest.mark.parametrize("mode", [m for m in Mode if m not in {Mode.BUBBLE, Mode.PLAN}])
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow_after(60)
 def test_only_a_person_allows_a_command_that_changes_somebody_elses_file_and_strict_denies_it(base, mode, command):
     access, bounded = Access(command=command, cwd=base), policy(base, mode, others(base), "Bash")
     decision = bounded.decide("Bash", access)

@@ -65,6 +65,7 @@ def repository(own_scratch):
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("line", NAMING)
+@pytest.mark.slow_after(10)
 def test_a_denied_file_that_is_named_is_denied_in_every_mode_whatever_is_allowed(repository, line):
     for mode in Mode:
         for allow in ((), OWN, ["Bash"]):

@@ -219,6 +219,7 @@ INTO = (
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P4")
 @pytest.mark.parametrize("kind", FOUND_BY_GIT)
+@pytest.mark.slow_after(4)
 def test_a_repository_inside_the_repository_runs_nothing_before_it_is_trusted(place, kind):
     FOUND_BY_GIT[kind](place)
     (place.emb / "below").mkdir()

@@ -368,6 +368,7 @@ def check(sandbox: Sandbox, line: str) -> None:
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("template", HIDES)
+@pytest.mark.slow_after(60)
 def test_a_hidden_command_is_neither_allowed_by_chance_nor_escapes_a_deny_rule(sandbox, template):
     for command in HIDDEN:
         check(sandbox, hide(template, command))

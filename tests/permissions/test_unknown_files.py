@@ -330,6 +330,7 @@ def test_files_of_teamwright_are_read_by_no_program(project):
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("command", [*READS_DENIED, *STAYS])
+@pytest.mark.slow_after(50)
 def test_what_is_allowed_prints_no_denied_text_when_bash_runs_it(project, command, tmp_path):
     """The shell is the judge. Lines that need a network, a container or root are judged by their verdict alone."""
     allowed = project.run(command, Mode.BYPASS, deny=RULES).verdict is ALLOW

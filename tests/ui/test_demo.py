@@ -68,6 +68,7 @@ def test_it_ends_well_with_a_report(run):
 
 
 @pytest.mark.promise("H3", "K3")
+@pytest.mark.slow_after(1)
 def test_the_first_line_says_that_a_script_speaks_and_how_fast(run):
     assert run.lines[0] == "teamwright demo: scripted model, no key, no network, replies at once"
 
@@ -336,6 +337,7 @@ def test_a_repository_that_git_refuses_is_not_called_empty(stage, place):
     assert f"git config --global --add safe.directory {place}" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_directory_with_an_awkward_name_gets_a_receipt_that_works_as_it_is_printed(stage, tmp_path):
     awkward = tmp_path / f"a b; touch 'ouch' $(touch ouch) ü\t*{'表' * 40}"
     invented("python and go", 34, commits=12).write(awkward)

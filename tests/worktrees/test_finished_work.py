@@ -141,6 +141,7 @@ async def test_a_conflict_without_markers_is_resolved_only_when_the_member_says_
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(1)
 async def test_each_strategy_adds_the_work_once_and_a_member_continues_and_its_worktree_can_go(
     ann, repository, root, checkout, strategy
 ):
@@ -179,6 +180,7 @@ async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, reposit
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(1)
 async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_all_that_the_member_changed(
     ann, repository, root, checkout, strategy
 ):
@@ -207,6 +209,7 @@ async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_a
 
 @pytest.mark.parametrize("version", [(2, 37), (2, 38)])
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(2)
 async def test_each_strategy_integrates_a_second_change_of_the_same_line_before_the_member_knows_of_the_first(
     ann, repository, root, checkout, strategy, version, monkeypatch
 ):
@@ -292,6 +295,7 @@ async def test_the_former_work_is_merged_also_when_the_own_commits_conflict_with
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.slow_after(1)
 async def test_the_next_owner_of_a_returned_task_keeps_the_integrated_work(ann, repository, root, strategy):
     queue = queue_of(repository, root, strategy)
     bob = MemberWorktree(repository, create_worktree(repository, root, Owner("demo", "bob", "s")).record, PLAIN)

@@ -120,6 +120,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("line", VALUES)
+@pytest.mark.slow_after(6)
 def test_values_come_from_the_tables_that_decide(tmp_path, line):
     assert set(words(f"teamwright {line}", tmp_path)) >= VALUES[line]
 
@@ -181,6 +182,7 @@ def test_kinds_and_services_of_the_user_s_own_are_known(repo, own_home):
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "nosuch"])
+@pytest.mark.slow_after(8)
 def test_a_line_that_nobody_understands_is_answered_without_a_word_on_stderr(tmp_path, line, shell):
     asked(line, tmp_path, shell)
 

@@ -13,11 +13,18 @@ from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.agent.system_prompt import PromptEnvironment, SessionPart, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.tool_schema import tool_schema
+from teamwright.config.mcp_settings import McpSettings
+from teamwright.config.settings.settings import WebSearchSettings
+from teamwright.hooks.hook_runner import no_hook_runner
+from teamwright.hooks.payload import HookAgent
 from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
+from teamwright.session.mcp_servers import SessionMcpServers
+from teamwright.session.session_hooks import SessionHooks
 from teamwright.session.toolset import Toolset
+from teamwright.session.web_search import SessionSearch
 from teamwright.teams.subagents.ports import SubagentSettings
 from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team import SessionTeam
@@ -43,7 +50,11 @@ class Nobody:
 
 def toolset(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()
-    made = Toolset(jobs, nobody, nobody, BashSettings(), ModelSettings(), proves_nothing, {}, teams=teams)
+    hooks = SessionHooks(no_hook_runner(), HookAgent("", Path()), Path(), nobody, nobody, [])
+    servers = SessionMcpServers(McpSettings(), Path(), nobody, nobody, nobody, nobody)
+    search = SessionSearch(WebSearchSettings(), nobody, Path(), {}, "sh", nobody)
+    parts = (ModelSettings(), proves_nothing, {}, hooks, servers, search)
+    made = Toolset(jobs, nobody, nobody, BashSettings(), *parts, teams=teams)
     made.set_agents(Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings()))
     return made
 

@@ -150,4 +150,4 @@ async def _call_server(
 
 def _find_server(agent_factory: AgentFactory, name: str) -> McpServer | None:
     serving = agent_factory.toolset.serving
-    return serving.servers.find(name) if serving is not None and serving.configs else None
+    return serving.servers.find(name) if serving.configs else None

@@ -28,17 +28,29 @@ CALL = "McpCall"
 
 
 class SessionMcpServers(Struct):
-    """The servers of one session. `made` creates their pool when the first one is needed."""
+    """The servers of one session. `made` creates their pool when the first one is needed.
 
-    configs: Sequence[ServerConfig]
+    `read` returns the configured servers, and lines about those left out. `source` describes agent definitions, which
+    name further servers.
+    """
+
     settings: McpSettings
     directory: Path
     made: Callable[[SessionMcpServers], McpServerPool]
-    reading: ConfigSource
+    read: Callable[[], tuple[list[ServerConfig], list[str]]]
+    source: Callable[[], ConfigSource]
     warn: Callable[[str], None]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    configs: Sequence[ServerConfig] = ()
     _servers: McpServerPool | None = None
     _told: set[str] = field(default_factory=set[str])
+
+    def load(self) -> list[str]:
+        """Read the configured servers, once the directory in which agents work is known. Return lines about those left
+        out. Raises UsageError for a flag.
+        """
+        self.configs, left_out = self.read()
+        return left_out
 
     @property
     def servers(self) -> McpServerPool:
@@ -91,7 +103,7 @@ class SessionMcpServers(Struct):
 
         servers = {server.config.key: server for server in self.servers.shared}
         said = kind.mcp_servers if kind is not None else dict[str, Any]()
-        configs, problems = parse_servers({name: entry for name, entry in said.items() if entry}, self.reading)
+        configs, problems = parse_servers({name: entry for name, entry in said.items() if entry}, self.source())
         for name, entry in said.items():
             if not entry and self.servers.find(name) is None:
                 problems.append(f"an agent's definition names the MCP server {name!r}: there is none")

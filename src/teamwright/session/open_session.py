@@ -34,7 +34,6 @@ from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_parts import start_reading_state
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
 from teamwright.session.factory.grants import make_grants
-from teamwright.session.factory.hooks_factory import make_hooks
 from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
@@ -122,7 +121,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     jobs, deadlines = open_background_jobs(context, stack), ShutdownDeadlines()
     services = AgentServices(policies, jobs, numbers, requests, deadlines, grants, permits=requests)
     agent_factory = _agent_factory(context, models, log, requests, services)
-    note, unserved = await _start_services(context, log, agent_factory, requests, stack)
+    note, unserved = await _start_services(context, log, agent_factory, stack)
     requests.answerers.append(grants.answer)
     processes = MemberProcesses(context, agent_factory, log, watcher, agent_factory.policy.rules)
     integration = SessionIntegration(context, agent_factory, log)
@@ -200,10 +199,9 @@ def _lead(
 
 
 async def _start_services(
-    context: SessionContext, log: EventLog, agent_factory: AgentFactory, requests: RequestQueue, stack: AsyncExitStack
+    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
 ) -> tuple[str, list[str]]:
     """Start what agents use, in the session's worktree if it has one. Returns a note to the lead, and warnings."""
-    make_hooks(context, log, agent_factory, requests)
     with _collect_notices(log, "info", "warning") as lines:
         note = await enter_session_worktree(context, agent_factory, stack)
     return note, [*lines, *start_services(context, log, agent_factory, stack)]
@@ -267,12 +265,10 @@ def _collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
 async def _resume_team(session: Session, context: SessionContext, undo: ExitStack) -> None:
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
-        if (hooking := session.agent_factory.toolset.hooking) is not None:
-            with _collect_notices(session.log) as told:
-                await hooking.fire_start(
-                    "resume" if context.resumed else "startup", session.lead, context.options.setup
-                )
-            session.warnings += tuple(told)
+        hooking, source = session.agent_factory.toolset.hooking, "resume" if context.resumed else "startup"
+        with _collect_notices(session.log) as told:
+            await hooking.fire_start(source, session.lead, context.options.setup)
+        session.warnings += tuple(told)
         if context.resumed or context.options.adopt is not None:
             from teamwright.teams.team_recovery import recover_teams
 
@@ -319,8 +315,7 @@ async def _resume_team_in(session: Session, context: SessionContext, directory: 
     former = FormerSessions.of_team(context.home, directory, context.directory)
     try:
         await former.end()
-        if (hooking := session.agent_factory.toolset.hooking) is not None:
-            await hooking.stop_crashed(*former.places)
+        await session.agent_factory.toolset.hooking.stop_crashed(*former.places)
         await session.resume_team(directory, why)
         former.notify_owners(session.team, job_end_notice)
     finally:

@@ -107,7 +107,7 @@ class ConfigReloader(Struct):
         known = SessionInstructions.load(cwd, root, context.home.own, settings.compat, trust.trusted)
         shelf = make_shelf(settings, context.home, trust, context.places.plugins, context.id)
         servers, warnings = servers_of(
-            replace(context, settings=settings, trust=trust), self.agent_factory.toolset, cwd
+            replace(context, settings=settings, trust=trust), self.agent_factory.toolset.bash, cwd
         )
         fresh = [line for line in (*settings.warnings, *warnings, *shelf_warnings(shelf)) if line not in self._known()]
         return _Configuration(trust, settings, known, shelf, servers, fresh)
@@ -118,7 +118,7 @@ class ConfigReloader(Struct):
     def _changes(self, read: _Configuration) -> list[str]:
         agent_factory, former = self.agent_factory, self.context.settings
         serving = agent_factory.toolset.serving
-        before = serving.configs if serving is not None else ()
+        before = serving.configs
         at = former.compact.at, read.settings.compact.at
         return [
             *instruction_changes(agent_factory.instructions.initial, read.instructions.initial),
@@ -141,8 +141,7 @@ class ConfigReloader(Struct):
         agent_factory.compacting = CompactionFactory(settings.compact, agent_factory.toolset)
         for agent in agents:
             agent.compaction.change_settings(settings.compact)
-        if agent_factory.toolset.serving is not None:
-            await agent_factory.toolset.serving.exchange(read.servers, settings.mcp)
+        await agent_factory.toolset.serving.exchange(read.servers, settings.mcp)
         kept = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)
         kept = replace(kept, skills=settings.skills, skills_off=settings.skills_off, warnings=settings.warnings)
         self.context = replace(context, settings=kept, trust=trust)

@@ -55,7 +55,7 @@ def _word(name: str) -> str:
 def list_server_prompts(session: Session) -> list[ServerPrompt]:
     """Return the known prompts of the session's servers, by name. No server is started."""
     serving = session.agent_factory.toolset.serving
-    if serving is None or not serving.configs:
+    if not serving.configs:
         return []
     found = [
         ServerPrompt(server, prompt)
@@ -75,7 +75,7 @@ def is_server_prompt(session: Session, name: str) -> bool:
     """Return True when a command's name begins with the name of a server of the session."""
     serving = session.agent_factory.toolset.serving
     key = _split(name)[0]
-    return bool(key) and serving is not None and any(config.key == key for config in serving.configs)
+    return bool(key) and any(config.key == key for config in serving.configs)
 
 
 async def find_server_prompt(session: Session, name: str) -> ServerPrompt:
@@ -87,7 +87,7 @@ async def find_server_prompt(session: Session, name: str) -> ServerPrompt:
 
     key, wanted = _split(name)
     serving = session.agent_factory.toolset.serving
-    server = None if serving is None else serving.servers.find(key)
+    server = serving.servers.find(key)
     if server is None:
         raise UsageError("usage", f"there is no MCP server {key[:60]!r}", note="nothing was sent")
     if server.listing is None:

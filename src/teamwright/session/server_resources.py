@@ -29,7 +29,7 @@ _TAIL = ".,;:!?)]}…"
 def find_mentions(session: Session, text: str) -> list[tuple[str, str]]:
     """Return server and URI of each resource that a prompt mentions, in their order. No server is started."""
     serving = session.agent_factory.toolset.serving
-    names = set[str]() if serving is None else {name for one in serving.configs for name in (one.name, one.key)}
+    names = {name for one in serving.configs for name in (one.name, one.key)}
     found = [(match[1], match[2].rstrip(_TAIL)) for match in _MENTION.finditer(text)]
     return list(dict.fromkeys((name, uri) for name, uri in found if name in names and uri))
 
@@ -81,13 +81,13 @@ async def complete_resource(session: Session, word: str) -> list[str]:
 def resource_servers(session: Session) -> list[str]:
     """Return the names of the servers that are known to have resources."""
     serving = session.agent_factory.toolset.serving
-    if serving is None or not serving.configs:
+    if not serving.configs:
         return []
     return [one.name for one in serving.servers.shared if one.listing is not None and one.listing.has_resources]
 
 
 def _server(session: Session, name: str) -> McpServer | None:
     serving = session.agent_factory.toolset.serving
-    if serving is None or not any(name in {one.name, one.key} for one in serving.configs):
+    if not any(name in {one.name, one.key} for one in serving.configs):
         return None
     return serving.servers.find(name)

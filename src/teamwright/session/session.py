@@ -297,9 +297,8 @@ class Session(Struct):
         await self.agents.end_background()
         self.requests.close("the session has ended")
         await self.stop_members("the session has ended", keep=True)
-        if self.agent_factory.toolset.hooking is not None:
-            reason = "prompt_input_exit" if self.options.interactive else "other"
-            await self.agent_factory.toolset.hooking.fire_end(reason, self.permission_mode)
+        reason = "prompt_input_exit" if self.options.interactive else "other"
+        await self.agent_factory.toolset.hooking.fire_end(reason, self.permission_mode)
         await self.outside.close()
         await self.integration.close()
         if self.processes is not None:
@@ -307,8 +306,7 @@ class Session(Struct):
         if self.requests.external_members is not None:
             await self.requests.external_members.close()
         await self.agents.close()
-        if self.agent_factory.toolset.serving is not None:
-            await self.agent_factory.toolset.serving.close()
+        await self.agent_factory.toolset.serving.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()

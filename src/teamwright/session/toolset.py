@@ -73,6 +73,9 @@ class Toolset(Struct):
     proves_read_only: Callable[[str, Path], bool]
     env: Mapping[str, str]
     """The session's environment."""
+    hooking: SessionHooks
+    serving: SessionMcpServers
+    search: SessionSearch
     teams: bool = True
     attended: bool = True
     """True when a user can answer the questions of an agent."""
@@ -83,14 +86,10 @@ class Toolset(Struct):
     sandbox: Callable[[], Sandbox] | None = None
     """Returns the sandbox of commands, made at the first call; None: they are not confined."""
     permits: PermissionAnswers | None = None
-    hooking: SessionHooks | None = None
-    serving: SessionMcpServers | None = None
     agent_types: Callable[[], str] = str
     """Returns the list of agent types in the Agent tool."""
     shelf: SkillCatalog = field(default_factory=SkillCatalog)
     """Skills and commands."""
-    search: SessionSearch | None = None
-    """The session's way to search the web."""
     startup: ShellStartup | None = None
     """The startup of commands; None without one."""
     _shared: tuple[AnyTool, ...] = ()
@@ -182,10 +181,9 @@ class Toolset(Struct):
 
     def _search(self) -> list[AnyTool]:
         """Return the tool that searches the web, if there is a way to search."""
-        search = self.search
-        if search is None or not search.is_available:
+        if not self.search.is_available:
             return []
-        return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(search.search))]
+        return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(self.search.search))]
 
     async def mcp_tools(
         self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()
@@ -195,7 +193,7 @@ class Toolset(Struct):
         def allowed(name: str) -> bool:
             return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
 
-        return await self.serving.tools_of(kind, allowed) if self.serving is not None else []
+        return await self.serving.tools_of(kind, allowed)
 
     def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
         """Return the tools of an agent that may plan."""
@@ -261,7 +259,7 @@ class Toolset(Struct):
 
             return CallerTaskList(caller)
 
-        watch = CallerTaskHooks(caller, self.hooking) if self.hooking is not None else None
+        watch = CallerTaskHooks(caller, self.hooking)
         return [
             BuiltInTool("TaskCreate", lambda: tool_classes.TaskCreate(tasks(), watch)),
             BuiltInTool("TaskGet", lambda: tool_classes.TaskGet(tasks())),

@@ -159,7 +159,7 @@ class AgentFactory(AgentParts):
         Without a way, agent types that name the tool are reported.
         """
         search = self.toolset.search
-        if search is None or search.model is not None:
+        if search.model is not None:
             return model
         search.model = model
         if not search.is_available:

@@ -287,7 +287,7 @@ class AgentParts(Struct, dict=True):
             sandbox=born.sandbox,
         )
         hooks = NO_HOOKS
-        if self.toolset.hooking is not None and not (born.definition is not None and born.definition.is_hook):
+        if not (born.definition is not None and born.definition.is_hook):
             later = partial(deliver_text, lambda: self.team, who)
             agent = HookedAgent(who, born.shown, workplace, born.current_policy(), later)
             hooks = self.toolset.hooking.make(agent, self.denials, born.own_hooks)

@@ -6,7 +6,6 @@ Depends on settings, trust and the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,26 +16,24 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_preparation import SessionContext
-from teamwright.session.toolset import Toolset
 from teamwright.storage.event_log import EventLog
-from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 
 if TYPE_CHECKING:
     from teamwright.mcp.servers import McpServerPool
-    from teamwright.session.factory.agent_factory import AgentFactory
+    from teamwright.session.factory.hooks_factory import FindFactory
 
 
 def make_mcp_servers(
-    context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
-) -> list[str]:
-    """Connect MCP servers to the toolset; return lines about those that are left out. Raises UsageError for a flag.
+    context: SessionContext, log: EventLog, bash: BashSettings, agent_factory: FindFactory
+) -> SessionMcpServers:
+    """Create the MCP servers of a session. No server is started before the first agent is created.
 
-    No server is started before the first agent is created.
+    A server may ask the model, so that it finds the agent factory when it runs.
     """
-    settings, root, toolset = context.settings, context.trust.root, agent_factory.toolset
-    seen = remove_variables(toolset.bash.hidden, context.env)
+    settings, root = context.settings, context.trust.root
+    seen = remove_variables(bash.hidden, context.env)
     variables, withheld = _variables(context, seen)
-    configs, warnings = servers_of(context, toolset, agent_factory.work_directory)
 
     def warn(text: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level="warning"))
@@ -44,23 +41,27 @@ def make_mcp_servers(
     def servers(serving: SessionMcpServers) -> McpServerPool:
         from teamwright.session.factory.mcp_pool import make_pool  # loads the MCP client
 
-        return make_pool(context, log, agent_factory, serving)
+        return make_pool(context, log, agent_factory(), serving)
 
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    reading = ConfigSource("an agent definition", agent_factory.work_directory, variables, withheld)
+
+    def source() -> ConfigSource:
+        return ConfigSource("an agent definition", agent_factory().work_directory, variables, withheld)
+
+    def read() -> tuple[list[ServerConfig], list[str]]:
+        return servers_of(context, bash, agent_factory().work_directory)
+
     env = {**seen, **settings.env, **COMMAND_ENVIRONMENT, **own}
-    toolset.serving = SessionMcpServers(configs, settings.mcp, context.directory, servers, reading, warn, env)
-    stack.push_async_callback(toolset.serving.close)
-    return warnings
+    return SessionMcpServers(settings.mcp, context.directory, servers, read, source, warn, env)
 
 
-def servers_of(context: SessionContext, toolset: Toolset, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
+def servers_of(context: SessionContext, bash: BashSettings, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
     """Return the configured servers of a session, and lines about those left out. Raises UsageError.
 
     `cwd` is the directory in which the session's agents work.
     """
     settings, options = context.settings, context.options
-    variables, withheld = _variables(context, remove_variables(toolset.bash.hidden, context.env))
+    variables, withheld = _variables(context, remove_variables(bash.hidden, context.env))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
     configs, warnings = configured_servers(said, options.mcp_config, cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else context.places.plugins:

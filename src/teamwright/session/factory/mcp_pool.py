@@ -20,7 +20,7 @@ from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.mcp_servers import SessionMcpServers
-from teamwright.session.server_requests import SamplingTerms, ServerRequests, fire_no_hooks
+from teamwright.session.server_requests import SamplingTerms, ServerRequests
 from teamwright.session.session_preparation import SessionContext
 from teamwright.session.toolset import Toolset
 from teamwright.session.work_confinement import confine_work, lead_gate
@@ -64,7 +64,7 @@ def make_pool(
         lambda: agent_factory.policy.directories,
         agent_factory.approver,
         terms if settings.sampling else None,
-        fire_no_hooks if toolset.hooking is None else toolset.hooking.fire_for_lead,
+        toolset.hooking.fire_for_lead,
     )
     around = ServerContext(
         environment,

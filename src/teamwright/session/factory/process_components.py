@@ -35,7 +35,6 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
-from teamwright.permissions.verdict import Approver
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
@@ -44,10 +43,11 @@ from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.factory.auto_allow_offer import with_auto_allow_offer
+from teamwright.session.factory.hooks_factory import AnsweringApprover, FindFactory, HookParts, make_hooks
 from teamwright.session.factory.mcp_factory import make_mcp_servers
 from teamwright.session.factory.sandbox_maker import make_temporary_files, sandbox_maker, start_sandbox_report
 from teamwright.session.factory.shell_startup import make_shell_startup
-from teamwright.session.factory.spec_resolver import make_resolver
+from teamwright.session.factory.spec_resolver import SpecResolver, make_resolver
 from teamwright.session.model_sources import ScriptOptions, SessionModels, open_models
 from teamwright.session.options import calls_per_agent
 from teamwright.session.platform_check import mask_secrets
@@ -67,11 +67,12 @@ from teamwright.storage.file_watcher import Watcher
 from teamwright.storage.paths import Home
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
-from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, remove_variables
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, BashSettings, remove_variables
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.mcp_servers import SessionMcpServers
     from teamwright.session.web_search import SessionSearch
     from teamwright.tools.team.structured_message import PermissionAnswers, StopRequests
     from teamwright.worktrees.session_worktrees import SessionWorktrees
@@ -111,7 +112,7 @@ class AgentServices(Struct, frozen=True):
     policies: AgentPolicies
     jobs: BackgroundJobs
     numbers: CallNumbers
-    approver: Approver
+    approver: AnsweringApprover
     stopping: StopRequests
     keep_grant: KeepGrant
     permits: PermissionAnswers | None = None
@@ -128,32 +129,46 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
     )
 
 
-def _toolset(
-    context: SessionContext,
-    services: AgentServices,
-    agent_types: Callable[[], str],
-    sandbox: Callable[[], Sandbox],
-    log: EventLog,
-) -> Toolset:
-    """Create the toolset. `agent_types` returns the list of agent types in the Agent tool."""
-    settings, options = context.settings, context.options
+class _Making(Struct, frozen=True):
+    """The values that the parts of one agent factory are made from. `found` returns the factory once it is made."""
+
+    context: SessionContext
+    log: EventLog
+    services: AgentServices
+    budget_tracker: BudgetTracker
+    resolver: SpecResolver
+    sandbox: Callable[[], Sandbox]
+    found: FindFactory
+
+
+def _toolset(making: _Making) -> Toolset:
+    """Create the toolset, with the hooks, the MCP servers and the web search of the process."""
+    context, log, services = making.context, making.log, making.services
+    settings, options, jobs = context.settings, context.options, services.jobs
     models = model_settings(settings)
+    bash = replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models)))
+    hooks = HookParts(services.approver, bash, jobs.records, making.resolver.hooks_of, making.found)
+    servers = make_mcp_servers(context, log, bash, making.found)
     return Toolset(
-        services.jobs,
+        jobs,
         services.approver,
         services.stopping,
-        replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
+        bash,
         models,
         _proves_read_only,
         context.env,
+        make_hooks(context, log, hooks),
+        servers,
+        _search(context, bash, making.budget_tracker, servers),
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
         extra=_python_tools(options.tools),
-        sandbox=sandbox,
+        sandbox=making.sandbox,
         permits=services.permits,
-        agent_types=agent_types,
+        agent_types=partial(making.resolver.agent_types.tool_description, services.policies.may_start),
         shelf=make_shelf(settings, context.home, context.trust, context.places.plugins, context.id),
+        startup=make_shell_startup(context.home, context.id, bash, context.env, log.emit, jobs.records),
     )
 
 
@@ -205,14 +220,13 @@ def make_agent_factory(
     known = SessionInstructions.load(context.cwd, root, context.home.own, compat, trusted)
     resolver = make_resolver(context, log.emit)
     sandbox = sandbox_maker(context, log.emit)
-    types = partial(resolver.agent_types.tool_description, services.policies.may_start)
     style, problem = _style(context)
     made = AgentFactory(
         context.home,
         context.id,
         context.cwd,
         models,
-        _toolset(context, services, types, sandbox, log),
+        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: made)),
         services.policies,
         with_auto_allow_offer(context, services.approver, sandbox, log.emit),
         services.keep_grant,
@@ -239,7 +253,6 @@ def make_agent_factory(
     if problem:
         resolver.notify_once(problem)
     log.subscribe(services.policies.note_event, live=False)
-    made.toolset.search = _search(context, made.toolset, budget_tracker)
     return made
 
 
@@ -253,18 +266,20 @@ def _style(context: SessionContext) -> tuple[str, str]:
     return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
 
 
-def _search(context: SessionContext, toolset: Toolset, budget_tracker: BudgetTracker) -> SessionSearch:
+def _search(
+    context: SessionContext, bash: BashSettings, budget_tracker: BudgetTracker, servers: SessionMcpServers
+) -> SessionSearch:
     """Create the web search of a session; which way it has is known when its model is."""
     from teamwright.session.web_search import SessionSearch
 
-    env = {**remove_variables(toolset.bash.hidden, context.env), **context.settings.env, **COMMAND_ENVIRONMENT}
+    env = {**remove_variables(bash.hidden, context.env), **context.settings.env, **COMMAND_ENVIRONMENT}
     return SessionSearch(
         context.settings.web_search,
         budget_tracker,
         context.cwd,
         env,
         plain_shell(),
-        lambda: toolset.mcp_tools(lambda _name: False),
+        lambda: servers.tools_of(None, lambda _name: True),
     )
 
 
@@ -285,18 +300,17 @@ def _tag_key(context: SessionContext) -> str:
 def start_services(
     context: SessionContext, log: EventLog, agent_factory: AgentFactory, stack: AsyncExitStack
 ) -> list[str]:
-    """Start the watchdog, the shell's startup and MCP servers. Return lines about servers that are left out."""
+    """Start the watchdog, and let the stack end what the agents share. Return lines about servers that are left out."""
     toolset = agent_factory.toolset
-    toolset.startup = make_shell_startup(
-        context.home, context.id, toolset.bash, context.env, log.emit, toolset.jobs.records
-    )
-    stack.push_async_callback(toolset.startup.close)
+    if toolset.startup is not None:
+        stack.push_async_callback(toolset.startup.close)
     stack.push_async_callback(toolset.close_sandbox)
     if context.room is None and toolset.sandbox is not None:
         start_sandbox_report(context, toolset.sandbox, stack)
     agent_factory.watchdog = Watchdog(log.emit, stalled_s=context.settings.stalled_after_s)
     stack.callback(agent_factory.watchdog.close)
-    return make_mcp_servers(context, log, agent_factory, stack)
+    stack.push_async_callback(toolset.serving.close)
+    return toolset.serving.load()
 
 
 def make_request_queue(context: SessionContext, log: EventLog, watcher: Watcher) -> RequestQueue:

@@ -24,7 +24,6 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.session.control.remote_actions import ActionContext
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, take_tasks, totals_until
-from teamwright.session.factory.hooks_factory import make_hooks
 from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
@@ -174,7 +173,6 @@ async def _agent_factory(
     budget_tracker = MemberBudget(line, context.settings.each, partial(totals_until, log.path, log.last_number))
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     agent_factory.plans.configure(context.settings, ask_timeout(context))
-    make_hooks(context, log, agent_factory, approver)
     await enter_session_worktree(context, agent_factory, stack)
     warnings = start_services(context, log, agent_factory, stack)
     await jobs.wait_for_orphan_cleanup()
@@ -245,8 +243,7 @@ async def end_work(agent_factory: AgentFactory) -> None:
     await toolset.agents.end_background()
     await toolset.agents.close()
     await toolset.jobs.close()
-    if toolset.hooking is not None:
-        await toolset.hooking.hooks.close()
+    await toolset.hooking.hooks.close()
 
 
 async def _find_life(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:

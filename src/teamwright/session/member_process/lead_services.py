@@ -70,8 +70,8 @@ class LeadServices(Struct):
     def process_ended(self, name: str, directory: Path) -> None:
         """Implement `MemberCallHandler.process_ended`, and fire the stop hooks of agents that were killed."""
         self.gone(name)
-        if (hooking := self.agent_factory.toolset.hooking) is not None:
-            hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
+        hooking = self.agent_factory.toolset.hooking
+        hooking.hooks.run_in_background(hooking.stop_crashed(directory), f"end of the process of {name}")
 
     def receive_note(self, name: str, what: str, arguments: IpcBody) -> None:
         """Implement `MemberCallHandler.receive_note`."""

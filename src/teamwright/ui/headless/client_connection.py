@@ -276,7 +276,7 @@ class ClientConnection:
                 return {"model": change.model}
             case "mcp_status":
                 served = session.agent_factory.toolset.serving
-                return {"mcpServers": [server_object(one) for one in (served.views() if served is not None else ())]}
+                return {"mcpServers": [server_object(one) for one in served.views()]}
             case "stop_task":
                 if await stop_task(session, str(said["task_id"])) is None:
                     raise UsageError("usage", f"no task {said['task_id']!r} is running")

@@ -56,7 +56,7 @@ class McpApprover:
         """Set the session whose server has the tool, after starting that server. Raises UsageError without it."""
         self._session = session
         serving = session.agent_factory.toolset.serving
-        servers = serving.servers.all if serving is not None and serving.configs else ()
+        servers = serving.servers.all if serving.configs else ()
         for server in servers:
             if self.tool.startswith(f"mcp__{server.config.key}__"):
                 try:

@@ -238,7 +238,7 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
         names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}
         mode = session.permission_mode
         served = session.agent_factory.toolset.serving
-        about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
+        about = (agent.model.card.name, mode, names, served.views())
         opening = init_object(session.id, str(session.agent_factory.work_directory), *about)
         outlet.json_line({**opening, "output_style": session.settings.output_style or "default"})
 

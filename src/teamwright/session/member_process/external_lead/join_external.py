@@ -32,7 +32,6 @@ from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.timestamps import iso_time
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import connect_budget, totals_until
-from teamwright.session.factory.hooks_factory import make_hooks
 from teamwright.session.factory.process_components import (
     AgentServices,
     make_agent_factory,
@@ -168,7 +167,6 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
     require_person_for_mode(context.home, agent_factory.policy.mode)
     agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=True)
-    make_hooks(context, log, agent_factory, requests)
     warnings += [*found.warnings, *context.settings.warnings, *start_services(context, log, agent_factory, stack)]
     await jobs.wait_for_orphan_cleanup()
     return _MemberParts(found, lived, context, log, watcher, agent_factory, requests, grants, file, warnings)

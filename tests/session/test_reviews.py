@@ -300,3 +300,74 @@ async def test_after_kills_each_reviewer_and_each_author_has_one_message(tmp_pat
     assert reviews == {"bob": ["review:1:1:1"], "ann": ["review:2:1:returned"], "team-lead": ["review:1:1:2"]}
     [first, _] = await tasks.all()
     assert first.in_review and first.review_note is not None and first.review_note.asked == ("bob", "team-lead")
+
+
+def complete_in_file(team: Team, id: str, owner: str, **metadata) -> None:
+    """Complete a task as another program does: in its file. A metadata value None removes its key."""
+    path = find_home().tasks(team.session.team.directory) / f"{id}.json"
+    body = json.loads(path.read_text())
+    kept = {key: value for key, value in {**body.get("metadata", {}), **metadata}.items() if value is not None}
+    path.write_text(json.dumps({**body, "status": "completed", "owner": owner, "metadata": kept}))
+
+
+@pytest.mark.parametrize("metadata", [{}, {"review": None, "reviewed": None}])
+async def test_a_task_that_another_program_completes_in_its_file_is_reviewed_first(tmp_path, metadata):
+    model = script(bob=[update("1", review="approve"), "Approved."])
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("bob", "Wait for a review.")
+        await until(team, team.session.team.is_quiet)
+        first = await team.tasks.add("Do it", metadata={"for": ["zoe"]}, review="member")
+        await team.tasks.add("Then this", after=[first], metadata={"for": ["zoe"]})
+        model.held.add("bob")
+        complete_in_file(team, "1", "zoe", **metadata)
+        async with asyncio.timeout(WAIT_S):
+            await model.thinking.wait()
+        task, blockers = await team.session.team.tasks.get_with_blockers("1")
+        assert task is not None and task.in_review and task.review_note.author == "zoe"
+        assert (await team.session.team.tasks.get_with_blockers("2"))[1] == ["1"]
+        model.go.set()
+        [task] = [one for one in await completed(team, 1) if one.id == "1"]
+        assert task.review_note is not None and (task.review_note.by, task.review) == ("bob", "member")
+        assert (await team.session.team.tasks.get_with_blockers("2"))[1] == []
+
+
+async def test_a_task_that_another_program_completed_while_nobody_ran_is_reviewed_after_a_resume(tmp_path):
+    async with a_team(tmp_path, script(), keep=True) as team:
+        await team.tasks.add("Do it", metadata={"for": ["zoe"]}, review="human")
+    complete_in_file_of("crew")
+    asked: list[RequestOpened] = []
+
+    async def answer(request: RequestOpened):
+        asked.append(request)
+        return await request.allow()
+
+    options = {"cwd": tmp_path, "permission_mode": "bypassPermissions", "on_request": answer}
+    async with Team.resume("crew", model=script(), **options) as team:
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and task.review_note.by == "user"
+    assert [request.kind for request in asked] == ["review"]
+
+
+def complete_in_file_of(directory: str) -> None:
+    path = find_home().tasks(directory) / "1.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "status": "completed", "owner": "zoe"}))
+
+
+async def test_a_silent_lead_is_reminded_once_and_then_a_person_is_asked(tmp_path):
+    asked: list[RequestOpened] = []
+
+    async def answer(request: RequestOpened):
+        asked.append(request)
+        return await request.allow()
+
+    model = script(ann=[update("1", status="completed"), "Done."])
+    async with a_team(tmp_path, model, on_request=answer) as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Do it", metadata={"for": ["ann"]}, review="lead")
+        await team.run("Wait.")
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and task.review_note.by == "user"
+        assert task.review_note.reviewer == "user"
+        heard = told(model, model.requests[0].agent_name if model.requests[0].agent_name != "ann" else "team-lead")
+        assert heard.count("waits for your answer: approve or return it now") == 1
+    assert [request.kind for request in asked] == ["review"]

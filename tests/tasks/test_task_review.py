@@ -7,7 +7,7 @@ from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.review import MAX_RETURNS, Reviewer, ReviewState
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_list import TaskList
-from teamwright.tasks.task_review import ReviewAnswer, task_notes
+from teamwright.tasks.task_review import ReviewAnswer, task_notes, withdraw
 
 pytestmark = pytest.mark.finding("L8")
 
@@ -157,3 +157,20 @@ async def test_only_the_runtime_writes_the_note_of_a_review(tasks):
     await tasks.update("1", by="ann", metadata=forged)
     await tasks.create("forged", "", by="ann", metadata=forged)
     assert (await tasks.get("1")).in_review and (await tasks.get("3")).review_note is None
+
+
+async def test_a_completion_by_a_person_counts_as_the_approval(tasks):
+    await tasks.create("parse", "", by="team-lead", metadata={"review": "human"})
+    done = (await tasks.update("1", by="user", status="completed")).task
+    assert done.is_finished and done.review_note is not None and done.review_note.state is ReviewState.APPROVED
+    assert await tasks.submit_unapproved(done) is None
+
+
+async def test_an_approval_does_not_count_for_work_that_was_opened_again(tasks):
+    await submit(tasks)
+    await chosen(tasks, "ben")
+    done = await tasks.answer_review("1", YES, by="ben")
+    again = withdraw(done, done.copy_with(status=TaskStatus.IN_PROGRESS))
+    assert again.review_note is not None and again.review_note.state is ReviewState.WORKING
+    completed = again.copy_with(status=TaskStatus.COMPLETED)
+    assert completed.awaits_approval and not completed.is_finished and done.is_finished

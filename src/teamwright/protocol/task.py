@@ -160,6 +160,14 @@ class Task(Struct, frozen=True):
         noted = self.review_note
         return noted is not None and noted.state is ReviewState.WAITING
 
+    @property
+    def awaits_approval(self) -> bool:
+        """True when it is completed without the approval that it requires: another program completed it."""
+        if self.status is not TaskStatus.COMPLETED or not self.metadata or self.review is None:
+            return False
+        noted = self.review_note
+        return noted is None or noted.state is not ReviewState.APPROVED
+
     def passed_checks(self, *commands: str) -> bool:
         """Return True when the task was completed with these checks."""
         return set(commands) <= set(_names(self.metadata, CHECKED))
@@ -184,8 +192,8 @@ class Task(Struct, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """True when it blocks no other task any more: it is completed, and its commit, if any, is integrated."""
-        return self.status is TaskStatus.COMPLETED and not self.awaits_integration
+        """True when it blocks no other task any more: completed, approved and integrated, where it has to be."""
+        return self.status is TaskStatus.COMPLETED and not self.awaits_integration and not self.awaits_approval
 
     def copy_with(self, **changes: Any) -> Task:
         """Return a copy with some fields changed."""

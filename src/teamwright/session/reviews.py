@@ -54,8 +54,8 @@ class SessionReviews:
             self._worker.note_rest(event.member)
 
     def resume(self, team: SessionTeam, tasks: list[Task]) -> None:
-        """Continue with the reviews that an earlier process left."""
-        left = [task for task in tasks if (note := task.review_note) is not None and note.state in _UNSETTLED]
+        """Continue with the reviews that an earlier process left, and with tasks that another program completed."""
+        left = [task for task in tasks if task.awaits_approval or _is_unsettled(task)]
         if left:
             self._work(team).note_tasks([task.id for task in left])
 
@@ -107,7 +107,9 @@ class SessionReviews:
         return frozenset(found)
 
 
-_UNSETTLED = frozenset({ReviewState.WAITING, ReviewState.RETURNED})
+def _is_unsettled(task: Task) -> bool:
+    note = task.review_note
+    return note is not None and note.state in {ReviewState.WAITING, ReviewState.RETURNED}
 
 
 def journal_diff(history: Path, agents: frozenset[str], since: str, base: Path) -> str:

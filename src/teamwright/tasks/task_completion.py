@@ -14,7 +14,7 @@ from teamwright.tasks.draft_tasks import Drafts, finish_draft
 from teamwright.tasks.task_check import CheckProof, CheckRunner, check_failed_error, task_changed_error
 from teamwright.tasks.task_graph import sort_ids
 from teamwright.tasks.task_integration import MemberWorktrees, mark_integration
-from teamwright.tasks.task_review import needs_review, submit, withdraw
+from teamwright.tasks.task_review import approve_directly, needs_review, submit, withdraw
 from teamwright.tasks.task_rules import Actor, FindOpenBlockers, TaskWishes, apply_update, is_owner, note_start
 from teamwright.tasks.task_store import ChangeTask, FollowedTaskStore, damaged_error
 
@@ -78,7 +78,9 @@ class TaskCompletions(Struct, frozen=True):
             if task.status is TaskStatus.COMPLETED or after.status is not TaskStatus.COMPLETED:
                 return after
             after = self._with_proof(task, after, proof)
-            return submit(after, work) if needs_review(after, actor) else mark_integration(after, work)
+            if needs_review(after, actor):
+                return submit(after, work)
+            return approve_directly(mark_integration(after, work), actor)
 
         return change
 

@@ -23,7 +23,14 @@ from teamwright.tasks.task_completion import MemberNames, TaskCompletions
 from teamwright.tasks.task_graph import sort_ids
 from teamwright.tasks.task_integration import MemberWorktrees, settle_integration
 from teamwright.tasks.task_metadata import RUNTIME_KEYS, requested_metadata, require_metadata
-from teamwright.tasks.task_review import ReviewAnswer, choose_reviewer, open_review, review_answer_change
+from teamwright.tasks.task_review import (
+    ReviewAnswer,
+    choose_reviewer,
+    open_review,
+    review_answer_change,
+    submit_unapproved,
+    withdraw,
+)
 from teamwright.tasks.task_rules import (
     DELETED,
     Actor,
@@ -273,15 +280,37 @@ class TaskList:
         def change(now: Task, _: FindOpenBlockers) -> Task:
             if now.status is not TaskStatus.COMPLETED or self._names.own_task(now).owner != task.owner:
                 return now
-            return (
-                mark_checked(now, commands) if checked.passed else reopen(now, measured.check, keeps_owner=keeps_owner)
-            )
+            if checked.passed:
+                return mark_checked(now, commands)
+            return withdraw(now, reopen(now, measured.check, keeps_owner=keeps_owner))
 
         done = await self.store.change(task.id, change)
         if done.after == done.before:
             return None
         self._notify(done.after, "updated" if checked.passed or keeps_owner else "released", "task-list")
         return checked
+
+    async def submit_unapproved(self, task: Task, review: Reviewer | None = None) -> Task | None:
+        """Submit a task that another program completed to its review, with the commit of its owner's files.
+
+        `review` is what the task required before, if that program removed it. Returns None when it needs no approval
+        or has changed since. Raises TaskRefused (`work_not_committed`), LockTimeout, StorageError.
+        """
+        required = stricter_reviewer((task.review, review))
+        if required is None or (task.review is required and not task.awaits_approval):
+            return None
+        work = await self._work.save(task, task.owner or "") if self._work is not None and task.owner else None
+
+        def change(now: Task, _: FindOpenBlockers) -> Task:
+            if now.status is not TaskStatus.COMPLETED or self._names.own_task(now).owner != task.owner:
+                return now
+            return now if now.review is required and not now.awaits_approval else submit_unapproved(now, required, work)
+
+        done = await self.store.change(task.id, change)
+        if done.after == done.before:
+            return None
+        self._notify(done.after, "updated", "task-list")
+        return self._names.own_task(done.after)
 
     async def settle(self, id: str, integration: TaskIntegration, *, keeps_owner: bool) -> Task | None:
         """Store the outcome of a task's queued commit: its dependents are free, or it is open again.
@@ -291,7 +320,7 @@ class TaskList:
         """
         try:
             done = await self.store.change(
-                task_id(id), lambda now, _: settle_integration(now, integration, keeps_owner=keeps_owner)
+                task_id(id), lambda now, _: withdraw(now, settle_integration(now, integration, keeps_owner=keeps_owner))
             )
         except TaskRefused:
             return None  # deleted

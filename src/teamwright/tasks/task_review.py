@@ -16,7 +16,7 @@ from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.review import MAX_RETURNS, Reviewer, ReviewNote, ReviewState
-from teamwright.protocol.task import REVIEWED, Task, TaskStatus
+from teamwright.protocol.task import REVIEW, REVIEWED, Task, TaskStatus
 from teamwright.protocol.timestamps import now_ms
 from teamwright.tasks.task_integration import mark_integration
 from teamwright.tasks.task_metadata import merge_metadata
@@ -55,11 +55,33 @@ def submit(task: Task, work: TaskIntegration | None) -> Task:
     return _with_note(task.copy_with(status=TaskStatus.IN_PROGRESS), submitted)
 
 
+def approve_directly(task: Task, actor: Actor) -> Task:
+    """Return a task, which its reviewer or a person completed, with the approval that it requires."""
+    if task.review is None:
+        return task
+    note = task.review_note or ReviewNote(ReviewState.WORKING, 0)
+    return _with_note(
+        task, replace(note, state=ReviewState.APPROVED, by=actor.name, reviewer="", asked=(), comment="", work=None)
+    )
+
+
+def submit_unapproved(task: Task, review: Reviewer, work: TaskIntegration | None) -> Task:
+    """Return a task that another program completed, in the review that it requires. An open review continues."""
+    task = task.copy_with(metadata=merge_metadata(task.metadata, {REVIEW: str(review)}))
+    if (note := task.review_note) is not None and note.state is ReviewState.WAITING:
+        return task.copy_with(status=TaskStatus.IN_PROGRESS)
+    return submit(task, work)
+
+
 def withdraw(before: Task, after: Task) -> Task:
-    """Return a changed task without its review when it was taken back, and with no returns for a new owner."""
+    """Return a changed task without its review when it was taken back or opened again, and with no returns for a new
+    owner.
+    """
     note = after.review_note
     if note is None:
         return after
+    if before.status is TaskStatus.COMPLETED is not after.status and note.state is ReviewState.APPROVED:
+        note = replace(note, state=ReviewState.WORKING)
     is_new = after.owner is not None and before.owner != after.owner
     if before.in_review and (is_new or after.status is not before.status or after.owner is None):
         note = replace(note, state=ReviewState.WORKING, reviewer="", asked=(), work=None)

@@ -98,9 +98,13 @@ class ReviewWorker:
         if (timer := self._timers.pop(id, None)) is not None:
             timer.cancel()
         task = await self._team.tasks.get(id)
+        if task is not None and task.awaits_approval:
+            task = await self._team.tasks.submit_unapproved(task)
         note = task.review_note if task is not None else None
         if task is None or note is None or not task.in_review:
             self._reviewers.pop(id, None)
+        if task is None or note is None or not task.in_review or note.reviewer != USER:
+            self._cancel_questions(id)
         if task is None or note is None:
             return
         if task.in_review:
@@ -116,21 +120,20 @@ class ReviewWorker:
             if chosen is None or chosen.review_note is None:
                 return
             task, note = chosen, chosen.review_note
-        if note.reviewer in {LEAD, USER}:
-            self._reviewers.pop(task.id, None)
         if note.reviewer == USER:
+            self._reviewers.pop(task.id, None)
             key = f"{task.id}:{note.round}"
             if key not in self._questions:
                 question = asyncio.get_running_loop().create_task(self._ask_person(task, note), name="review")
                 self._questions[key] = question
                 question.add_done_callback(lambda _: self._end_question(key))
             return
-        if note.reviewer != LEAD:
-            self._reviewers[task.id] = note.reviewer
+        self._reviewers[task.id] = note.reviewer
         is_asked = await self._team.mailbox(note.reviewer).contains(_message_id(task, note))
-        if note.reviewer != LEAD:
-            self._start_timer(task, note, is_asked=is_asked)
+        self._start_timer(task, note, is_asked=is_asked)
         if is_asked:
+            if note.reviewer == LEAD and await self._has_ignored(note, _message_id(task, note)):
+                await self._remind_lead(task, note)
             return
         text = _request_text(task, note, await self._read_changes(task, note))
         summary = f"review #{task.id} of {note.author}"
@@ -138,11 +141,18 @@ class ReviewWorker:
 
     def _start_timer(self, task: Task, note: ReviewNote, *, is_asked: bool) -> None:
         """Continue after the time of the teammate, and soon if it rests: a wake-up without new mail has no event."""
-        left_s = max(0.0, note.asked_at / 1000 + SILENT_S - now_ms() / 1000)
+        due_s = note.asked_at / 1000 + SILENT_S - now_ms() / 1000
+        left_s = max(0.0, due_s) if note.reviewer != LEAD or due_s > 0 else max(0.0, due_s + SILENT_S)
         teammate = self._team.find(note.reviewer)
         if is_asked and teammate is not None and teammate.state is MemberState.IDLE:
             left_s = min(left_s, RECHECK_S)
         self._timers[task.id] = asyncio.get_running_loop().call_later(left_s, self.note_tasks, [task.id])
+
+    def _cancel_questions(self, id: str) -> None:
+        """Withdraw the questions to a person about a task that others have answered."""
+        for key, question in self._questions.items():
+            if key.startswith(f"{id}:"):
+                question.cancel()
 
     def _end_question(self, key: str) -> None:
         self._questions.pop(key, None)
@@ -151,17 +161,41 @@ class ReviewWorker:
     async def _is_silent(self, task: Task, note: ReviewNote) -> bool:
         """Return True when the reviewer will not answer: it has ended, or rests though it read the request, or is late.
 
-        The lead and a person are not replaced.
+        The lead is replaced by a person after one reminder, and a person is not replaced.
         """
-        if note.reviewer in {LEAD, USER}:
+        if note.reviewer == LEAD:
+            return await self._has_ignored(note, f"{_message_id(task, note)}:reminder", 2 * SILENT_S)
+        if note.reviewer == USER:
             return False
         teammate = self._team.find(note.reviewer)
         if teammate is None or now_ms() - note.asked_at >= SILENT_S * 1000:
             return True
         if teammate.state is not MemberState.IDLE or teammate.wake_target.wake_pending or not self._team.exists:
             return False
-        mailbox, id = self._team.mailbox(note.reviewer), _message_id(task, note)
+        return await self._has_read(note.reviewer, _message_id(task, note))
+
+    async def _has_read(self, name: str, id: str) -> bool:
+        mailbox = self._team.mailbox(name)
         return await mailbox.contains(id) and all(entry.msg_id != id for entry in await mailbox.unread())
+
+    async def _has_ignored(self, note: ReviewNote, id: str, late_s: float = SILENT_S) -> bool:
+        """Return True when the lead rests though it read this message, or has not answered the review for this time."""
+        if not await self._team.mailbox(LEAD).contains(id):
+            return False
+        if now_ms() - note.asked_at >= late_s * 1000:
+            return True
+        lead = self._team.status.members.get(LEAD)
+        return lead is not None and lead.state is MemberState.IDLE and await self._has_read(LEAD, id)
+
+    async def _remind_lead(self, task: Task, note: ReviewNote) -> None:
+        """Remind the lead of a review, once."""
+        id = f"{_message_id(task, note)}:reminder"
+        if not await self._team.mailbox(LEAD).contains(id):
+            text = (
+                f"The review of task #{task.id} ({task.subject}) waits for your answer: approve or return it now with "
+                "TaskUpdate. Without an answer the user is asked."
+            )
+            await send_note(self._team, "task-list", LEAD, text, f"review #{task.id} waits", id)
 
     def _choose(self, task: Task, note: ReviewNote) -> str:
         """Return the next reviewer, who is never the author; empty when every possible one was asked."""
@@ -169,9 +203,9 @@ class ReviewWorker:
         if task.review is Reviewer.HUMAN:
             order = [USER]
         elif task.review is Reviewer.LEAD and not is_leads:
-            order = [LEAD]
+            order = [LEAD, USER]
         else:
-            order = [*self._possible_members(note.author), USER if is_leads else LEAD]
+            order = [*self._possible_members(note.author), *([] if is_leads else [LEAD]), USER]
         return next((name for name in order if name not in note.asked), "")
 
     def _possible_members(self, author: str) -> list[str]:
@@ -219,7 +253,8 @@ class ReviewWorker:
             text += "Make these changes, then complete the task again with TaskUpdate. It is reviewed once more."
         else:
             to = LEAD
-            await self._team.tasks.release(owner or note.author)
+            if owner or note.author:
+                await self._team.tasks.release(owner or note.author)
             text = (
                 f"{by} returned the work of {note.author}, which has ended, on task #{task.id}:\n{note.comment}\n"
                 "The task is on the list again, and its next owner sees this comment."
@@ -256,7 +291,7 @@ def _question(task: Task, note: ReviewNote, changes: str) -> Question:
         tool="TaskUpdate",
         kind="review",
         what=f"#{task.id} {task.subject}\n{task.description}\n\n{changes or 'no changes are recorded'}",
-        rule="review human: the task is completed when it is approved",
+        rule=f"review {task.review}: the task is completed when it is approved",
         input={"taskId": task.id},
         owner=note.author,
         description=f"the finished work on #{task.id}: {task.subject}",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.review import Reviewer
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.external_changes import STEP
 from teamwright.tasks.task_check import TaskCheckResult
@@ -31,13 +32,13 @@ class CompletionVerifier:
         self._lock = asyncio.Lock()
 
     def note_completion(self, before: Task | None, after: Task | None) -> None:
-        """Record a change by another program: a completed task is checked."""
-        if self._team.check is None or after is None or after.status is not TaskStatus.COMPLETED:
+        """Record a change by another program: a completed task is checked, and submitted to the review it requires."""
+        if after is None or after.status is not TaskStatus.COMPLETED or after.id in self._running:
             return
-        if (before is not None and before.status is TaskStatus.COMPLETED) or after.id in self._running:
+        if before is not None and before.status is TaskStatus.COMPLETED:
             return
-        check = before.check if before is not None else ""
-        made = asyncio.get_running_loop().create_task(self._verify(after, check), name=f"check of #{after.id}")
+        check, review = (before.check, before.review) if before is not None else ("", None)
+        made = asyncio.get_running_loop().create_task(self._verify(after, check, review), name=f"check of #{after.id}")
         self._running[after.id] = made
         made.add_done_callback(lambda _: self._running.pop(after.id, None))
 
@@ -48,13 +49,17 @@ class CompletionVerifier:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _verify(self, task: Task, check: str) -> None:
+    async def _verify(self, task: Task, check: str, review: Reviewer | None) -> None:
         teammate = self._team.find(task.owner or "")
         try:
             async with self._lock:  # a hundred completions at once are checked one by one
                 found = await self._team.tasks.verify(task, check, keeps_owner=teammate is not None)
             if found is not None and found.was_run and not found.passed:
                 await self._notify_owner(task, found, teammate.name if teammate is not None else "")
+            elif await self._team.tasks.submit_unapproved(task, review) is not None:
+                what = f'Another program set task #{task.id} "{task.subject}" completed, which requires a review'
+                text = f"{what}. The task is in progress until the review approves it."
+                await send_note(self._team, "task-list", LEAD, text, f"#{task.id} is in review")
         except TeamwrightError as problem:
             text = f"the check of #{task.id}, which another program completed, could not be finished: {problem.what}"
             self._team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))

@@ -12,10 +12,13 @@ import pytest
 from teamwright import Task, Team
 from teamwright.mail.inbox import read_entries
 from teamwright.protocol.events import RequestOpened, TaskChanged, TeamEvent
+from teamwright.storage.event_log_reader import read_recent
 from teamwright.storage.paths import find_home
 from teamwright.tasks.file_task_store import FileTaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_review import ReviewAnswer, task_notes
+from teamwright.ui.terminal.member_rows import task_rows
+from teamwright.views.live_status import TaskBoard
 from tests.crash.integration import live
 from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S
@@ -322,7 +325,7 @@ async def test_a_task_that_another_program_completes_in_its_file_is_reviewed_fir
         complete_in_file(team, "1", "zoe", **metadata)
         async with asyncio.timeout(WAIT_S):
             await model.thinking.wait()
-        task, blockers = await team.session.team.tasks.get_with_blockers("1")
+        task, _ = await team.session.team.tasks.get_with_blockers("1")
         assert task is not None and task.in_review and task.review_note.author == "zoe"
         assert (await team.session.team.tasks.get_with_blockers("2"))[1] == ["1"]
         model.go.set()
@@ -371,3 +374,39 @@ async def test_a_silent_lead_is_reminded_once_and_then_a_person_is_asked(tmp_pat
         heard = told(model, model.requests[0].agent_name if model.requests[0].agent_name != "ann" else "team-lead")
         assert heard.count("waits for your answer: approve or return it now") == 1
     assert [request.kind for request in asked] == ["review"]
+
+
+async def test_a_task_in_review_is_shown_and_a_person_answers_on_the_review_screen(tmp_path):
+    asked = asyncio.Event()
+    work = [write("a.txt", "one\n"), update("1", status="completed"), "Done."]
+    model = script(ann=[*work, update("1", status="completed"), "Done again."])
+    async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
+        await team.spawn("ann", "Take a task.")
+        await team.tasks.add("Write a.txt", metadata={"for": ["ann"]}, review="human")
+        for number, answer in enumerate((("return", "--text", "Too short."), ("accept",)), 1):
+            async with asyncio.timeout(WAIT_S):
+                await asked.wait()
+            asked.clear()
+            [task] = json.loads(await program("status", "crew", "--json", cwd=tmp_path))["tasks"]
+            assert {**task["review"], "since": 0} == {"author": "ann", "reviewer": "user", "round": number, "since": 0}
+            assert task["review"]["since"] > 0
+            shown = await program("status", "crew", cwd=tmp_path)
+            assert f"review   #1 of ann reviewed by user, round {number}, asked " in shown
+            screen = await program("review", "crew", cwd=tmp_path)
+            assert f"#1 Write a.txt: in review, reviewed by user, round {number}: accept or return it" in screen
+            [row, *_] = task_rows(team_board(team), 100, 5, lambda _style, text: text)
+            assert row.rstrip().endswith("#1 Write a.txt  ann  in review by you")
+            said = await program("review", "crew", "--member", "ann", "--do", *answer, cwd=tmp_path)
+            assert "#1" in said
+        [task] = await completed(team, 1)
+        assert task.review_note is not None and (task.review_note.by, task.review_note.returns) == ("user", 1)
+        assert told(model, "ann").count("Too short.") == 1
+        assert json.loads(await program("requests", "--json", cwd=tmp_path)) == []
+
+
+def team_board(team: Team) -> TaskBoard:
+    """Return the tasks as the terminal knows them from events."""
+    board = TaskBoard()
+    for _, event in read_recent(team.session.log.path).events:
+        board.add_event(event)
+    return board

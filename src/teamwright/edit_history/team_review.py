@@ -35,14 +35,18 @@ from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import message_text
-from teamwright.protocol.task import TaskStatus
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.session.control.send_from_outside import send
 from teamwright.session.lookup.saved_members import match_member_name, transcripts_of
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
-from teamwright.session.lookup.team_address import TeamAddress, find_address
+from teamwright.session.lookup.team_address import find_address
 from teamwright.session.session import Session
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_check import reopen
+from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_review import ReviewAnswer, withdraw
+from teamwright.tasks.task_rules import USER
+from teamwright.tasks.task_store import FollowedTaskStore
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import TaskView
 from teamwright.views.cost import CostRow, cost_of
@@ -201,12 +205,39 @@ class ReviewAction(Struct, frozen=True):
 
 
 async def _accept(review: TeamReview, member: MemberReview, _text: str) -> str:
+    """Accept the work, and approve the tasks of the member whose review is the person's."""
+    approved = await _answer_reviews(review, member, ReviewAnswer(True))
     record_accepted(review.place.history, member.name)
-    return f"the work of {member.name} is accepted"
+    return f"the work of {member.name} is accepted" + (f", and {approved} is approved" if approved else "")
+
+
+async def _answer_reviews(review: TeamReview, member: MemberReview, answer: ReviewAnswer) -> str:
+    """Answer the reviews of the member's tasks that wait for a person, and return their numbers; empty without one.
+
+    Raises TaskRefused, StorageError.
+    """
+    waiting = [task.id for task in member.tasks if task.review is not None and task.review.is_for_person]
+    tasks = review.running.team.tasks if review.running is not None else TaskList(_task_store(review))
+    for id in waiting:
+        await tasks.answer_review(id, answer, by=USER)
+    return ", ".join(f"#{id}" for id in waiting)
+
+
+def _task_store(review: TeamReview) -> FollowedTaskStore:
+    """Return the store of the team's task list, or of the session's without a team."""
+    directory = session_list_name(review.place.session)
+    if review.place.team:
+        target, _ = find_address(review.home, review.place.team)
+        directory = (target.file and target.file.task_list) or target.directory
+    return FileStores(review.home).tasks(directory)
 
 
 async def _return(review: TeamReview, member: MemberReview, text: str) -> str:
-    """Open the member's last completed task again and send the comment; to the lead when the member has ended."""
+    """Return the tasks of the member that wait for a person's review; else open its last completed task again, and send
+    the comment; to the lead when the member has ended.
+    """
+    if returned := await _answer_reviews(review, member, ReviewAnswer(False, text)):
+        return f"{returned} of {member.name} is returned, with your comment"
     if not review.place.team:
         raise TeamwrightError(
             "unknown-team",
@@ -220,20 +251,23 @@ async def _return(review: TeamReview, member: MemberReview, text: str) -> str:
         target.member(member.name)
     except UnknownMember:
         to, about = LEAD_ALIAS, f"the work of {member.name}, who has ended"
-    task = await _reopen_task(review, target, member, keeps_owner=to == member.name)
+    task = await _reopen_task(review, member, keeps_owner=to == member.name)
     which = f" on task #{task}, which is open again" if task else ""
     delivery = await send(target, to, f"The user reviewed {about}{which}, and returns it: {text}")
     later = f"; it is read after: {delivery.resume}" if delivery.resume else ""
     return f"returned to {delivery.to}{f', task #{task} is open again' if task else ''}{later}"
 
 
-async def _reopen_task(review: TeamReview, target: TeamAddress, member: MemberReview, *, keeps_owner: bool) -> str:
+async def _reopen_task(review: TeamReview, member: MemberReview, *, keeps_owner: bool) -> str:
     """Open the last completed task of the member again, and return its number; empty without one."""
     done = [task.id for task in member.tasks if task.status == TaskStatus.COMPLETED]
     if not done:
         return ""
-    store = FileStores(review.home).tasks((target.file and target.file.task_list) or target.directory)
-    await store.change(done[-1], lambda task, _waits: reopen(task, "", keeps_owner=keeps_owner))
+
+    def change(task: Task, _waits: object) -> Task:
+        return withdraw(task, reopen(task, "", keeps_owner=keeps_owner))
+
+    await _task_store(review).change(done[-1], change)
     return done[-1]
 
 
@@ -286,8 +320,8 @@ def _git(tree: Path, *args: str) -> str:
 REVIEW_ACTIONS: Mapping[str, ReviewAction] = {
     one.name: one
     for one in (
-        ReviewAction("accept", "a", "accept the work", _accept),
-        ReviewAction("return", "r", "send a comment, and open the member's last task again", _return, "COMMENT"),
+        ReviewAction("accept", "a", "accept the work, and approve tasks that wait for your review", _accept),
+        ReviewAction("return", "r", "return tasks in review, or the member's last task", _return, "COMMENT"),
         ReviewAction("undo", "u", "take back the member's edits of the last prompt", _undo),
         ReviewAction("commit", "c", "commit the files that the member changed", _commit, "MESSAGE"),
     )

@@ -192,6 +192,9 @@ def _member_lines(member: MemberReview) -> Iterator[StyledLine]:
 def _task_state(task: TaskView) -> str:
     if task.damaged:
         return "damaged"
+    if (review := task.review) is not None:
+        by = f", reviewed by {review.reviewer}" if review.reviewer else ""
+        return f"in review{by}, round {review.round}" + ": accept or return it" * review.is_for_person
     if task.open:
         return task.status
     if task.unverified:

@@ -26,6 +26,7 @@ from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.storage.paths import Home, find_home
 from teamwright.tasks.task_file import DamagedTaskFile, TaskFile, file_signature, list_numbers, read_task
 from teamwright.tasks.task_review import task_notes
+from teamwright.tasks.task_rules import USER
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.status.member_status import MemberStatus
@@ -33,6 +34,23 @@ from teamwright.teams.team_state_file import TeamFile, is_lead_alive, read_team_
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and work is open; no work is open; another product's; deleted."""
+
+
+class OpenReview(Struct, frozen=True):
+    """The review of a task that waits for it: the member that did the work, and the reviewer that is asked.
+
+    `round` counts the submissions. `since` is when the reviewer was asked, in seconds since 1970; 0 before that.
+    """
+
+    author: str
+    reviewer: str
+    round: int
+    since: float
+
+    @property
+    def is_for_person(self) -> bool:
+        """True when a person is asked."""
+        return self.reviewer == USER
 
 
 class TaskView(Struct, frozen=True):
@@ -56,6 +74,8 @@ class TaskView(Struct, frozen=True):
     """The path patterns that it changes."""
     notes: tuple[str, ...] = ()
     """Texts about its review, and about tasks at work that change the same paths."""
+    review: OpenReview | None = None
+    """Its review, while finished work waits for the answer."""
 
     @property
     def open(self) -> bool:
@@ -288,9 +308,18 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
                     integration=str(state),
                     writes=task.writes,
                     notes=task_notes(task, whole.values()),
+                    review=_open_review(task),
                 )
             )
     return tuple(made)
+
+
+def _open_review(task: Task) -> OpenReview | None:
+    note = task.review_note if task.in_review else None
+    if note is None:
+        return None
+    author, reviewer = (LEAD_ALIAS if name == LEAD else name for name in (note.author, note.reviewer))
+    return OpenReview(author, reviewer, note.round, note.asked_at / 1000)
 
 
 def _read_task(directory: Path, id: str, known: dict[str, TaskFile]) -> Task | str | None:

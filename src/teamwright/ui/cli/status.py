@@ -19,7 +19,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
 from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
-from teamwright.teams.status.team_views import resolve_home
+from teamwright.teams.status.team_views import TaskView, resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
 from teamwright.ui.cli.run_location import RunLocation, open_home, require_files, run_location
 from teamwright.ui.cli.tasks import task_rows
@@ -76,6 +76,8 @@ def status_lines(
     lines = [*(cut(line, width) for line in _head(view)), *_sandbox_lines(view.sandbox, width)]
     if view.requests:
         lines += ["", *(line for one in view.requests for line in _request_lines(one, now, width))]
+    if reviews := [_review(task, now, width) for task in view.tasks if task.review is not None]:
+        lines += ["", *reviews]
     if rows := task_rows(task for task in view.tasks if task.open):
         more = len(rows) - len(rows[:most_tasks])
         lines += ["", *table_lines(("task", "status", "owner", "subject"), rows[:most_tasks], width=width)]
@@ -147,6 +149,16 @@ def _request_lines(request: PendingRequest, now: float, width: int) -> list[str]
         lines.append(answer_command(request.id, request.kind))
     labels = ["request", *[""] * 2]
     return [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=False) if line]
+
+
+def _review(task: TaskView, now: float, width: int) -> str:
+    """Return the line of a task in review: the work, the reviewer, the round, and the time since the question."""
+    review = task.review
+    assert review is not None, "the caller selects tasks in review"
+    by = f"reviewed by {review.reviewer}" if review.reviewer else "waits for a reviewer"
+    asked = f", asked {_age(review.since, now)}" if review.since else ""
+    line = f"#{task.id} of {review.author or 'another program'} {by}, round {review.round}{asked}: {task.subject}"
+    return f"{'review':<9}{one_line(line, width - 9)}"
 
 
 def _use(member: MemberStatus) -> tuple[str, ...]:

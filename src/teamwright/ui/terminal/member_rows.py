@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.review import ReviewState
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.ui.display_text import cell_width, cut, model_name, one_line, pad
 from teamwright.ui.terminal.event_formatter import display_name
@@ -95,6 +96,8 @@ def _task_row(board: TaskBoard, task: TaskInfo, width: int, mask: Callable[[str]
     waits = board.waits_for(task)
     owner = f"  {one_line(display_name(task.owner))}" if task.owner else ""
     end = owner + (f"  waits for {' '.join(f'#{id}' for id in waits)}" if waits else "")
+    if task.review == ReviewState.WAITING and task.status == "in_progress":
+        end += f"  in review{f' by {one_line(display_name(task.reviewer))}' if task.reviewer else ''}"
     head = f" {_MARKS.get(task.status, '·')} #{task.id} "
     # Owner and blockers are more important than the end of a long subject.
     room = max(8, width - cell_width(head) - cell_width(end))

@@ -320,8 +320,8 @@ def _git(tree: Path, *args: str) -> str:
 REVIEW_ACTIONS: Mapping[str, ReviewAction] = {
     one.name: one
     for one in (
-        ReviewAction("accept", "a", "accept the work, and approve tasks that wait for your review", _accept),
-        ReviewAction("return", "r", "return tasks in review, or the member's last task", _return, "COMMENT"),
+        ReviewAction("accept", "a", "accept the work", _accept),
+        ReviewAction("return", "r", "send a comment, and open the member's last task again", _return, "COMMENT"),
         ReviewAction("undo", "u", "take back the member's edits of the last prompt", _undo),
         ReviewAction("commit", "c", "commit the files that the member changed", _commit, "MESSAGE"),
     )

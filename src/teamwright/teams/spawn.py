@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
-from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
@@ -31,6 +29,7 @@ from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.mailbox.incoming import IncomingMail
 from teamwright.teams.plan_requests import NO_PENDING_PLAN, pending_plan
 from teamwright.teams.protocol_message_text import TeamMailRules
+from teamwright.teams.resumed_member import resumed_spec, with_own_directory
 from teamwright.teams.roster_entries import begin_incarnation
 from teamwright.teams.shutdown import find_crashed
 from teamwright.teams.shutdown_requests import find_read_request
@@ -142,6 +141,7 @@ async def _resume_crashed(team: SessionTeam, name: str, incarnation: Incarnation
 
 async def restart(team: SessionTeam, member: RosterMember, incarnation: Incarnation, undo: AsyncExitStack) -> Teammate:
     """Start a member of an earlier process again, in its former backend or an available one. Raises TeamwrightError."""
+    member = with_own_directory(team, member, incarnation)
     if team.launcher is not None and (incarnation.command or member.backend_type != IN_PROCESS):
         return await team.launcher.resume(member, incarnation, undo)
     return await start_in_process(team, member, incarnation, undo, resumed=True)
@@ -261,7 +261,7 @@ async def start_in_process(
     the incarnation; a member that is ended during its resume is handled by the code that ended it. Raises
     TeamwrightError.
     """
-    agent = await team.builder.build_teammate(spec or _resumed_spec(member, incarnation), team, incarnation)
+    agent = await team.builder.build_teammate(spec or resumed_spec(member, incarnation), team, incarnation)
     undo.callback(agent.conversation.close)
     _refuse_while_closing(team)
     name = member.name
@@ -318,32 +318,6 @@ def _forget_ended(team: SessionTeam) -> None:
     for name in over[: max(0, len(over) - MAX_ENDED_KEPT)]:
         del team.members[name]
         team.external.own_entries.pop(name, None)
-
-
-def _resumed_spec(member: RosterMember, incarnation: Incarnation) -> SpawnSpec:
-    """Return the spec of a resumed member, from its files on disk."""
-    return SpawnSpec(
-        prompt=member.prompt or "",
-        name=member.name,
-        agent_type=member.agent_type,
-        model=incarnation.model,
-        effort=incarnation.effort,
-        mode=incarnation_mode(member, incarnation),
-        max_turns=incarnation.max_turns,
-        budget=incarnation.budget,
-        cwd=Path(member.cwd),
-        worktree=Path(member.worktree_path) if member.worktree_path else None,
-        bounds=incarnation.bounds,
-        plan_mode_required=bool(member.plan_mode_required),
-        call=incarnation.call,
-    )
-
-
-def incarnation_mode(member: RosterMember, incarnation: Incarnation) -> str | None:
-    """Return the incarnation's mode, and not the roster's, which any program may change."""
-    if incarnation.mode is not None:
-        return incarnation.mode or None
-    return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
 
 
 def _on_run_end(

@@ -1,14 +1,15 @@
 """A member or sub-agent with `isolation: worktree` works in its own checkout, on real git."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from teamwright import CannotStart, UsageError
+from teamwright import CannotStart, Team, UsageError
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
-from teamwright.worktrees.worktree_record import list_records
+from teamwright.worktrees.worktree_record import list_records, record_file
 from tests.support.repositories import git, make_repository, write_files
 from tests.teams.crew import a_team, until
 
@@ -145,3 +146,25 @@ async def test_a_member_commits_without_a_question_in_a_mode_that_asks_for_git(s
         assert team.session.agent_factory.denials == []
     [record] = records()
     assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"
+
+
+@pytest.mark.finding("T14")
+async def test_a_resumed_member_works_in_no_directory_that_only_the_roster_names(shop, tmp_path):
+    """Another program may write the roster, and put a record beside a directory that it chose."""
+    async with a_team(shop, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        await team.session.stop_members("as a kill would", keep=True)
+    chosen = tmp_path / "chosen"
+    chosen.mkdir()
+    config = find_home().config("crew")
+    body = json.loads(config.read_bytes())
+    [entry] = [one for one in body["members"] if one["name"] == "ada"]
+    record = json.loads(record_file(Path(entry["worktreePath"])).read_bytes())
+    record_file(chosen).write_text(json.dumps(record | {"path": str(chosen)}))
+    entry["worktreePath"] = entry["cwd"] = str(chosen)
+    config.write_text(json.dumps(body))
+    async with Team.resume("crew", model=ScriptedModel("ok"), cwd=shop) as team:
+        assert team.session.team.find("ada") is None
+        [said] = team.session.warnings
+    assert "worktree that was not made for ada" in said

@@ -28,10 +28,11 @@ from teamwright.teams.backends.process_teammate import ProcessTeammate
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.mailbox.ping_pong_guard import held_senders
 from teamwright.teams.mailbox.undelivered import return_late_mail
+from teamwright.teams.resumed_member import incarnation_mode
 from teamwright.teams.roster_entries import change_entry, save_location, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_answers import find_agreement
-from teamwright.teams.spawn import incarnation_mode, start_in_process
+from teamwright.teams.spawn import start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate

@@ -6,14 +6,21 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
+from teamwright.database.address import parse_address
+from teamwright.database.connection import Database
+from teamwright.database.database_stores import DatabaseStores
+from teamwright.database.session_connection import SessionConnection
+from teamwright.database.team_rows import session_lease
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_limit_store import FileRateLimitStore, MemoryRateLimitStore
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.rate_limit.rate_state import RateState, merge_states
 from tests.contracts.database_processes import database_processes
+from tests.database.spaces import make_space
 from tests.support.waits import wait_until
 
 KEY = "sk-a-key-of-the-test"
@@ -156,3 +163,28 @@ def test_of_two_states_the_later_refusal_counts_and_a_reset_counter_changes_noth
 def test_of_one_refusal_the_machine_that_succeeded_since_counts():
     here, there = RateState(3, 1, 2.0, 9.0, 8.0), RateState(3, 0, 2.5, 9.0, 8.01)
     assert merge_states(here, there) == RateState(3, 0, 2.5, 9.0, 8.01)
+
+
+@pytest.mark.promise("J6", "H10")
+async def test_after_a_refusal_the_machines_share_the_calls_that_may_run_at_once(postgres):
+    """Each machine counts the calls of its processes, and runs its share of them."""
+    url = await make_space(postgres.new_space())
+    async with machine(url, "left") as left, machine(url, "right") as right:
+        await refuse(left, 8, 0.0)
+        await until(lambda: (left.limit, right.limit) == (2, 2))
+
+
+@asynccontextmanager
+async def machine(url: str, host: str) -> AsyncIterator[RateLimiter]:
+    """Give the limiter of a process on this machine."""
+    database = await Database.open(parse_address(url))
+    connection, limiter = SessionConnection(database), made(MemoryRateLimitStore())
+    await connection.open(session_lease(host), f"process 1 on {host}")
+    stores = DatabaseStores(database, connection)
+    try:
+        await stores.share_rate_limit(ENDPOINT, limiter)
+        yield limiter
+    finally:
+        await stores.close()
+        await connection.close()
+        await database.close()

@@ -1,7 +1,8 @@
 """Rate limits of credentials in a database: a refusal on one machine slows all machines that use the credential.
 
 The rate limiter of a machine is kept, with its page of the home. Here its state and that of the database are merged
-after each change. Depends on the database and the rate limiter. Calls at once are counted by each machine.
+after each change. Each machine runs its share of the calls that may run at once after a refusal. Depends on
+the database and the rate limiter.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class SharedRateLimits:
             await self._database.notify(connection, _topic(credential))
 
         stored = await self._database.read(read)
+        if stored.is_limited:
+            limiter.share_among(await self._database.read(_count_machines))
         if _differ(limiter.merge(stored), stored):
             await self._database.write(write, durable=False)
 
@@ -144,6 +147,13 @@ def _differ(one: RateState, other: RateState) -> bool:
     times = (one.paused_until - other.paused_until, one.refused_at - other.refused_at)
     counts = (one.epoch, one.level, one.limit) != (other.epoch, other.level, other.limit)
     return counts or any(abs(seconds) > SAME_REFUSAL_S for seconds in times)
+
+
+async def _count_machines(connection: Connection) -> int:
+    """Return on how many machines sessions, members and workers of the team space run now."""
+    return await connection.fetchval(
+        "select count(distinct split_part(owner, ' on ', 2)) from leases where is_held(name)"
+    )
 
 
 async def _read_key(connection: Connection) -> bytes:

@@ -78,11 +78,12 @@ class RateLimiter:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._followers: list[Callable[[], None]] = []
         self._mutex = threading.RLock()
+        self._machines = 1
 
     @property
     def limit(self) -> int:
         """The number of calls that may run at once now."""
-        return self._state().max_running(self._terms)
+        return self._most(self._state())
 
     @property
     def paused_s(self) -> float:
@@ -95,7 +96,16 @@ class RateLimiter:
         state = self._state()
         if state.paused_until > time.monotonic():
             return "the rate limit"
-        return "" if self.running_count < state.max_running(self._terms) else "a free place among those who may call"
+        return "" if self.running_count < self._most(state) else "a free place among those who may call"
+
+    def share_among(self, machines: int) -> None:
+        """Run only this machine's share of the calls that may run at once after a refusal, of so many machines."""
+        self._machines = max(1, machines)
+
+    def _most(self, state: RateState) -> int:
+        """Return how many calls may run at once on this machine. Each machine has room for one."""
+        most = state.max_running(self._terms)
+        return max(1, most // self._machines) if state.is_limited else most
 
     def _state(self) -> RateState:
         with self._mutex:
@@ -147,7 +157,7 @@ class RateLimiter:
     def _take(self, state: RateState, *, called: bool) -> int | _Waiting:
         """Take a permit, or return the reason to wait; a call that was woken (`called`) goes before all others."""
         with self._mutex:
-            room = self.running_count < state.max_running(self._terms) and (called or not self._queue)
+            room = self.running_count < self._most(state) and (called or not self._queue)
             place = self._take_permit(state) if room else None
             if place is not None:
                 self.running_count += 1
@@ -158,9 +168,7 @@ class RateLimiter:
 
     def _take_permit(self, state: RateState) -> int | None:
         """Take a permit of all processes while calls are limited; otherwise none is needed."""
-        return (
-            self._store.take_permit(state.max_running(self._terms)) if state.is_limited or self._capped else ANY_PERMIT
-        )
+        return self._store.take_permit(self._most(state)) if state.is_limited or self._capped else ANY_PERMIT
 
     def _forget(self, place: asyncio.Future[None]) -> None:
         with self._mutex:

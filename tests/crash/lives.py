@@ -23,6 +23,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.control.send_from_outside import send
 from teamwright.session.control.stop_from_outside import stop_member
 from teamwright.session.lookup.saved_sessions import session_views
+from teamwright.session.lookup.saved_team_access import FileAccess
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.session.lookup.team_address import find_address
 from teamwright.session.open_session import open_session
@@ -189,7 +190,7 @@ def sender(round_directory: RoundDirectory, seed: str) -> None:
     dice = random.Random(seed)
 
     async def one(number: int) -> None:
-        target, _ = find_address(round_directory.home, TEAM)
+        target, _ = find_address(FileAccess(round_directory.home), TEAM)
         name = dice.choice([m.name for m in target.config.members])
         token, size = f"{seed}-{number}", dice.choice((0, 0, 0, 0, 300, 3_000, 20_000))
         round_directory.note("sender", token=token, to=name)
@@ -217,7 +218,7 @@ def stopper(round_directory: RoundDirectory) -> None:
         while True:
             await asyncio.sleep(0.02)
             with contextlib.suppress(TeamwrightError):
-                target, _ = find_address(round_directory.home, TEAM)
+                target, _ = find_address(FileAccess(round_directory.home), TEAM)
                 if target.config.find("eve") is None:
                     continue
                 stopped = await stop_member(target, "eve", now=True, timeout_s=5.0)

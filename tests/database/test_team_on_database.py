@@ -137,3 +137,20 @@ async def test_two_people_with_one_database_do_not_see_each_others_teams(tmp_pat
         await upgrade_schema(parse_address(url), create=True)
     await run_crew(tmp_path, spaces[0])
     assert not await fetch_session(parse_address(spaces[1]), Home.at(tmp_path / "other"), "crew")
+
+
+@pytest.mark.promise("J6")
+async def test_a_team_is_adopted_on_another_machine_and_its_members_keep_their_conversations(tmp_path, space, own_home):
+    model = scripted()
+    async with open_session(options(tmp_path, space, model)) as first:
+        await first.run([text_block("Have it done.")])
+        await first.stop_members("as a kill would", keep=True)
+    model = ScriptedModel(lambda _request: "I remember.")
+    async with open_session(options(tmp_path, space, model, home=str(tmp_path / "second"), adopt="crew")) as adopted:
+        assert adopted.team.name == "crew" and adopted.id != first.id
+        assert adopted.resumed is not None and set(adopted.resumed.members) == {"ada", "bob"}
+        path = Home.at(tmp_path / "second").agent_transcript(tmp_path, adopted.id, "ada")
+        assert b"Work through the list." in path.read_bytes()
+    third = Home.at(tmp_path / "third")
+    assert await fetch_session(parse_address(space), third, "crew") == adopted.id
+    assert third.agent_transcript(tmp_path, adopted.id, "ada").read_bytes() == path.read_bytes()

@@ -11,6 +11,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.requests.stop_request import LeadProcess, StopRequest, open_stops
 from teamwright.session.control.send_from_outside import send
 from teamwright.session.control.stop_from_outside import stop_member, stop_team
+from teamwright.session.lookup.saved_team_access import FileAccess
 from teamwright.session.lookup.team_address import find_address
 from teamwright.storage.doorbell import ring
 from teamwright.storage.file_watcher import Watcher
@@ -20,7 +21,7 @@ from tests.teams.crew import Holding, a_team, until, within
 
 
 async def target_of(team):
-    return find_address(team.session.team.home, "crew")[0]
+    return find_address(FileAccess(team.session.team.home), "crew")[0]
 
 
 @pytest.mark.promise("D4")
@@ -109,10 +110,10 @@ async def test_an_end_at_once_does_not_wait_for_who_thinks(tmp_path, own_home):
 
 async def test_a_name_with_an_at_sign_is_a_team_before_it_is_a_member(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
-        home = team.session.team.home
-        target, name = find_address(home, "ada@crew")
+        access = FileAccess(team.session.team.home)
+        target, name = find_address(access, "ada@crew")
         assert (target.name, name) == ("crew", "ada")
-        target, name = find_address(home, "crew")
+        target, name = find_address(access, "crew")
         assert (target.name, name) == ("crew", "")
 
 

@@ -24,6 +24,9 @@ CONNECT_S = 10.0
 COMMAND_S = 30.0
 """Seconds that one statement may take, before the database counts as gone."""
 
+NO_RIGHT = "42501"
+"""The server's code for a statement that the user may not run."""
+
 LOCK_S = 5
 """Seconds to wait for a row that another process locked: as long as for a lock of files."""
 
@@ -195,7 +198,7 @@ def is_connection_loss(problem: BaseException) -> bool:
     """Return True when the connection ended, or the server starts or stops: the same work may succeed later."""
     driver = load_driver()
     if isinstance(problem, driver.PostgresError):
-        state = str(getattr(problem, "sqlstate", "") or "")
+        state = _state(problem)
         return state.startswith(("08", "57P")) or state == "53300"
     known = (driver.InterfaceError, driver.InternalClientError, OSError, TimeoutError)
     return isinstance(problem, known) and not isinstance(problem, TeamwrightError)
@@ -203,12 +206,12 @@ def is_connection_loss(problem: BaseException) -> bool:
 
 def is_conflict(problem: BaseException) -> bool:
     """Return True when the server undid a transaction because of another one: it is run again."""
-    return str(getattr(problem, "sqlstate", "") or "") in {"40001", "40P01"}
+    return _state(problem) in {"40001", "40P01"}
 
 
 def is_lost_statement(problem: BaseException) -> bool:
     """Return True when the server does not know a statement that this connection has prepared, or knows it already."""
-    return str(getattr(problem, "sqlstate", "") or "") in {"26000", "42P05"}
+    return _state(problem) in {"26000", "42P05"}
 
 
 def is_driver_error(problem: BaseException) -> bool:
@@ -220,6 +223,9 @@ def is_driver_error(problem: BaseException) -> bool:
 
 def connect_error(address: DatabaseAddress, problem: BaseException) -> CannotStart:
     """Return the error for a server that does not accept a connection. It never contains a password."""
+    if _state(problem) == NO_RIGHT:
+        what, do = _no_right(problem)
+        return CannotStart("database", what, looked_at=[("database", str(address))], do=do, note="nothing was started")
     return CannotStart(
         "database",
         f"the database cannot be reached: {_reason(problem)}",
@@ -231,8 +237,11 @@ def connect_error(address: DatabaseAddress, problem: BaseException) -> CannotSta
 
 def store_error(place: str, problem: BaseException) -> StorageError:
     """Return the error for a statement that the server did not run; `place` names the database for a person."""
-    state = str(getattr(problem, "sqlstate", "") or "")
+    state = _state(problem)
     looked_at = [("database", place)]
+    if state == NO_RIGHT:
+        what, do = _no_right(problem)
+        return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
     if state == "55P03":
         what = "another process of the team kept a row of the database locked"
         return LockTimeout("lock-timeout", what, looked_at=looked_at, note="nothing was written")
@@ -245,6 +254,16 @@ def store_error(place: str, problem: BaseException) -> StorageError:
         return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
     what = f"the database did not do its work: {_reason(problem)}"
     return StorageError("database-failed", what, looked_at=looked_at, note="nothing was written")
+
+
+def _no_right(problem: BaseException) -> tuple[str, list[str]]:
+    """Return the sentence for a user without the rights on the schema, and the advice."""
+    what = f"the user of the database has too few rights: {_reason(problem)}"
+    return what, ["name the user that made the schema, or grant this one all rights on the tables of the schema"]
+
+
+def _state(problem: BaseException) -> str:
+    return str(getattr(problem, "sqlstate", "") or "")
 
 
 def _reason(problem: BaseException) -> str:

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
+from teamwright.database.roster_and_state_rows import ROSTER
 from teamwright.database.session_connection import SessionConnection
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
 from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
+from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import inbox_stem, message_id
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry
 from teamwright.protocol.timestamps import iso_time
@@ -63,6 +65,8 @@ class DatabaseMailbox:
     async def _store(self, connection: Connection, entry: InboxEntry, *, runtime: bool) -> None:
         """Store the entry behind the quota; senders to one mailbox wait for each other."""
         here, body, quiet = (self._team, self._reader), entry.encode(), is_contentless(entry.text)
+        if self._session is None:
+            await self._require_team(connection)
         await connection.execute("select pg_advisory_xact_lock(lease_key('mail/' || $1 || '/' || $2))", *here)
         if not self._is_known:
             await connection.execute(
@@ -91,6 +95,14 @@ class DatabaseMailbox:
         )
         if done.endswith(" 1"):
             await self._database.notify(connection, self._topic)
+
+    async def _require_team(self, connection: Connection) -> None:
+        """Let no process remove the team before this transaction ends. Raises TeamRefused for one that is removed."""
+        there = await connection.fetchval(
+            "select 1 from documents where team = $1 and kind = $2 for share", self._team, ROSTER.kind
+        )
+        if there is None:
+            raise TeamRefused("team-refused", f'the team "{self._team}" was deleted', note="no member will read it")
 
     async def unread(self) -> list[InboxEntry]:
         """See Mailbox. Requests of which an entry speaks are here before the entry."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from teamwright.database.connection import Database, Fence, fenced_error
-from teamwright.database.driver import Connection, is_driver_error
+from teamwright.database.driver import Connection, connect_error, is_driver_error
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 
 OnChange = Callable[[str | None], None]
@@ -51,13 +51,15 @@ class SessionConnection:
 
         Raises CannotStart: `session-busy` while another process holds the lease, `database`.
         """
-        self._connection = await self._connect()
-        if lease:
-            try:
+        try:
+            self._connection = await self._connect()
+            if lease:
                 self._database.fence = await _take(self._connection, lease, owner)
-            except BaseException:
-                await self.close()
-                raise
+        except BaseException as problem:
+            await self.close()
+            if is_driver_error(problem):
+                raise connect_error(self._database.address, problem) from problem
+            raise
         self._worker = asyncio.create_task(self._work(), name="database")
         return self._database.fence
 
@@ -234,3 +236,11 @@ def _held_error(name: str, owner: str, age: int) -> CannotStart:
         ],
         note="nothing was started",
     )
+
+
+async def fence_out(connection: Connection, lease: str) -> None:
+    """Refuse all later writes of the process that holds a lease, and end its connection, so that it ends itself."""
+    former = await connection.fetchval(
+        "update leases set token = token + 1 where name = $1 returning backend_pid", lease
+    )
+    await connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid = $1", former)

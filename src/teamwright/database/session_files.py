@@ -17,14 +17,18 @@ from typing import NamedTuple
 from teamwright.database.driver import Connection
 from teamwright.protocol.errors import StorageError
 from teamwright.requests.request_store import RequestStore
-from teamwright.storage.atomic_write import storage_error, write_atomic
+from teamwright.storage.atomic_write import storage_error, write_atomic, write_new
+from teamwright.storage.file_lease import lease_path
 from teamwright.storage.paths import Home
 
-_GROWING = ".jsonl"
+GROWING = ".jsonl"
 """The ending of files that grow at their end."""
 
-_SHIPPED = ("*.jsonl", "*.json", "calls", "agents/*.jsonl", "history/*.jsonl", "prefixes/*.json")
-"""The files in a session's directory that a resume reads."""
+_NOTE = lease_path(Path()).name
+"""The lease file of a session: the note of its process is in it."""
+
+_SHIPPED = ("*.jsonl", "*.json", "calls", _NOTE, "agents/*.jsonl", "history/*.jsonl", "prefixes/*.json")
+"""The files in a session's directory that a resume reads, and the lease file with the note of its process."""
 
 _SHIPPED_OF_MEMBER = (
     *("agents/*.jsonl", "prefixes/*.json", "members/*/*.jsonl", "members/*/calls"),
@@ -32,8 +36,11 @@ _SHIPPED_OF_MEMBER = (
 )
 """The files of a member on another machine, in the session's directory there."""
 
-_REQUESTS = "requests/"
+REQUESTS = "requests/"
 """The beginning of the names of request files; the directory of the team follows."""
+
+ANSWER = ".answer.json"
+"""The ending of the names of answers to requests."""
 
 _MOST_BYTES = 4_000_000
 """Bytes of one row: a longer piece is divided."""
@@ -78,23 +85,29 @@ class SessionFiles:
         """Create them. `member`: the name of the only transcript here, in the process of a member elsewhere."""
         self._home = home
         self._member = member
-        self._session = session
+        self.session = session
         self._project = home.project(cwd)
         self._team = ""
         self._knows_team = False
         self._shipped: dict[str, _Shipped] = {}
         self._remote = set[str]()
+        self._fetched = set[str]()
         self.shares_requests = bool(member)
         """True while processes on several machines write requests of the team."""
 
+    @property
+    def note_name(self) -> str:
+        """The name of the lease file with the note of the session's process."""
+        return f"{self.session}/{_NOTE}"
+
     def leave_to_member(self, member: str) -> None:
         """Leave the transcript of this name to the member's process on another machine."""
-        self._remote.add(f"{member}{_GROWING}")
+        self._remote.add(f"{member}{GROWING}")
         self.shares_requests = True
 
     def take_from_member(self, member: str) -> None:
         """Ship the transcript of this name from here again."""
-        self._remote.discard(f"{member}{_GROWING}")
+        self._remote.discard(f"{member}{GROWING}")
 
     def set_team(self, directory: str) -> None:
         """Ship the requests of the team in this directory too; empty: the team was deleted, and they are removed."""
@@ -108,9 +121,9 @@ class SessionFiles:
             await connection.execute(
                 "insert into sessions (session, cwd, host) values ($1, $2, $3) "
                 "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
-                *(self._session, cwd, socket.gethostname()),
+                *(self.session, cwd, socket.gethostname()),
             )
-        rows = await connection.fetch("select name, size, digest from session_files where session = $1", self._session)
+        rows = await connection.fetch("select name, size, digest from session_files where session = $1", self.session)
         self._shipped = {str(row["name"]): _Shipped(int(row["size"]), str(row["digest"])) for row in rows}
 
     def find_changes(self) -> list[ShippedChange]:
@@ -119,22 +132,22 @@ class SessionFiles:
         for path in self._paths():
             mark, known = _mark(path), self._shipped.get(name := self._name(path))
             if mark is not None and (known is None or known.mark != mark):
-                change = (_new_lines if path.suffix == _GROWING else _new_content)(path, name, mark, known)
+                change = (_new_lines if path.suffix == GROWING else _new_content)(path, name, mark, known)
                 found += [change] if change is not None else []
         for name in self._shipped if self._knows_team else ():
-            if name.startswith(_REQUESTS) and _mark(self._locate(name)) is None:
+            if name.startswith(REQUESTS) and _mark(self.locate(name)) is None:
                 found.append(ShippedChange(name, SizeMark(0, 0), 0, b"", is_whole=True, is_gone=True))
         return found
 
     async def send(self, connection: Connection, changes: Sequence[ShippedChange]) -> None:
         """Store the changes in the transaction of this connection."""
         for name in [change.name for change in changes if change.is_whole]:
-            await connection.execute("delete from session_parts where session = $1 and name = $2", self._session, name)
+            await connection.execute("delete from session_parts where session = $1 and name = $2", self.session, name)
         await connection.executemany(
             "insert into session_parts (session, name, start, content) values ($1, $2, $3, $4) "
             "on conflict (session, name, start) do update set content = excluded.content",
             [
-                (self._session, change.name, change.start + at, change.content[at : at + _MOST_BYTES])
+                (self.session, change.name, change.start + at, change.content[at : at + _MOST_BYTES])
                 for change in changes
                 for at in range(0, len(change.content), _MOST_BYTES)
             ],
@@ -142,11 +155,11 @@ class SessionFiles:
         await connection.executemany(
             "insert into session_files (session, name, size, digest) values ($1, $2, $3, $4) "
             "on conflict (session, name) do update set size = excluded.size, digest = excluded.digest",
-            [(self._session, one.name, one.start + len(one.content), one.digest) for one in changes if not one.is_gone],
+            [(self.session, one.name, one.start + len(one.content), one.digest) for one in changes if not one.is_gone],
         )
         if gone := [change.name for change in changes if change.is_gone]:
             await connection.execute(
-                "delete from session_files where session = $1 and name = any($2)", self._session, gone
+                "delete from session_files where session = $1 and name = any($2)", self.session, gone
             )
 
     def note_sent(self, changes: Sequence[ShippedChange]) -> None:
@@ -163,16 +176,16 @@ class SessionFiles:
         A longer file here that begins as the one of the database is kept: this machine was killed before it sent the
         rest. Requests that another machine has closed are removed here.
         """
-        found = await connection.fetch("select name, size from session_files where session = $1", self._session)
+        found = await connection.fetch("select name, size from session_files where session = $1", self.session)
         rows = [row for row in found if self._is_wanted(str(row["name"]))]
         count, names = 0, {str(row["name"]) for row in rows}
         self._remove_closed_requests(names)
         for row in rows:
-            path = self._locate(str(row["name"]))
+            path = self.locate(str(row["name"]))
             if not await self._continues(connection, path, str(row["name"]), int(row["size"])):
                 parts = await connection.fetch(
                     "select content from session_parts where session = $1 and name = $2 order by start",
-                    *(self._session, row["name"]),
+                    *(self.session, row["name"]),
                 )
                 write_atomic(path, b"".join(bytes(part["content"]) for part in parts))
                 count += 1
@@ -186,64 +199,90 @@ class SessionFiles:
 
     async def fetch_transcript(self, connection: Connection, member: str) -> None:
         """Write the transcript that a member has shipped from another machine, if it has begun one."""
-        name = f"{self._session}/agents/{member}{_GROWING}"
+        name = f"{self.session}/agents/{member}{GROWING}"
         content = await connection.fetchval(
             "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
-            *(self._session, name),
+            *(self.session, name),
         )
         if content is not None:
-            write_atomic(self._locate(name), bytes(content))
-            self._note_fetched(self._locate(name), name, len(content))
+            write_atomic(self.locate(name), bytes(content))
+            self._note_fetched(self.locate(name), name, len(content))
 
     def _is_wanted(self, name: str) -> bool:
-        """Return True for a file that a resume here reads: of a member's process only that of the member."""
+        """Return True for a file that a resume here reads: of a member's process only that of the member.
+
+        The lease file here is that of this process, which holds it already.
+        """
         if not self._member:
-            return True
-        own = f"{self._session}/"
-        return name.startswith((_REQUESTS, f"{own}members/{self._member}/", f"{own}prefixes/")) or (
-            name == f"{own}agents/{self._member}{_GROWING}"
+            return name != self.note_name
+        own = f"{self.session}/"
+        return name.startswith((REQUESTS, f"{own}members/{self._member}/", f"{own}prefixes/")) or (
+            name == f"{own}agents/{self._member}{GROWING}"
         )
 
     async def fetch_requests(self, connection: Connection) -> None:
-        """Write the open requests and answers that another machine stored, and remove those that it closed."""
-        if not (self.shares_requests and self._team):
+        """Write the open requests and answers that another process stored, and remove those that it closed.
+
+        Of two answers the one that is here already counts. An answer to a request that is closed here is dropped.
+        """
+        if not self._team:
             return
         rows = await connection.fetch(
             "select name, size, digest from session_files where session = $1 and starts_with(name, $2) "
             "and position('/answered/' in name) = 0",
-            *(self._session, f"{_REQUESTS}{self._team}/"),
+            *(self.session, f"{REQUESTS}{self._team}/"),
         )
         there = {str(row["name"]): row for row in rows}
-        for name in [name for name in self._shipped if name.startswith(_REQUESTS) and "/answered/" not in name]:
+        for name in [name for name in self._shipped if name.startswith(REQUESTS) and "/answered/" not in name]:
             if name not in there:
-                self._locate(name).unlink(missing_ok=True)
+                self.locate(name).unlink(missing_ok=True)
                 del self._shipped[name]
-        for name, row in there.items():
-            if name not in self._shipped:
+        for name in sorted(there.keys() - self._shipped.keys(), key=_is_answer):
+            path, row = self.locate(name), there[name]
+            if _mark(path) is not None:
+                continue  # it is shipped with the next write
+            mark = None
+            if not _is_answer(name) or _mark(_request_of(path)) is not None:
                 content = await connection.fetchval(
                     "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
-                    *(self._session, name),
+                    *(self.session, name),
                 )
-                path = self._locate(name)
-                write_atomic(path, bytes(content or b""))
-                self._shipped[name] = _Shipped(int(row["size"]), str(row["digest"]), _mark(path))
+                if not write_new(path, bytes(content or b"")):
+                    continue
+                mark = _mark(path)
+                self._fetched.add(name)
+            self._shipped[name] = _Shipped(int(row["size"]), str(row["digest"]), mark)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """True while a request that another process stored has no shipped answer."""
+        self._fetched &= self._shipped.keys()
+        return any(
+            not _is_answer(name) and f"{name.removesuffix('.json')}{ANSWER}" not in self._shipped
+            for name in self._fetched
+        )
+
+    @property
+    def requests_directory(self) -> Path | None:
+        """The directory of the requests of the session's team; None without a team."""
+        return RequestStore.of_team(self._home, self._team).directory if self._team else None
 
     def _remove_closed_requests(self, names: Collection[str]) -> None:
         """Remove the request files of the teams of these names that the database does not have."""
-        for team in {name.split("/")[1] for name in names if name.startswith(_REQUESTS)}:
+        for team in {name.split("/")[1] for name in names if name.startswith(REQUESTS)}:
             requests = RequestStore.of_team(self._home, team).directory
             for path in requests.glob("**/*"):
-                if path.is_file() and f"{_REQUESTS}{team}/{path.relative_to(requests).as_posix()}" not in names:
+                if path.is_file() and f"{REQUESTS}{team}/{path.relative_to(requests).as_posix()}" not in names:
                     path.unlink(missing_ok=True)
 
     async def _continues(self, connection: Connection, path: Path, name: str, size: int) -> bool:
         """Return True when the file here ends as the one of the database, or continues it."""
         mark = _mark(path)
-        if mark is None or mark.size < size or path.suffix != _GROWING:
+        if mark is None or mark.size < size or path.suffix != GROWING:
             return False
         last = await connection.fetchrow(
             "select start, content from session_parts where session = $1 and name = $2 order by start desc limit 1",
-            *(self._session, name),
+            *(self.session, name),
         )
         if last is None:
             return True
@@ -251,8 +290,8 @@ class SessionFiles:
         return _read(path, int(last["start"]))[: len(content)] == content
 
     def _paths(self) -> list[Path]:
-        directory = self._project / self._session
-        found = [] if self._member else [self._project / f"{self._session}{_GROWING}"]
+        directory = self._project / self.session
+        found = [] if self._member else [self._project / f"{self.session}{GROWING}"]
         for pattern in _SHIPPED_OF_MEMBER if self._member else _SHIPPED:
             found += [path for path in directory.glob(pattern) if path.name not in self._remote]
         if self._team:
@@ -264,14 +303,14 @@ class SessionFiles:
         if path.is_relative_to(self._project):
             return path.relative_to(self._project).as_posix()
         requests = RequestStore.of_team(self._home, self._team).directory
-        return f"{_REQUESTS}{self._team}/{path.relative_to(requests).as_posix()}"
+        return f"{REQUESTS}{self._team}/{path.relative_to(requests).as_posix()}"
 
-    def _locate(self, name: str) -> Path:
+    def locate(self, name: str) -> Path:
         """Return the path of a file of this name here. Raises StorageError for a name outside the session."""
         _require_relative(name)
-        if not name.startswith(_REQUESTS):
+        if not name.startswith(REQUESTS):
             return self._project / name
-        directory, _, rest = name.removeprefix(_REQUESTS).partition("/")
+        directory, _, rest = name.removeprefix(REQUESTS).partition("/")
         return RequestStore.of_team(self._home, directory).directory / rest
 
 
@@ -314,6 +353,19 @@ def _read(path: Path, start: int) -> bytes:
         return b""
     except OSError as problem:
         raise storage_error(problem, path) from problem
+
+
+def requests_topic(session: str) -> str:
+    """Return the topic of requests and answers that processes of the person store for a session."""
+    return f"requests:{session}"
+
+
+def _is_answer(name: str) -> bool:
+    return name.endswith(ANSWER)
+
+
+def _request_of(answer: Path) -> Path:
+    return answer.with_name(f"{answer.name.removesuffix(ANSWER)}.json")
 
 
 def _require_relative(name: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection, Row
+from teamwright.database.session_connection import fence_out
 from teamwright.database.workers import BUSY, WorkerOffer, WorkerStatus
 
 ORDERS = "orders"
@@ -178,7 +179,7 @@ class StartOrders:
             if row is None:
                 return
             if row["state"] == OrderState.ENDED and row["worker"] is not None:
-                await _fence_out(connection, row)
+                await fence_out(connection, member_lease(str(row["team"]), str(row["member"])))
             await self._database.notify(connection, ORDERS)
             await self._database.notify(connection, order_topic(id))
 
@@ -194,7 +195,7 @@ class StartOrders:
                 *(id, worker),
             )
             if row is not None:
-                await _fence_out(connection, row)
+                await fence_out(connection, member_lease(str(row["team"]), str(row["member"])))
                 await self._database.notify(connection, order_topic(id))
 
         await self._database.write(work)
@@ -277,15 +278,6 @@ class StartOrders:
         await self._database.write(
             lambda connection: connection.execute("delete from start_orders where id = $1 and state = 'ended'", id)
         )
-
-
-async def _fence_out(connection: Connection, row: Row) -> None:
-    """Refuse all later writes of a member's process, and end its connection, so that it ends itself."""
-    fenced = await connection.fetchval(
-        "update leases set token = token + 1 where name = $1 returning backend_pid",
-        member_lease(str(row["team"]), str(row["member"])),
-    )
-    await connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid = $1", fenced)
 
 
 def _order(row: Row) -> StartOrder:

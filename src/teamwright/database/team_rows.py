@@ -6,7 +6,9 @@ Depends on the documents and on leases. An archived team keeps its rows under th
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -26,6 +28,11 @@ def session_lease(session: str) -> str:
     return f"session/{session}"
 
 
+def archive_entry(directory: str, uuid: str) -> str:
+    """Return the name under which the rows of an archived team are kept."""
+    return f"archive/{directory}-{uuid[:8]}"
+
+
 class DatabaseTeams:
     """The teams of a database; see TeamTable."""
 
@@ -34,28 +41,7 @@ class DatabaseTeams:
 
     async def list(self) -> list[StoredTeam]:
         """See TeamTable. A team whose rows cannot be read is left out."""
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "select s.team, r.body as roster, s.body as state from documents s join documents r "
-                "on r.team = s.team and r.kind = 'roster' where s.kind = 'state' order by s.team collate \"C\""
-            )
-        )
-        found: list[tuple[str, TeamConfig, TeamFile]] = []
-        for row in rows:
-            with suppress(TeamwrightError):
-                found.append((row["team"], ROSTER.parse(row["roster"]), STATE.parse(row["state"])))
-        live = await self._held_sessions([file.lead.session for _, _, file in found])
-        return [StoredTeam(team, config, file, file.lead.session in live) for team, config, file in found]
-
-    async def _held_sessions(self, sessions: list[str]) -> set[str]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "select wanted.session from unnest($1::text[]) as wanted(session) "
-                "where is_held('session/' || wanted.session)",
-                sessions,
-            )
-        )
-        return {str(row["session"]) for row in rows}
+        return await self._database.read(load_teams)
 
     async def add(self, directory: str, config: TeamConfig, file: TeamFile) -> bool:
         """See TeamTable."""
@@ -69,7 +55,10 @@ class DatabaseTeams:
         return await self._database.write(work)
 
     async def take_lead(self, directory: str, lead: LeadLease, log: str) -> TeamFile:
-        """See TeamTable. The former lead's process is fenced out, also when it only seems to be gone."""
+        """See TeamTable. The former lead's process is fenced out, also when it only seems to be gone.
+
+        The members' transcripts are in the directory of the new session from then on, which ships them.
+        """
 
         async def work(connection: Connection) -> TeamFile:
             row = await connection.fetchrow(
@@ -84,6 +73,8 @@ class DatabaseTeams:
                     raise _led_error(directory, file.lead)
                 await connection.execute("update leases set token = token + 1 where name = $1", former)
             after = replace(file, lead=lead, log=log or file.log)
+            if log and file.lead.session != lead.session:
+                after = after.with_transcripts(Path(log).parent)
             await connection.execute(
                 "update documents set body = $2, version = version + 1 where team = $1 and kind = 'state'",
                 *(directory, after.encode()),
@@ -122,7 +113,7 @@ class DatabaseTeams:
             )
             if body is None:
                 raise TeamwrightError("unknown-team", f"there is no team {directory} in {self._database.place}")
-            entry = f"archive/{directory}-{parse_team_file(bytes(body)).uuid[:8]}"
+            entry = archive_entry(directory, parse_team_file(bytes(body)).uuid)
             rows = await connection.fetch(
                 "select body, is_read from mail where team = $1 and reader = $2 order by number", directory, LEAD
             )
@@ -156,14 +147,35 @@ def _led_error(directory: str, lead: LeadLease) -> TeamRefused:
     )
 
 
-async def archived_teams(database: Database) -> list[tuple[str, StoredTeam]]:
+async def load_teams(connection: Connection) -> list[StoredTeam]:
+    """Return all teams, by directory. A team whose rows cannot be read is left out."""
+    rows = await connection.fetch(
+        "select s.team, r.body as roster, s.body as state from documents s join documents r "
+        "on r.team = s.team and r.kind = 'roster' where s.kind = 'state' order by s.team collate \"C\""
+    )
+    found: list[tuple[str, TeamConfig, TeamFile]] = []
+    for row in rows:
+        with suppress(TeamwrightError):
+            found.append((row["team"], ROSTER.parse(row["roster"]), STATE.parse(row["state"])))
+    live = await held_sessions(connection, [file.lead.session for _, _, file in found])
+    return [StoredTeam(team, config, file, file.lead.session in live) for team, config, file in found]
+
+
+async def held_sessions(connection: Connection, sessions: Sequence[str]) -> set[str]:
+    """Return which of these sessions a process runs now."""
+    rows = await connection.fetch(
+        "select wanted.session from unnest($1::text[]) as wanted(session) where is_held('session/' || wanted.session)",
+        list(sessions),
+    )
+    return {str(row["session"]) for row in rows}
+
+
+async def load_archived_teams(connection: Connection) -> list[tuple[str, StoredTeam]]:
     """Return the archived teams with the names of their entries, the oldest first."""
-    rows = await database.read(
-        lambda connection: connection.fetch(
-            "select a.entry, a.team, r.body as roster, s.body as state from archived_teams a "
-            "join documents r on r.team = a.entry and r.kind = 'archived roster' "
-            "join documents s on s.team = a.entry and s.kind = 'archived state' order by a.archived_at"
-        )
+    rows = await connection.fetch(
+        "select a.entry, a.team, r.body as roster, s.body as state from archived_teams a "
+        "join documents r on r.team = a.entry and r.kind = 'archived roster' "
+        "join documents s on s.team = a.entry and s.kind = 'archived state' order by a.archived_at"
     )
     found: list[tuple[str, StoredTeam]] = []
     for row in rows:

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from teamwright.agent.transcript import read_header
 from teamwright.edit_history.edit_journal_reader import EditJournal, display_name
 from teamwright.edit_history.undo import UndoRequest
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.session.factory.session_worktree import stored_worktree
 from teamwright.session.lookup.saved_members import match_member_name
+from teamwright.session.lookup.saved_team_access import SavedTeamAccess
 from teamwright.session.lookup.saved_teams import all_teams
 from teamwright.session.session import Session
 from teamwright.storage.file_lease import lease_held, lease_path
@@ -32,7 +33,8 @@ class HistoryLocation(Struct, frozen=True):
     """The files of a session. `cwd` is its working directory, as far as known; `team` may be empty.
 
     `rooms` are the directories of member processes: an adopted member keeps the one of its first session. `beyond` are
-    the external members, whose edits are not recorded.
+    the external members, whose edits are not recorded. `is_here` is False for the copy of a session of a database that
+    ran on another machine: that machine has the contents of its edits.
     """
 
     directory: Path
@@ -41,6 +43,19 @@ class HistoryLocation(Struct, frozen=True):
     team: str = ""
     rooms: tuple[Path, ...] = ()
     beyond: tuple[str, ...] = ()
+    is_here: bool = True
+
+    def require_here(self) -> HistoryLocation:
+        """Return the location. Raises TeamwrightError (`unknown-session`) when another machine has the contents."""
+        if self.is_here:
+            return self
+        raise TeamwrightError(
+            "unknown-session",
+            f"the edits of session {self.session[:8]} are on the machine on which it ran",
+            looked_at=[("directory there", self.cwd)],
+            do=["type this command on that machine"],
+            note="nothing was changed",
+        )
 
     @property
     def history(self) -> Path:
@@ -63,6 +78,18 @@ def find_history(home: Home, cwd: Path, name: str | None) -> HistoryLocation:
     header = read_header(directory.with_name(f"{directory.name}.jsonl")) or {}
     where = str((stored_worktree(header) or header).get("cwd", ""))
     return _with_rooms(home, HistoryLocation(directory, found.session or directory.name, where, found.team))
+
+
+def accessed_history(access: SavedTeamAccess, own: Home, cwd: Path, name: str | None) -> HistoryLocation:
+    """Find a session as `find_history` does, also that of a team in a database.
+
+    Its files in `own`, the home of this machine, count before a copy of them.
+    """
+    if access.is_local or name is None:
+        return find_history(own, cwd, name)
+    found = find_history(access.home, cwd, name)
+    local = own.session(Path(found.cwd), found.session)
+    return replace(found, directory=local) if local.is_dir() else replace(found, is_here=False)
 
 
 def history_of_session(session: Session) -> HistoryLocation:

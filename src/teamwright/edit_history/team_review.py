@@ -25,7 +25,6 @@ from teamwright.edit_history.edit_journal_reader import EditJournal, display_nam
 from teamwright.edit_history.history_location import (
     HistoryLocation,
     agents_of_member,
-    find_history,
     history_of_session,
     subagent_owners,
 )
@@ -38,6 +37,7 @@ from teamwright.protocol.messages import message_text
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.session.control.send_from_outside import send
 from teamwright.session.lookup.saved_members import match_member_name, transcripts_of
+from teamwright.session.lookup.saved_team_access import FileAccess, SavedTeamAccess
 from teamwright.session.lookup.saved_teams import find_tasks, find_team_view
 from teamwright.session.lookup.team_address import find_address
 from teamwright.session.session import Session
@@ -47,7 +47,6 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_review import ReviewAnswer, withdraw
 from teamwright.tasks.task_rules import USER
 from teamwright.tasks.task_store import FollowedTaskStore
-from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import TaskView
 from teamwright.views.cost import CostRow, cost_of
 
@@ -82,10 +81,15 @@ class TeamReview(Struct, frozen=True):
     `running` is the session, when this process runs it.
     """
 
-    home: Home
+    access: SavedTeamAccess
     place: HistoryLocation
     members: tuple[MemberReview, ...]
     running: Session | None = None
+
+    @property
+    def home(self) -> Home:
+        """The home in which the team is read."""
+        return self.access.home
 
     def member(self, name: str) -> MemberReview:
         """Return the work of this member. Raises UnknownMember."""
@@ -93,20 +97,18 @@ class TeamReview(Struct, frozen=True):
         return next(one for one in self.members if one.name == shown)
 
 
-def team_review(home: Home, cwd: Path, name: str | None) -> TeamReview:
-    """Return the review of a team, also of a deleted one, of a session, or of the newest session of this directory.
-
-    Raises TeamwrightError (`unknown-team`, `unknown-session`), StorageError.
-    """
-    return _review(home, find_history(home, cwd, name))
+def team_review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:
+    """Return the review of a team, also of a deleted one, or of a session. Raises StorageError."""
+    return _review(access, place)
 
 
 def review_in_session(session: Session) -> TeamReview:
     """Return the review of a session of this process. Raises StorageError."""
-    return replace(_review(session.agent_factory.home, history_of_session(session)), running=session)
+    return replace(_review(FileAccess(session.agent_factory.home), history_of_session(session)), running=session)
 
 
-def _review(home: Home, place: HistoryLocation) -> TeamReview:
+def _review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:
+    home = access.home
     edits, owners = read_journal(place.history), subagent_owners(place)
     tasks = _tasks(home, place)
     costs = {row.name: row for row in cost_of(home, Path(place.cwd), place.session).members}
@@ -116,7 +118,7 @@ def _review(home: Home, place: HistoryLocation) -> TeamReview:
         _member(place, edits, owners, one, [task for task in tasks if task.owner == one], costs.get(one))
         for one in dict.fromkeys(map(display_name, names))
     )
-    return TeamReview(home, place, tuple(one for one in made if not one.is_empty))
+    return TeamReview(access, place, tuple(one for one in made if not one.is_empty))
 
 
 def _roster(home: Home, place: HistoryLocation) -> list[str]:
@@ -206,8 +208,9 @@ class ReviewAction(Struct, frozen=True):
 
 async def _accept(review: TeamReview, member: MemberReview, _text: str) -> str:
     """Accept the work, and approve the tasks of the member whose review is the person's."""
+    history = review.place.require_here().history
     approved = await _answer_reviews(review, member, ReviewAnswer(True))
-    record_accepted(review.place.history, member.name)
+    record_accepted(history, member.name)
     return f"the work of {member.name} is accepted" + (f", and {approved} is approved" if approved else "")
 
 
@@ -227,9 +230,9 @@ def _task_store(review: TeamReview) -> FollowedTaskStore:
     """Return the store of the team's task list, or of the session's without a team."""
     directory = session_list_name(review.place.session)
     if review.place.team:
-        target, _ = find_address(review.home, review.place.team)
+        target, _ = find_address(review.access, review.place.team)
         directory = (target.file and target.file.task_list) or target.directory
-    return FileStores(review.home).tasks(directory)
+    return review.access.tasks(directory)
 
 
 async def _return(review: TeamReview, member: MemberReview, text: str) -> str:
@@ -245,7 +248,7 @@ async def _return(review: TeamReview, member: MemberReview, text: str) -> str:
             do=[f"say it in the session: teamwright --resume {review.place.session[:8]}"],
             note="nothing was sent",
         )
-    target, _ = find_address(review.home, review.place.team)
+    target, _ = find_address(review.access, review.place.team)
     to, about = member.name, "your work"
     try:
         target.member(member.name)
@@ -275,14 +278,14 @@ async def _undo(review: TeamReview, member: MemberReview, _text: str) -> str:
     if review.running is not None:
         made = await undo_in_session(review.running, member.name, (), force=False)
     else:
-        made = await undo_on_disk(review.place, member.name, (), force=False)
+        made = await undo_on_disk(review.place.require_here(), member.name, (), force=False)
     names = ", ".join(file.path for file in made.changed) or "no file"
     return f"took back the last edits of {member.name}: {names}"
 
 
 async def _commit(review: TeamReview, member: MemberReview, text: str) -> str:
     """Commit the files that the member changed, with the person's own git, and nothing else."""
-    tree = work_tree(Path(review.place.cwd))
+    tree = work_tree(Path(review.place.require_here().cwd))
     files = [file.file for file in member.files if tree is not None and Path(file.file).is_relative_to(tree)]
     if tree is None or not files:
         why = f"{member.name} changed no file in a repository" if tree is not None else "this is no git repository"

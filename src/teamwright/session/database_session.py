@@ -23,25 +23,22 @@ from teamwright.database.address import SECRET_VARIABLES, DatabaseAddress
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.mailbox import MailSettings
+from teamwright.database.request_exchange import RequestExchange
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
-from teamwright.database.team_rows import DatabaseTeams, archived_teams, session_lease
+from teamwright.database.team_rows import DatabaseTeams, session_lease
+from teamwright.database.teams_copy import TeamsCopy, copy_home
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import TeamChanged, TeamEvent
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.atomic_write import write_atomic
-from teamwright.storage.event_log_reader import log_path
-from teamwright.storage.file_lease import Lease, lease_path
-from teamwright.storage.json_array import encode_array
 from teamwright.storage.paths import Home
 from teamwright.teams.backends.backend_choice import AUTO, IN_PROCESS, is_remote
-from teamwright.teams.file_stores import FileStores
-from teamwright.teams.stored_teams import StoredTeam
-from teamwright.teams.team_state_file import LeadLease
 
 if TYPE_CHECKING:
     from teamwright.session.member_process.remote_backend import RemoteBackend
+    from teamwright.teams.stored_teams import StoredTeam
 
 
 class DatabaseSession(Struct, frozen=True):
@@ -77,9 +74,13 @@ async def open_database_session(
     if context.resumed:
         await database.read(files.fetch)
         await _fetch_results(database, context)
+    if context.options.adopt is not None:
+        await _fetch_members(database, context, context.options.adopt)
     database.ship_with_writes(files)
     shipper = SessionShipper(database)
     stack.push_async_callback(shipper.close)
+    exchange = RequestExchange(database, connection, files, shipper)
+    stack.push_async_callback(exchange.close)
     stores = DatabaseStores(database, connection, MailSettings(context.settings.database_durable_mail))
     stack.push_async_callback(stores.close)
     return DatabaseSession(replace(context, options=replace(context.options, stores=stores)), shipper, files)
@@ -98,6 +99,25 @@ async def _fetch_results(database: Database, context: SessionContext) -> None:
         with suppress(CannotStart):  # The repository lacks the first commit: the result stays in the database.
             await asyncio.to_thread(fetch_result, context.cwd, result.team, result.member, result.bundle)
             await orders.remove(id)
+
+
+async def _fetch_members(database: Database, context: SessionContext, word: str) -> None:
+    """Fetch the transcripts of a team's members into the directory of the session that adopts it."""
+    team = find_named(await DatabaseTeams(database).list(), word)
+    if team is None:
+        return  # the adoption says so
+    rows = await database.read(lambda connection: connection.fetch("select session, cwd from sessions"))
+    places = {str(row["session"]): Path(str(row["cwd"])) for row in rows}
+    for life in team.file.incarnation_records.values():
+        transcript = Path(life.transcript)
+        session = transcript.parent.parent.name
+        if session not in places or session == context.id:
+            continue
+        await database.read(SessionFiles(context.home, session, places[session]).fetch)
+        former = context.home.session(places[session], session)
+        for path in (former / "agents" / transcript.name, *former.glob("prefixes/*.json")):
+            if path.exists():
+                write_atomic(context.directory / path.relative_to(former), path.read_bytes())
 
 
 def _continue_without_rights() -> None:
@@ -137,8 +157,8 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
     """
     database = await Database.open(address)
     try:
-        named = [team for team in await DatabaseTeams(database).list() if word in {team.config.name, team.directory}]
-        wanted = named[0].file.lead.session if named else word
+        named = find_named(await DatabaseTeams(database).list(), word)
+        wanted = named.file.lead.session if named is not None else word
         rows = await database.read(
             lambda connection: connection.fetch(
                 "select session, cwd, is_held('session/' || session) as is_held from sessions "
@@ -158,6 +178,14 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
         await database.close()
 
 
+def find_named(teams: Sequence[StoredTeam], word: str) -> StoredTeam | None:
+    """Return the team of that name, else of that directory; None without one."""
+    exact = [team for team in teams if team.config.name == word]
+    return next(
+        iter(exact or [team for team in teams if word.lower() in {team.config.name.lower(), team.directory}]), None
+    )
+
+
 def copy_teams(address: DatabaseAddress, word: str = "") -> Home:
     """Return a home with the teams of the database. Not for a running event loop. Raises CannotStart, StorageError.
 
@@ -165,91 +193,19 @@ def copy_teams(address: DatabaseAddress, word: str = "") -> Home:
     """
     directory = Path(tempfile.mkdtemp(prefix="teamwright-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    home = Home.at(directory)
-    asyncio.run(_copy(address, home, word))
-    return home
+    return asyncio.run(_copy(address, directory, word))
 
 
-async def _copy(address: DatabaseAddress, home: Home, word: str) -> None:
+async def _copy(address: DatabaseAddress, directory: Path, word: str) -> Home:
     database = await Database.open(address)
     try:
-        copy = _TeamsCopy(database, home)
-        teams = await DatabaseTeams(database).list()
-        for team in _named(teams, word):
-            await copy.add_team(team)
-        for entry, team in await archived_teams(database):
-            await copy.add_archived(entry, team)
-        await copy.add_sessions(word)
+        copy = TeamsCopy(database, copy_home(directory, database), word)
+        await copy.refresh()
+        _COPIES.append(copy)
+        return copy.home
     finally:
         await database.close()
 
 
-def _named(teams: Sequence[StoredTeam], word: str) -> Sequence[StoredTeam]:
-    name = word.rpartition("@")[2].lower()
-    found = [team for team in teams if name in {team.config.name.lower(), team.directory.lower()}]
-    return found or teams
-
-
-class _TeamsCopy(Struct, frozen=True):
-    """The copy, and the database that it shows."""
-
-    database: Database
-    home: Home
-
-    async def add_team(self, team: StoredTeam) -> None:
-        """Write the files of a team and of the session that leads it."""
-        paths = FileStores(self.home)
-        session = team.file.lead.session
-        place = self.home.session(Path(team.config.members[0].cwd), session)
-        lead = LeadLease(session, 0, str(lease_path(place)))
-        file = replace(team.file, lead=lead, log=str(log_path(place)))
-        write_atomic(paths.roster(team.directory).path, team.config.encode())
-        write_atomic(paths.state(team.directory).path, file.encode())
-        await self._write_tasks(team.directory, paths.task_directory(team.directory))
-        await self._write_mail(team.directory, paths.roster(team.directory).path.parent / "inboxes")
-        if team.has_lead:
-            _LEASES.append(Lease.take(lease_path(place), "the lead on another machine", pid=team.file.lead.pid))
-
-    async def add_archived(self, entry: str, team: StoredTeam) -> None:
-        """Write the files of an archived team."""
-        place = self.home.archive / entry.partition("/")[2]
-        write_atomic(place / "config.json", team.config.encode())
-        write_atomic(place / "team.json", team.file.encode())
-        await self._write_tasks(entry, place / "tasks")
-        await self._write_mail(entry, place / "inboxes")
-
-    async def add_sessions(self, word: str) -> None:
-        """Write the logs and transcripts of all sessions, or of those that the word names."""
-        rows = await self.database.read(
-            lambda connection: connection.fetch("select session, cwd from sessions order by begun_at")
-        )
-        named = [row for row in rows if word and str(row["session"]).startswith(word)]
-        for row in named or rows:
-            await self.database.read(SessionFiles(self.home, str(row["session"]), Path(str(row["cwd"]))).fetch)
-
-    async def _write_tasks(self, list: str, directory: Path) -> None:
-        rows = await self.database.read(
-            lambda connection: connection.fetch("select id, body from tasks where list = $1", list)
-        )
-        for row in rows:
-            write_atomic(directory / f"{row['id']}.json", bytes(row["body"]))
-
-    async def _write_mail(self, team: str, directory: Path) -> None:
-        rows = await self.database.read(
-            lambda connection: connection.fetch(
-                "select b.shown_name, m.body, m.is_read from mail m join mailboxes b "
-                "on b.team = m.team and b.reader = m.reader where m.team = $1 order by m.number",
-                team,
-            )
-        )
-        entries: dict[str, list[bytes]] = {}
-        for row in rows:
-            body = bytes(row["body"])
-            read = body.replace(b'"read":false}', b'"read":true }') if row["is_read"] else body
-            entries.setdefault(str(row["shown_name"]), []).append(read)
-        for name, items in entries.items():
-            write_atomic(directory / f"{name}.json", encode_array(items))
-
-
-_LEASES: list[Lease] = []
-"""Leases of the copy, which this process holds for leads that are alive."""
+_COPIES: list[TeamsCopy] = []
+"""Copies whose leases this process holds for leads that are alive."""

@@ -274,11 +274,11 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
 
             session.warnings += await recover_teams(context.home, context.id if context.resumed else "")
         if context.options.adopt is not None:
-            from teamwright.session.lookup.saved_teams import find_saved_team, require_adoptable
+            from teamwright.session.lookup.saved_teams import find_team_to_adopt
 
-            team = require_adoptable(find_saved_team(context.home, context.options.adopt))
-            why = f'You lead the team "{team.name}" now; its former lead is gone. Its teammates continue their work.'
-            await _resume_team_in(session, context, team.directory, why)
+            name, directory = await find_team_to_adopt(context.home, context.options.stores, context.options.adopt)
+            why = f'You lead the team "{name}" now; its former lead is gone. Its teammates continue their work.'
+            await _resume_team_in(session, context, directory, why)
         elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
             with _collect_notices(session.log) as told:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -51,7 +51,65 @@ class RemovedTeam(Struct, frozen=True):
     stayed: tuple[int, ...] = ()
 
 
-async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
+class TeamArchive(Protocol):
+    """The archive of the teams that a home shows: its own ones, or those of a database."""
+
+    def hold(self, team: SavedTeam) -> AbstractAsyncContextManager[None]:
+        """Let no process lead the team while the block runs. Raises TeamRefused while one does."""
+        ...
+
+    async def changed_at(self, team: SavedTeam) -> float:
+        """Return the time of the team's last change, in seconds since 1970."""
+        ...
+
+    async def add(self, team: SavedTeam) -> ArchivedTeam:
+        """End the processes that the team left running, and archive it. Raises StorageError, LockTimeout."""
+        ...
+
+
+class ArchivedTeam(Struct, frozen=True):
+    """The entry of an archived team, and the processes that ended and that stayed."""
+
+    entry: Path
+    ended: tuple[int, ...] = ()
+    stayed: tuple[int, ...] = ()
+
+
+class FileArchive:
+    """The archive of a home; see TeamArchive."""
+
+    @asynccontextmanager
+    async def hold(self, team: SavedTeam) -> AsyncGenerator[None]:
+        """See TeamArchive. The lease of the session that led the team is held."""
+        if (pid := team.lead_pid()) is not None:
+            raise at_work_error(team, pid)
+        lease = team.lease
+        if lease is None or not lease.parent.is_dir():
+            yield
+            return
+        try:
+            taken = Lease.take(lease, f"putting the team {team.name} into the archive")
+        except CannotStart:
+            raise at_work_error(team, 0) from None
+        try:
+            yield
+        finally:
+            taken.release()
+
+    async def changed_at(self, team: SavedTeam) -> float:
+        """See TeamArchive."""
+        return await asyncio.to_thread(_changed, team)
+
+    async def add(self, team: SavedTeam) -> ArchivedTeam:
+        """See TeamArchive."""
+        ended, stayed = await _end_processes(team)
+        return ArchivedTeam(await archive_team(team.home, team.directory), ended, stayed)
+
+
+FILES = FileArchive()
+
+
+async def remove_team(home: Home, word: str, *, force: bool, archive: TeamArchive = FILES) -> RemovedTeam:
     """Archive the team of that name.
 
     Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
@@ -62,40 +120,43 @@ async def remove_team(home: Home, word: str, *, force: bool) -> RemovedTeam:
     require_person(home, "removes teams", f"teams rm {word}"[:100])
     team = find_saved_team(home, word)
     _refuse_foreign(team, force=force)
-    with _hold_lease(team):
+    async with archive.hold(team):
         view = team_view(home, team.directory)
         tasks = () if _shares(team) else tuple(task.id for task in view.tasks if task.open)
         if not force:
             _refuse_open(team, view, tasks)
-        return await _archive(team, view, tasks)
+        return await _archive(archive, team, view, tasks)
 
 
-async def remove_finished(home: Home, before: float) -> list[RemovedTeam]:
+async def remove_finished(home: Home, before: float, archive: TeamArchive = FILES) -> list[RemovedTeam]:
     """Archive all finished teams without a change since `before` (seconds since 1970).
 
     A finished team has no lead, no member that runs, no open task and no unread mail. Raises TeamwrightError (`denied`)
     for an agent's command, StorageError, LockTimeout.
     """
     require_person(home, "removes teams", "teams rm --finished")
-    return await archive_finished_teams(home, before)
+    return await archive_finished_teams(home, before, archive=archive)
 
 
-async def archive_finished_teams(home: Home, before: float, share: int = 1) -> list[RemovedTeam]:
+async def archive_finished_teams(
+    home: Home, before: float, share: int = 1, archive: TeamArchive = FILES
+) -> list[RemovedTeam]:
     """Archive finished teams for the runtime: at most one of `share` teams, oldest first. Damaged teams stay."""
     teams = await asyncio.to_thread(all_teams, home)
-    aged = sorted([(_changed(team), team.directory, team) for team in teams if team.file is not None])
+    aged = sorted([(await archive.changed_at(team), team.directory, team) for team in teams if team.file is not None])
     old = [team for changed, _, team in aged if changed < before and _is_finished(team)][: -(-len(teams) // share)]
-    removed = [await _archive_if_finished(team) for team in old]
+    removed = [await _archive_if_finished(archive, team) for team in old]
     return [one for one in removed if one is not None]
 
 
-async def _archive_if_finished(team: SavedTeam) -> RemovedTeam | None:
+async def _archive_if_finished(archive: TeamArchive, team: SavedTeam) -> RemovedTeam | None:
     """Archive a team; None when a process leads it now, or it is not finished any more."""
     from teamwright.teams.status.team_views import team_view
 
-    with suppress(TeamRefused, CannotStart), _hold_lease(team):
-        if _is_finished(team):
-            return await _archive(team, team_view(team.home, team.directory), ())
+    with suppress(TeamRefused, CannotStart):
+        async with archive.hold(team):
+            if _is_finished(team):
+                return await _archive(archive, team, team_view(team.home, team.directory), ())
     return None
 
 
@@ -120,30 +181,10 @@ def _changed(team: SavedTeam) -> float:
     return max(found, default=time.time())
 
 
-async def _archive(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> RemovedTeam:
-    ended, stayed = await _end_processes(team)
-    entry = await archive_team(team.home, team.directory)
+async def _archive(archive: TeamArchive, team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> RemovedTeam:
+    done = await archive.add(team)
     members = tuple(member.name for member in view.members if member.name != LEAD_ALIAS)
-    return RemovedTeam(team.name, team.directory, entry, members, tasks, view.unread, ended, stayed)
-
-
-@contextmanager
-def _hold_lease(team: SavedTeam) -> Generator[None]:
-    """Hold the lease of the session that led the team. Raises TeamRefused while another process holds it."""
-    if (pid := team.lead_pid()) is not None:
-        raise _at_work(team, pid)
-    lease = team.lease
-    if lease is None or not lease.parent.is_dir():
-        yield
-        return
-    try:
-        taken = Lease.take(lease, f"putting the team {team.name} into the archive")
-    except CannotStart:
-        raise _at_work(team, 0) from None
-    try:
-        yield
-    finally:
-        taken.release()
+    return RemovedTeam(team.name, team.directory, done.entry, members, tasks, view.unread, done.ended, done.stayed)
 
 
 async def _end_processes(team: SavedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -202,7 +243,8 @@ def _refuse_open(team: SavedTeam, view: TeamView, tasks: tuple[str, ...]) -> Non
     )
 
 
-def _at_work(team: SavedTeam, pid: int) -> TeamRefused:
+def at_work_error(team: SavedTeam, pid: int) -> TeamRefused:
+    """Return the error for a team that a process leads; 0 for an unknown pid."""
     return TeamRefused(
         "team-refused",
         f'the team "{team.name}" is at work',

@@ -73,6 +73,21 @@ class Lease:
             raise storage_error(problem, path) from problem
         return cls(path, fd)
 
+    @classmethod
+    def hold_copy(cls, path: Path, note: bytes) -> Lease | None:
+        """Hold a copy of a lease file with the note of its holder on another machine; None when the copy is held.
+
+        Raises StorageError.
+        """
+        try:
+            if (fd := _open_locked(path)) is None:
+                return None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, note, 0)
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
+        return cls(path, fd)
+
     def release(self) -> None:
         """Release the lease; harmless when already released. The file stays: deleting it would let two processes in."""
         if self._fd >= 0:

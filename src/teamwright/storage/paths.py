@@ -26,10 +26,11 @@ FOREIGN_ROOT = ".claude"
 
 class Home(Struct, frozen=True):
     """A state root. `shared` contains the files that both products read; `own` all others (equal unless the root is
-    foreign)."""
+    foreign). `origin` names for a person the database of which this is a private copy."""
 
     shared: Path
     own: Path
+    origin: str = ""
 
     @classmethod
     def at(cls, root: Path) -> Home:

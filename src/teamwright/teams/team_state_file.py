@@ -105,6 +105,14 @@ class TeamFile(Struct, frozen=True):
             self, incarnations=incarnations, incarnation_records={**self.incarnation_records, key: incarnation}
         )
 
+    def with_transcripts(self, session: Path) -> TeamFile:
+        """Return the file with the transcripts of all members in the directory of this session."""
+        moved = {
+            name: replace(life, transcript=str(session / "agents" / Path(life.transcript).name))
+            for name, life in self.incarnation_records.items()
+        }
+        return replace(self, incarnation_records=moved)
+
     def next_incarnation(self, name: str) -> int:
         """Return the number of the name's next incarnation, from 1: never used twice."""
         return self.incarnations.get(name.lower(), 0) + 1

@@ -34,6 +34,8 @@ class FileWatch(Struct):
     """A watch that wakes when one of its files changed or its process ended."""
 
     watcher: Watcher
+    is_local: bool = True
+    """False for files of a database's copy, whose processes run anywhere: the lease file shows their end."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _files: dict[Path, Callable[[], None]] = field(default_factory=dict[Path, Callable[[], None]])
     _exits: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
@@ -50,7 +52,7 @@ class FileWatch(Struct):
 
         Return True for a new process: check it again, because it may have ended before it was followed.
         """
-        if pid in self._exits or not pid:
+        if pid in self._exits or not pid or not self.is_local:
             return False
         self.close()
 
@@ -87,9 +89,9 @@ class FileWatch(Struct):
 
 
 @asynccontextmanager
-async def _waking() -> AsyncGenerator[FileWatch, None]:
+async def _waking(*, is_local: bool) -> AsyncGenerator[FileWatch, None]:
     async with Watcher() as watcher:
-        wake = FileWatch(watcher)
+        wake = FileWatch(watcher, is_local)
         try:
             yield wake
         finally:
@@ -103,11 +105,11 @@ class WatchedTeam(Struct, frozen=True):
     over: str = ""
 
 
-async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[WatchedTeam, None]:
-    """Yield the team after each change, until it is deleted or has no lead."""
+async def watch_status(home: Home, view: StatusView, *, is_local: bool = True) -> AsyncGenerator[WatchedTeam, None]:
+    """Yield the team after each change, until it is deleted or has no lead. `is_local` as for FileWatch."""
     reader = StatusReader(home, view.directory)
     uuid = _uuid(home, view.directory)
-    async with _waking() as wake:
+    async with _waking(is_local=is_local) as wake:
         stores = FileStores(home)
         wake.files([stores.roster(view.directory).path, stores.state(view.directory).path])
         while True:
@@ -156,16 +158,18 @@ class WriterGone(Struct, frozen=True):
     why: str
 
 
-async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tuple[int, TeamEvent] | WriterGone, None]:
+async def follow_log(
+    path: Path, after: int | None = None, *, is_local: bool = True
+) -> AsyncGenerator[tuple[int, TeamEvent] | WriterGone, None]:
     """Yield the events after number `after` as they come, and WriterGone whenever the writing process has exited.
 
     None begins with the next event. The iteration does not end, because another process may resume the session in the
-    same log.
+    same log. `is_local` as for FileWatch.
     """
     tail = LogTail.after_event(path, last_number(path) if after is None else after)
     lease = lease_path(path.parent)
     ended, driven = "", False
-    async with _waking() as wake:
+    async with _waking(is_local=is_local) as wake:
         wake.files([path, lease])
         while True:
             before = lease_holder(lease)

@@ -1,13 +1,11 @@
 """Messages from the user to a member from another process, with the locks and limits of any other sender.
 
-The result is described as in the team itself. Depends on team addresses, inboxes and doorbells.
+The result is described as in the team itself. Depends on team addresses and event logs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.config.person_authority import require_person
-from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import (
     LimitExceeded,
     ModelFailed,
@@ -31,11 +28,10 @@ from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.requests.stop_request import USER
+from teamwright.session.lookup.saved_team_access import LeadProcessWatch
 from teamwright.session.lookup.team_address import TeamAddress, runs_with_lead
-from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.event_log_reader import LogTail, last_number
 from teamwright.storage.file_watcher import Watcher
-from teamwright.teams.file_stores import FileStores
 from teamwright.teams.mailbox.outgoing import default_summary
 from teamwright.teams.teammate_state_machine import INCARNATION_ENDS
 
@@ -70,15 +66,12 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     led = target.is_led()
     if led and member.name != LEAD and runs_with_lead(target, member) and target.state(member.name) in INCARNATION_ENDS:
         raise ended_member(member.name, target.member_names, note="nothing was sent")
-    inbox = FileStores(target.home).mailbox(target.directory, member.name)
     words = fence_protocol(text)
     entry = InboxEntry(
         sender=USER, text=words, summary=default_summary(words), timestamp=iso_time(), msg_id=message_id()
     )
     outcome = _outcome(target, member, led=led)  # a member that is idle may begin with the message at once
-    sent = await inbox.put(entry)
-    _still_there(target, inbox.path)
-    TeamDoorbells(target.home, target.directory).ring(member.name)
+    sent = await target.access.send_mail(target.directory, member.name, entry)
     resume = target.resume_command if outcome == "no_consumer" else ""
     shown = LEAD_ALIAS if member.name == LEAD else member.name
     return Delivery(target.name, shown, sent, outcome, member.color, resume)
@@ -107,16 +100,6 @@ async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
     )
 
 
-def _still_there(target: TeamAddress, inbox: Path) -> None:
-    """Raise TeamRefused when the team was deleted during the send."""
-    if FileStores(target.home).roster(target.directory).exists:
-        return
-    for left in (inbox, inbox.parent, target.home.team(target.directory)):
-        with contextlib.suppress(OSError):  # removes only directories that the send itself created
-            os.rmdir(left) if left.is_dir() else os.unlink(left)
-    raise TeamRefused("team-refused", f'the team "{target.name}" was deleted', note="no member will read it")
-
-
 def _outcome(target: TeamAddress, member: RosterMember, *, led: bool) -> str:
     if not runs_with_lead(target, member) or target.file is None:
         return "accepted"
@@ -133,7 +116,7 @@ class AnswerFollower(Struct):
 
     target: TeamAddress
     _tail: LogTail
-    _life: WatchedProcess
+    _life: LeadProcessWatch
     _news: asyncio.Event
 
     async def answer_to(self, delivery: Delivery, timeout_s: float | None) -> str:

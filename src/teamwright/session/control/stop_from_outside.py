@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
 
 from teamwright.config.person_authority import require_person
-from teamwright.processes.orphans import end_orphans
-from teamwright.processes.pid_watch import ProcessInfo, WatchedProcess, kill_all
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, parse_recipient
 from teamwright.requests.request_store import RequestStore, file_stem
@@ -27,8 +24,9 @@ from teamwright.requests.stop_request import (
     acknowledgement_path,
     stop_answer,
 )
+from teamwright.session.lookup.saved_team_access import TERMINATE_S, LeadProcessWatch
 from teamwright.session.lookup.team_address import TeamAddress, external_error, runs_with_lead
-from teamwright.session.orphaned_members import EndedOrphans, stop_orphan_members
+from teamwright.session.orphaned_members import EndedOrphans
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_watcher import Watcher
 from teamwright.teams.shutdown import lead_stop_error
@@ -41,12 +39,6 @@ TAKEN_NOW_S = 5.0
 
 STOPS = "ends members and teams from outside"
 """The action that needs a person, in words."""
-
-TERMINATE_S = 5.0
-"""Seconds for the lead's process to save and exit after SIGTERM."""
-
-KILLED_S = 5.0
-"""Seconds after SIGKILL until all its processes must have exited."""
 
 
 class StopResult(Struct, frozen=True):
@@ -135,7 +127,7 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
             return StopResult(
                 target.name, "", "ended", "", ended, handed, target.resume_command, target.remove_command, lead.pid
             )
-        outcome = "killed" if await _force(lead, Path(target.file.lead.lease).parent) else "ended"
+        outcome = "killed" if await lead.force_end() else "ended"
         return StopResult(
             target.name, "", outcome, "", ended, handed, target.resume_command, target.remove_command, lead.pid
         )
@@ -147,7 +139,7 @@ async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
     """Stop member processes that outlived their lead; the members keep their places."""
     reason, found = f'no process runs the team "{target.name}" now', EndedOrphans()
     if target.file is not None:
-        found = await stop_orphan_members(target.home, target.file, [member] if member else ())
+        found = await target.access.stop_orphans(target.file, [member] if member else ())
     if found.stayed:
         numbers = ", ".join(map(str, found.stayed))
         raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
@@ -193,7 +185,7 @@ class _StopRequester(Struct):
 
     target: TeamAddress
     request: StopRequest
-    lead: WatchedProcess | None
+    lead: LeadProcessWatch | None
 
     async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
         """Return the answer; None when the lead's process ended without one, or does not answer in time.
@@ -244,24 +236,3 @@ class _StopRequester(Struct):
             box.retire(self.request.id)
         with contextlib.suppress(OSError):
             acknowledgement_path(box, self.request.id).unlink(missing_ok=True)
-
-
-async def _force(lead: WatchedProcess, session: Path) -> bool:
-    """Send SIGTERM, then SIGKILL to the lead and its child processes. Return True when it had to be killed.
-
-    `session` is the session's directory, which lists the processes that it started. Raises TeamwrightError (`failed`)
-    when a process would not exit.
-    """
-    offspring = lead.descendants()
-    lead.signal(signal.SIGTERM)
-    lead.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
-    killed = not await lead.wait_for_end(TERMINATE_S)
-    if killed:
-        offspring |= lead.descendants()
-        lead.signal(signal.SIGKILL)
-    left: set[ProcessInfo] = await kill_all(offspring, KILLED_S)
-    if (killed and not await lead.wait_for_end(KILLED_S)) or left:
-        numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
-        raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
-    await asyncio.to_thread(end_orphans, session, 0.0)
-    return killed

@@ -25,6 +25,7 @@ from teamwright.storage.paths import Home
 if TYPE_CHECKING:
     from teamwright.teams.status.team_views import TaskView, TeamView
     from teamwright.teams.team_state_file import TeamFile
+    from teamwright.teams.team_stores import TeamStores
 
 T = TypeVar("T")
 
@@ -260,6 +261,23 @@ def require_adoptable(team: SavedTeam) -> SavedTeam:
     return team
 
 
+async def find_team_to_adopt(home: Home, stores: TeamStores | None, word: str) -> tuple[str, str]:
+    """Return the name and the directory of a team without a lead: of these stores, else of the home.
+
+    Raises as `require_adoptable`; of stores TeamwrightError (`unknown-team`).
+    """
+    if stores is None:
+        team = require_adoptable(find_saved_team(home, word))
+        return team.name, team.directory
+    found = await stores.teams.find_without_lead(word)
+    if len(found) != 1:
+        what = "no team" if not found else f"{len(found)} teams"
+        raise TeamwrightError(
+            "unknown-team", f"{what} without a lead have the name {word[:80]!r}", do=["teamwright teams"]
+        )
+    return word, found[0]
+
+
 def team_in(home: Home, directory: str) -> SavedTeam:
     """Return the team in one directory under `teams/`."""
     from teamwright.teams.file_stores import FileStores
@@ -309,7 +327,7 @@ def _unknown_team_error(home: Home, word: str, teams: Sequence[NamedTeam]) -> Te
     wanted = word.lower() if any(word.lower() == name.lower() for name, _ in addresses) else (close or "").lower()
     meant = [address for name, address in addresses if name.lower() == wanted][:3] or ([close] if close else [])
     do = [f"did you mean {one}?" for one in meant] or ["teamwright teams"]
-    return unknown_team(word, names, str(home.shared / "teams"), do)
+    return unknown_team(word, names, home.origin or str(home.shared / "teams"), do)
 
 
 def _only_match(found: Sequence[Named], word: str) -> Named:

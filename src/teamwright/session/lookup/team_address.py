@@ -11,15 +11,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, parse_agent_id, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig
 from teamwright.protocol.unknown_names import ended_member, unknown_member
+from teamwright.session.lookup.saved_team_access import LeadProcessWatch, SavedTeamAccess
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.event_log_reader import parse_event
-from teamwright.storage.file_lease import lease_holder
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.paths import Home
 from teamwright.teams.team_state_file import TeamFile, is_lead_alive
@@ -29,12 +28,17 @@ MOST_LINES = 20_000
 
 
 class TeamAddress(Struct, frozen=True):
-    """A team on disk. `file` is None for another product's team."""
+    """A saved team. `file` is None for another product's team."""
 
-    home: Home
+    access: SavedTeamAccess
     directory: str
     config: TeamConfig
     file: TeamFile | None
+
+    @property
+    def home(self) -> Home:
+        """The home with the team's files; of a database, a private copy of them."""
+        return self.access.home
 
     @property
     def name(self) -> str:
@@ -65,22 +69,11 @@ class TeamAddress(Struct, frozen=True):
         """Return True when a Teamwright process leads it now."""
         return self.file is not None and is_lead_alive(self.file.lead)
 
-    def lead(self) -> WatchedProcess | None:
-        """Return the process that leads it, which the caller closes; None without one, or when it is uncertain.
-
-        The lease file has its pid, the lease is held, and the process has the file open (where that can be checked):
-        another process with the same pid does not match.
+    def lead(self) -> LeadProcessWatch | None:
+        """Return a watch on the process that leads it, which the caller closes; None without one, or when it is
+        uncertain.
         """
-        if self.file is None or not self.file.lead.lease:
-            return None
-        lease = Path(self.file.lead.lease)
-        life = WatchedProcess.open(lease_holder(lease))
-        if life is None:
-            return None
-        if lease_holder(lease) != life.pid or life.has_open(lease) is False:
-            life.close()
-            return None
-        return life
+        return self.access.watch_lead(self.file) if self.file is not None else None
 
     def member(self, name: str) -> RosterMember:
         """Return the member of that name, `lead` for the lead. Raises UnknownMember, also for an ended member."""
@@ -111,23 +104,23 @@ class TeamAddress(Struct, frozen=True):
         return ""
 
 
-def find_address(home: Home, address: str) -> tuple[TeamAddress, str]:
+def find_address(access: SavedTeamAccess, address: str) -> tuple[TeamAddress, str]:
     """Return the team and the member's name in `NAME@TEAM`; an empty name when the address is only a team's.
 
     A team's name may contain an `@`, so the whole address is tried as a team first. Raises as `find_saved_team`, and
     StorageError for a team that cannot be read.
     """
     name, team = parse_agent_id(address)
-    if name and team and all(one.name != address for one in all_teams(home)):
-        return _address(find_saved_team(home, team)), name
-    return _address(find_saved_team(home, address)), ""
+    if name and team and all(one.name != address for one in all_teams(access.home)):
+        return _address(access, find_saved_team(access.home, team)), name
+    return _address(access, find_saved_team(access.home, address)), ""
 
 
-def _address(team: SavedTeam) -> TeamAddress:
+def _address(access: SavedTeamAccess, team: SavedTeam) -> TeamAddress:
     config = team.config
     if config is None or (team.damaged and team.may_be_own):
         config = team.require_own()
-    return TeamAddress(team.home, team.directory, config, team.file)
+    return TeamAddress(access, team.directory, config, team.file)
 
 
 def runs_with_lead(target: TeamAddress, member: RosterMember) -> bool:

@@ -10,7 +10,7 @@ import click
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.output import json_flag, say, say_json
-from teamwright.ui.cli.run_location import require_files, run_location
+from teamwright.ui.cli.run_location import named_database, open_home, run_location
 from teamwright.views.audit.consistency_check import audit as audit_team
 from teamwright.views.status import status_views
 
@@ -25,8 +25,7 @@ def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
     Without TEAM: the running teams of this directory, else the newest.
     """
     place = run_location(ctx)
-    require_files(place, "audit")
-    home = resolve_home(place.home)
+    home = resolve_home(place.home) if named_database(place) is None else open_home(place, team)
     names = [team] if team is not None else [view.directory for view in status_views(home, place.cwd)]
     views = [find_team_view(home, name, archived=True) for name in names]
     found = [audit_team(home, view.directory, running=[view.lead_pid]) for view in views]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 from msgspec.structs import replace
 
-from teamwright.edit_history.history_location import find_history
+from teamwright.edit_history.history_location import HistoryLocation, accessed_history
 from teamwright.edit_history.queries import SessionChanges, edit_of_call, session_changes
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import ChangeTotals, change_lines, stat_rows, summary_notes
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_styled, say_table
-from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean
 
 
@@ -32,7 +34,7 @@ def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: s
         raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")
     place = run_location(ctx)
     home = resolve_home(place.home)
-    where = find_history(home, place.cwd, name)
+    where = asyncio.run(find_edits(place, name))
     if call_id is not None:
         change = edit_of_call(where, call_id)
         say_json(change) if how["as_json"] else say_styled(change_lines(change), home)
@@ -43,6 +45,12 @@ def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: s
     else:
         _show(found, home, stat=how["stat"])
     return 0
+
+
+async def find_edits(place: RunLocation, name: str | None) -> HistoryLocation:
+    """Return the location of a session's edits, which are on this machine. Raises TeamwrightError."""
+    async with open_access(place, name) as access:
+        return accessed_history(access, resolve_home(place.home), place.cwd, name).require_here()
 
 
 def _say_json(found: SessionChanges, *, stat: bool) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,16 @@ from teamwright.permissions.verdict import PermissionAnswer, Question
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
 from teamwright.session.integration_commands import IntegrationCommands
-from teamwright.session.lookup.saved_teams import all_teams
+from teamwright.session.lookup.saved_team_access import SavedTeamAccess
+from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.session.options import Options
 from teamwright.session.session_preparation import load_team_definition, sandbox_variable, with_team_file
 from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import Home
-from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_catalogue import team_directory_name
 from teamwright.ui.cli.output import json_flag, note, say, say_json, say_table
-from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.integration import Integration, fast_forward
@@ -63,18 +64,9 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
     place = run_location(ctx)
     home = resolve_home(place.home)
     git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
-    records = [one for one in list_records(home.worktrees)[0] if one.repository == str(git.main_tree)]
-    name = _team_of(records, team, git)
-    store = FileStores(home).integration(_queue_directory(home, name))
-    integration = Integration(git, home.worktrees, name, store, SetupCommand())
-    if only_list:
-        entries = asyncio.run(store.entries())
-    else:
+    if not only_list:
         require_person(home, "integrates the work of members")
-        with tempfile.TemporaryDirectory(prefix="teamwright-") as temporary:
-            commands = _commands(home, git, temporary)
-            mine = [one for one in records if one.team == name]
-            entries = _work(_with_commands(integration, commands, check), commands, mine)
+    integration, entries, merged = asyncio.run(_integrate(place, git, team, check, only_list=only_list))
     if as_json:
         say_json([_as_json(entry) for entry in entries])
     elif not entries:
@@ -82,7 +74,8 @@ def integrate(ctx: click.Context, /, team: str | None, check: str | None, as_jso
     else:
         say_table(("task", "member", "commit", "state", "reason"), [_row(entry) for entry in entries])
     if not only_list and (into is not None or end["pull_request"]):
-        done = _move_forward(git, into, integration.branch) if into is not None else _open_pull_request(integration)
+        branch = integration.branch
+        done = _move_forward(git, into, branch) if into is not None else _open_pull_request(integration, merged)
         if not as_json:
             say(done)
     returned = any(entry.state in {IntegrationState.CONFLICT, IntegrationState.FAILED} for entry in entries)
@@ -101,7 +94,7 @@ def _require_branch(git: RepositoryGit, branch: str) -> None:
         raise UsageError("usage", f"nothing was integrated yet: there is no branch {branch}")
 
 
-def _open_pull_request(integration: Integration) -> str:
+def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEntry]) -> str:
     """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
     git, branch = integration.git, integration.branch
     _require_branch(git, branch)
@@ -109,7 +102,6 @@ def _open_pull_request(integration: Integration) -> str:
     if (gh := shutil.which("gh")) is None or not base:
         what = "gh is not installed" if base else "no branch is checked out as the base"
         raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])
-    entries = [one for one in asyncio.run(integration.store.entries()) if one.state is IntegrationState.MERGED]
     lines = [f"- {f'task {one.task}, ' if one.task else ''}{one.member}: {one.tip[:12]}" for one in entries]
     title = ("--title", f"Work of the team {integration.team}", "--body", "\n".join(lines) or branch)
     _run_own(git, "git", "push", "--quiet", "origin", f"{branch}:{branch}")
@@ -155,7 +147,48 @@ def _commands(home: Home, git: RepositoryGit, temporary: str) -> IntegrationComm
     return IntegrationCommands(home, settings, trust, _HostQuestions(), Path(temporary), note)
 
 
-def _work(
+async def _integrate(
+    place: RunLocation, git: RepositoryGit, team: str | None, check: str | None, *, only_list: bool
+) -> tuple[Integration, list[IntegrationEntry], list[IntegrationEntry]]:
+    """Return the integration of the team, the entries that were worked (for a list all), and those that are merged."""
+    home = resolve_home(place.home)
+    records = [one for one in list_records(home.worktrees)[0] if one.repository == str(git.main_tree)]
+    async with open_access(place, team) as access:
+        saved = _saved_team(access, team, records)
+        name = saved.name if saved is not None else _team_of(records, team, git)
+        store = access.integration(saved.directory if saved is not None else _queue_directory(access.home, name))
+        integration = Integration(git, home.worktrees, name, store, SetupCommand())
+        if only_list:
+            worked = await store.entries()
+        elif saved is not None and saved.lead_pid() is not None:
+            note(f"The running team {name} works its queue.")
+            worked = await store.entries()
+        else:
+            with tempfile.TemporaryDirectory(prefix="teamwright-") as temporary:
+                commands = _commands(home, git, temporary)
+                mine = [one for one in records if one.team == name]
+                worked = await _work(_with_commands(integration, commands, check), commands, mine)
+        merged = [one for one in await store.entries() if one.state is IntegrationState.MERGED]
+        return integration, worked, merged
+
+
+def _saved_team(access: SavedTeamAccess, word: str | None, records: list[WorktreeRecord]) -> SavedTeam | None:
+    """Return the team of a database that the word names, or the only one; None for teams on files and an archived team.
+
+    Raises TeamwrightError (`unknown-team`) for a team that has no worktrees here either.
+    """
+    if access.is_local:
+        return None
+    if word is not None:
+        is_archived = any(one.team == word for one in records) and all(
+            team.name != word for team in all_teams(access.home)
+        )
+        return None if is_archived else find_saved_team(access.home, word)
+    teams = all_teams(access.home)
+    return teams[0] if len(teams) == 1 else None
+
+
+async def _work(
     integration: Integration, commands: IntegrationCommands, records: list[WorktreeRecord]
 ) -> list[IntegrationEntry]:
     """Add the newest commit of each member's branch, and work the queue; list it while a running team works it."""
@@ -165,9 +198,9 @@ def _work(
         if problem.slug != "session-busy":
             raise
         note(f"The running team {integration.team} works its queue.")
-        return asyncio.run(integration.store.entries())
+        return await integration.store.entries()
     try:
-        return asyncio.run(_run(integration, commands, records))
+        return await _run(integration, commands, records)
     finally:
         integration.worktree.remove()
         lease.release()

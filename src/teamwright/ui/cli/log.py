@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime
 
@@ -25,7 +26,7 @@ from teamwright.ui.cli.output import (
     say_json,
     say_json_line,
 )
-from teamwright.ui.cli.run_location import open_home, require_files, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, open_home, run_location
 from teamwright.ui.display_text import clean, cut
 from teamwright.ui.event_text import display_name, event_line
 from teamwright.ui.protocol_text import input_lines, output_lines
@@ -47,19 +48,14 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
     With --json one line per event.
     """
     place = run_location(ctx)
+    if how["follow"] and call_id is None:
+        return asyncio.run(_follow(place, name, _EventFilter.from_flags(member, how), as_json=bool(how["as_json"])))
     found = find_log(open_home(place, name), place.cwd, name)
     if call_id is not None:
         call = find_call(found, call_id)
         say_json(call) if how["as_json"] else _show_call(call)
         return 0
-    since, last = how["since"], how["last"]
-    part = _EventFilter(
-        member, parse_moment(since) if isinstance(since, str) else None, last if isinstance(last, int) else None
-    )
-    if how["follow"]:
-        require_files(place, "log --follow")
-        return asyncio.run(_follow(found, part, as_json=bool(how["as_json"])))
-    _show(found, part, as_json=bool(how["as_json"]))
+    _show(found, _EventFilter.from_flags(member, how), as_json=bool(how["as_json"]))
     return 0
 
 
@@ -69,6 +65,13 @@ class _EventFilter(Struct, frozen=True):
     member: str | None
     since: float | None
     last: int | None
+
+    @classmethod
+    def from_flags(cls, member: str | None, how: Mapping[str, object]) -> _EventFilter:
+        """Return the filter of the flags. Raises UsageError for a time that cannot be read."""
+        since, last = how["since"], how["last"]
+        moment = parse_moment(since) if isinstance(since, str) else None
+        return cls(member, moment, last if isinstance(last, int) else None)
 
 
 def parse_moment(text: str, now: float | None = None) -> float:
@@ -107,7 +110,13 @@ def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
     return True
 
 
-async def _follow(found: LogView, part: _EventFilter, *, as_json: bool) -> int:
+async def _follow(where: RunLocation, name: str | None, part: _EventFilter, *, as_json: bool) -> int:
+    async with open_access(where, name) as access:
+        found = find_log(access.home, where.cwd, name)
+        return await _print_new(found, part, is_local=access.is_local, as_json=as_json)
+
+
+async def _print_new(found: LogView, part: _EventFilter, *, is_local: bool, as_json: bool) -> int:
     """Print new events until the user interrupts. The end of a run is printed, and the log may continue with another
     run.
     """
@@ -115,7 +124,7 @@ async def _follow(found: LogView, part: _EventFilter, *, as_json: bool) -> int:
 
     who = None if part.member is None else event_name(part.member)
     after = first_event_number(found, part.since, part.last, who)
-    async with aclosing(follow_log(found.path, after)) as events:
+    async with aclosing(follow_log(found.path, after, is_local=is_local)) as events:
         async for item in events:
             if isinstance(item, WriterGone):
                 line = {"type": "quiet", "at": round(time.time(), 3), "why": item.why}

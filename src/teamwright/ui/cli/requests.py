@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import click
@@ -16,15 +16,17 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from teamwright.approvals import AnswerOutcome, answer_request, match_requests, open_requests
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.protocol.unknown_names import did_you_mean
+from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_seconds
 from teamwright.ui.cli.output import format_age, json_flag, say, say_json, to_plain
-from teamwright.ui.cli.run_location import RunLocation, run_location
+from teamwright.ui.cli.run_location import RunLocation, named_database, open_access, open_home, run_location
 from teamwright.ui.display_text import one_line
 from teamwright.ui.event_text import answer_command, answer_text, deny_command, display_name, request_subject
 from teamwright.ui.terminal.event_formatter import EventFormatter
@@ -107,9 +109,9 @@ def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def find_open_request(root: str | None, id: str) -> PendingRequest | None:
+def find_open_request(homes: Sequence[Home], id: str) -> PendingRequest | None:
     """Return the open request with this id, or None. Raises UsageError when several match."""
-    found = match_requests(resolve_home(root), id)
+    found = [one for home in homes for one in match_requests(home, id)]
     if len(found) > 1:
         raise _ambiguous_error(id, [one.id for one in found])
     return found[0] if found else None
@@ -125,12 +127,28 @@ def _stored_rule(request: PendingRequest, event: RequestOpened, always: str) -> 
     return update
 
 
-def submit_answer(root: str | None, id: str, answer: RequestAnswer) -> PendingRequest:
-    """Answer a request and return it. Raises TeamwrightError when the answer was not accepted."""
-    outcome = answer_request(resolve_home(root), id, answer)
-    if not outcome.counts or outcome.request is None:
-        raise _rejected_error(id, outcome)
-    return outcome.request
+async def submit_answer(
+    place: RunLocation, id: str, verdict: str, make_answer: Callable[[PendingRequest | None], RequestAnswer]
+) -> PendingRequest:
+    """Answer a request of this home, or of the database that is named, and return it.
+
+    Raises TeamwrightError when the answer was not accepted.
+    """
+    own = resolve_home(place.home)
+    require_person(own, "answers requests", f"{verdict} {id}"[:100])
+    async with open_access(place, None) as access:
+        request = find_open_request([access.home] if access.is_local else [access.home, own], id)
+        answer = make_answer(request)
+        if request is None:
+            raise _rejected_error(id, answer_request(access.home, id, answer))
+        shared = request.box.is_relative_to(access.home.own)
+        home = access.home if shared else own
+        outcome = answer_request(home, request.id, answer)
+        if outcome.counts and shared and not await access.deliver_answer(request):
+            outcome = answer_request(home, request.id, answer)
+        if not outcome.counts or outcome.request is None:
+            raise _rejected_error(id, outcome)
+        return outcome.request
 
 
 def request_summary(request: PendingRequest) -> str:
@@ -208,8 +226,10 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
         if wait is not None:
             raise UsageError("usage", f"--wait does not go with {ctx.invoked_subcommand}", note=UNCHANGED)
         return 0
-    root = run_location(ctx).home
-    found = waiting_requests(resolve_home(root)) if wait is None else _wait_for_request(root, wait)
+    place = run_location(ctx)
+    homes = _homes(place)
+    waiting = [one for home in homes for one in waiting_requests(home)]
+    found = waiting if wait is None else _wait_for_request(place, wait)
     if as_json:
         say_json([_to_json(one) for one in found])
         return 0
@@ -219,8 +239,14 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
     if not found:
         say("No request is open.")
     if wait is None:
-        _say_orphaned(root)
+        _say_orphaned(homes)
     return 0
+
+
+def _homes(place: RunLocation) -> list[Home]:
+    """Return the homes with requests: this one, and a copy of the database that is named."""
+    own = resolve_home(place.home)
+    return [own] if named_database(place) is None else [own, open_home(place)]
 
 
 @requests.command(cls=_OptionalDestination)
@@ -239,15 +265,14 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
 @click.pass_context
 def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
     """Allow a call, answer a question or approve a plan. ID may be its beginning, or that of its last part."""
-    place = run_location(ctx)
-    request = find_open_request(place.home, id)
-    given = AllowFlags(**how)
-    answer = RequestAnswer(verdict="allow", text=given.answer or "")
-    if request is not None:
-        answer = given.answer_question(request) if request.kind == "question" else given.answer_call(place, request)
-    return _report_answer(
-        submit_answer(place.home, id if request is None else request.id, answer), "allow", as_json=as_json
-    )
+    place, given = run_location(ctx), AllowFlags(**how)
+
+    def answer(request: PendingRequest | None) -> RequestAnswer:
+        if request is None:
+            return RequestAnswer(verdict="allow", text=given.answer or "")
+        return given.answer_question(request) if request.kind == "question" else given.answer_call(place, request)
+
+    return _report_answer(asyncio.run(submit_answer(place, id, "allow", answer)), "allow", as_json=as_json)
 
 
 @requests.command()
@@ -257,10 +282,9 @@ def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
 @click.pass_context
 def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
     """Deny a request, with a reason. A denied plan is returned with the reason as feedback."""
-    root = run_location(ctx).home
-    request = find_open_request(root, id)
     answer = RequestAnswer(verdict="deny", text=reason)
-    return _report_answer(submit_answer(root, id if request is None else request.id, answer), "deny", as_json=as_json)
+    done = asyncio.run(submit_answer(run_location(ctx), id, "deny", lambda _request: answer))
+    return _report_answer(done, "deny", as_json=as_json)
 
 
 def _report_answer(request: PendingRequest, verdict: str, *, as_json: bool) -> int:
@@ -298,22 +322,22 @@ def _to_json(request: PendingRequest) -> dict[str, Any]:
     return {name: to_plain(value) for name, value in asdict(request).items() if name not in left_out}
 
 
-def _say_orphaned(root: str | None) -> None:
+def _say_orphaned(homes: Sequence[Home]) -> None:
     """Print the requests of processes that have ended: no agent waits now, but a resumed session asks again."""
-    left = [one for one in open_requests(resolve_home(root)) if not one.lives]
+    left = [one for home in homes for one in open_requests(home) if not one.lives]
     for resume in dict.fromkeys(one.resume for one in left):
         count = sum(one.resume == resume for one in left)
         say(f"{count} more {'was' if count == 1 else 'were'} left open by a process that is gone: {resume}")
 
 
-def _wait_for_request(root: str | None, wait: str) -> list[PendingRequest]:
+def _wait_for_request(place: RunLocation, wait: str) -> list[PendingRequest]:
     limit = parse_seconds(wait) if wait else None
     if wait and limit is None:
         raise UsageError("usage", f"--wait {wait!r} is not a time span", do=["write 90, 90s, 10m or 1h"])
 
     async def until() -> list[PendingRequest]:
-        async with asyncio.timeout(limit):
-            return await wait_for_request(resolve_home(root))
+        async with asyncio.timeout(limit), open_access(place, None) as access:
+            return await _first_requests({access.home, resolve_home(place.home)})
 
     try:
         return asyncio.run(until())
@@ -333,3 +357,15 @@ def _join_value(args: list[str], flag: str, is_value: Callable[[str], object], d
                 continue
         out.append(arg)
     return [*out[:-1], f"{flag}={default}"] if out[-1:] == [flag] else out
+
+
+async def _first_requests(homes: Collection[Home]) -> list[PendingRequest]:
+    """Return the open requests of the first home that has one."""
+    waits = [asyncio.create_task(wait_for_request(home)) for home in homes]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return [request for wait in done for request in wait.result()]
+    finally:
+        for one in waits:
+            one.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)

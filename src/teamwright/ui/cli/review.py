@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from teamwright.config.person_authority import require_person
+from teamwright.edit_history.history_location import accessed_history
 from teamwright.edit_history.team_review import REVIEW_ACTIONS, TeamReview, act_on_review, team_review
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import key_lines, member_diff, review_lines
 from teamwright.ui.cli.output import json_flag, say, say_facts, say_json, say_styled, to_plain
-from teamwright.ui.cli.run_location import run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean
 
 _DIFF = "d"
@@ -34,26 +37,37 @@ def review(
     """Show each member's report, changes, checks and cost. At a terminal, keys accept, return, undo and commit."""
     place = run_location(ctx)
     home = resolve_home(place.home)
-    found = team_review(home, place.cwd, name)
     if action is not None:
         require_person(home, "decides about the work of members")
         if member is None:
             raise UsageError("usage", f"--do {action} needs --member NAME", note="nothing was changed")
-        said = asyncio.run(act_on_review(found, action, member, text))
+        said = asyncio.run(_act(place, name, action, member, text))
         say_json({"member": member, "action": action, "result": said}) if as_json else say(clean(said))
         return 0
+    found = asyncio.run(_load(place, name))
     if member is not None:
-        found = TeamReview(found.home, found.place, (found.member(member),))
+        found = replace(found, members=(found.member(member),))
     if as_json:
         say_json(review_json(found))
         return 0
-    _show(found)
+    _show(found, home)
     if sys.stdin.isatty() and sys.stdout.isatty():
         require_person(home, "decides about the work of members")
-        _decide(found, name)
+        _decide(place, found, name, home)
     else:
         say(f"act on it: teamwright review {found.place.session[:8]} --do ACTION --member NAME")
     return 0
+
+
+async def _load(where: RunLocation, name: str | None) -> TeamReview:
+    async with open_access(where, name) as access:
+        return team_review(access, accessed_history(access, resolve_home(where.home), where.cwd, name))
+
+
+async def _act(where: RunLocation, name: str | None, action: str, member: str, text: str) -> str:
+    async with open_access(where, name) as access:
+        place = accessed_history(access, resolve_home(where.home), where.cwd, name)
+        return await act_on_review(team_review(access, place), action, member, text)
 
 
 def review_json(found: TeamReview) -> dict[str, Any]:
@@ -69,16 +83,17 @@ def review_json(found: TeamReview) -> dict[str, Any]:
     }
 
 
-def _show(found: TeamReview) -> None:
+def _show(found: TeamReview, home: Home) -> None:
     say_facts([("team", found.place.team), ("session", found.place.session)], label=8)
     say()
-    say_styled(review_lines(found), found.home)
+    say_styled(review_lines(found), home)
 
 
-def _decide(found: TeamReview, name: str | None) -> None:
+def _decide(where: RunLocation, found: TeamReview, name: str | None, home: Home) -> None:
     """Read actions until the person leaves. A refused action is named, and the next one is read."""
     for line in (*key_lines(), f"{_DIFF} NAME                 show the diff", "Enter                  leave"):
         say(line)
+    where, name = replace(where, cwd=Path(found.place.cwd)), name or found.place.session
     while True:
         try:
             words = input("review> ").split(maxsplit=2)
@@ -87,16 +102,13 @@ def _decide(found: TeamReview, name: str | None) -> None:
             return
         if not words:
             return
+        key, member, text = [*words, "", ""][:3]
         try:
-            _step(found, *[*words, "", ""][:3])
+            if key == _DIFF:
+                say_styled(member_diff(found, member), home)
+            else:
+                say(clean(asyncio.run(_act(where, name, key, member, text))))
         except TeamwrightError as problem:
             say(clean(problem.render()))
         else:
-            found = team_review(found.home, Path(found.place.cwd), name or found.place.session)
-
-
-def _step(found: TeamReview, key: str, member: str, text: str) -> None:
-    if key == _DIFF:
-        say_styled(member_diff(found, member), found.home)
-        return
-    say(clean(asyncio.run(act_on_review(found, key, member, text))))
+            found = asyncio.run(_load(where, name))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +19,8 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.ui.cli.flags import LOCATION_KEY
 
 if TYPE_CHECKING:
+    from teamwright.database.address import DatabaseAddress
+    from teamwright.session.lookup.saved_team_access import SavedTeamAccess
     from teamwright.teams.status.team_views import Home
 
 
@@ -76,30 +80,36 @@ def open_home(where: RunLocation, word: str | None = None) -> Home:
 
     The copy is removed when the process ends. Raises CannotStart: `database`, and as `open_files_home`.
     """
-    from teamwright.session.database_choice import find_database
-    from teamwright.teams.status.team_views import resolve_home
-
-    address = find_database(where.database, resolve_home(where.home))
-    if address is None:
+    if (address := named_database(where)) is None:
         return open_files_home(where, word)
     from teamwright.session.database_session import copy_teams
 
     return copy_teams(address, word or "")
 
 
-def require_files(where: RunLocation, what: str) -> None:
-    """Raise UsageError when team state is in a database, for a command that works on files only."""
+def named_database(where: RunLocation) -> DatabaseAddress | None:
+    """Return the address of the database with the teams of a command; None for teams on files. Raises UsageError."""
     from teamwright.session.database_choice import find_database
     from teamwright.teams.status.team_views import resolve_home
 
-    if (address := find_database(where.database, resolve_home(where.home))) is not None:
-        raise UsageError(
-            "usage",
-            f"{what} works on teams in files only, and the teams here are in a database",
-            looked_at=[("database", str(address))],
-            do=["for a team on files, add: --database none", "see docs/reference/database.md"],
-            note="nothing was done",
-        )
+    return find_database(where.database, resolve_home(where.home))
+
+
+@asynccontextmanager
+async def open_access(where: RunLocation, word: str | None) -> AsyncGenerator[SavedTeamAccess]:
+    """Give a command the access to the teams of the home, or of the database that is named, while the block runs.
+
+    `word` as for `open_home`. Raises CannotStart: `database`, and as `open_files_home`; StorageError.
+    """
+    if (address := named_database(where)) is None:
+        from teamwright.session.lookup.saved_team_access import FileAccess
+
+        yield FileAccess(open_files_home(where, word))
+        return
+    from teamwright.session.database_access import open_database_access
+
+    async with open_database_access(address, word or "") as access:
+        yield access
 
 
 def open_files_home(where: RunLocation, word: str | None = None) -> Home:

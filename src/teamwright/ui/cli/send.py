@@ -11,11 +11,12 @@ from msgspec.structs import asdict
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.control.send_from_outside import EVERYONE, Delivery, follow_answer, send, send_to_all
+from teamwright.session.lookup.saved_team_access import SavedTeamAccess
 from teamwright.session.lookup.team_address import TeamAddress, find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, note, say, say_json
-from teamwright.ui.cli.run_location import open_home, require_files, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean, one_line
 
 MAX_INPUT = 1_000_000
@@ -51,16 +52,20 @@ def send_command(
     require_person(resolve_home(run_location(ctx).home), "writes to members as the user")
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
-    place = run_location(ctx)
-    require_files(place, "send")
-    open_home(place, address)
-    return asyncio.run(_send(place.home, address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
+    return asyncio.run(_send(run_location(ctx), address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
 
 
 async def _send(
-    root: str | None, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
+    place: RunLocation, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
 ) -> int:
-    target, name = find_address(resolve_home(root), address)
+    async with open_access(place, address) as access:
+        return await _send_to(access, address, text, wait=wait, timeout_s=timeout_s, as_json=as_json)
+
+
+async def _send_to(
+    access: SavedTeamAccess, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
+) -> int:
+    target, name = find_address(access, address)
     if not name:
         raise UsageError(
             "usage",

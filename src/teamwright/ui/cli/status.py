@@ -17,11 +17,12 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.usage import Usage
 from teamwright.sandbox.policy import SandboxReport
+from teamwright.session.lookup.saved_team_access import SavedTeamAccess
 from teamwright.session.mcp_state_file import ServerStatus
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.status.team_views import TaskView, resolve_home
 from teamwright.ui.cli.output import WIDTH, format_time, json_flag, say, say_json, say_json_line, table_lines
-from teamwright.ui.cli.run_location import RunLocation, open_home, require_files, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, open_home, run_location
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.display_text import clean, cut, one_line, window_size
 from teamwright.ui.event_text import answer_command, request_subject
@@ -48,10 +49,9 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     Without TEAM: the running teams of this directory, else the newest.
     """
     place = run_location(ctx)
-    views = status_views(open_home(place, team), place.cwd, team)
     if watch:
-        require_files(place, "status --watch")
-        return _watch(place, views, as_json=as_json)
+        return asyncio.run(_watch(place, team, as_json=as_json))
+    views = status_views(open_home(place, team), place.cwd, team)
     if as_json:
         say_json([view.as_json() for view in views] if team is None else views[0].as_json())
     elif not views:
@@ -177,10 +177,20 @@ def _money(usd: float | None) -> str:
 # ── watch ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) -> int:
-    if not views:
-        say("No team yet.")
-        return 0
+async def _watch(where: RunLocation, team: str | None, *, as_json: bool) -> int:
+    async with open_access(where, team) as access:
+        views = status_views(access.home, where.cwd, team)
+        if not views:
+            say("No team yet.")
+            return 0
+        _require_one(views)
+        is_plain = is_plain_terminal(configured_terminal(resolve_home(where.home)))
+        screen = WatchScreen(as_json=as_json, draws=sys.stdout.isatty() and not as_json and not is_plain)
+        return await _follow(access, views[0], screen)
+
+
+def _require_one(views: Sequence[StatusView]) -> None:
+    """Raise UsageError when several teams run here."""
     if len(views) > 1:
         names = [view.name for view in views]
         raise UsageError(
@@ -189,16 +199,13 @@ def _watch(where: RunLocation, views: Sequence[StatusView], *, as_json: bool) ->
             looked_at=[("teams", ", ".join(names)[:200])],
             do=[f"teamwright status {json.dumps(names[0])} --watch"],
         )
-    is_plain = is_plain_terminal(configured_terminal(resolve_home(where.home)))
-    screen = WatchScreen(as_json=as_json, draws=sys.stdout.isatty() and not as_json and not is_plain)
-    return asyncio.run(_follow(where, views[0], screen))
 
 
-async def _follow(where: RunLocation, view: StatusView, screen: WatchScreen) -> int:
+async def _follow(access: SavedTeamAccess, view: StatusView, screen: WatchScreen) -> int:
     from teamwright.views.follow_team import watch_status
 
     ticking = asyncio.create_task(screen.tick()) if screen.draws else None
-    async with aclosing(watch_status(resolve_home(where.home), view)) as changes:
+    async with aclosing(watch_status(access.home, view, is_local=access.is_local)) as changes:
         async for now in changes:
             screen.show(now.view)
             if now.over:

@@ -13,7 +13,7 @@ from teamwright.session.lookup.team_address import find_address
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.cli.flags import parse_time_span
 from teamwright.ui.cli.output import json_flag, say, say_json
-from teamwright.ui.cli.run_location import open_home, require_files, run_location
+from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import one_line
 
 
@@ -28,9 +28,7 @@ from teamwright.ui.display_text import one_line
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """Stop a member, which may object, or a team: its process saves and exits, and the team can be resumed."""
     require_person(resolve_home(run_location(ctx).home), STOPS)
-    require_files(run_location(ctx), "stop")
-    open_home(run_location(ctx), address)
-    stopped = asyncio.run(_stop(run_location(ctx).home, address, now=now, timeout_s=timeout))
+    stopped = asyncio.run(_stop(run_location(ctx), address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)
     elif stopped.outcome != "objected":
@@ -45,13 +43,14 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     )
 
 
-async def _stop(root: str | None, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
-    target, name = find_address(resolve_home(root), address)
-    if name == "*":
-        raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
-    if name:
-        return await stop_member(target, name, now=now, timeout_s=timeout_s)
-    return await stop_team(target, now=now, timeout_s=timeout_s)
+async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
+    async with open_access(place, address) as access:
+        target, name = find_address(access, address)
+        if name == "*":
+            raise UsageError("usage", f"{address!r} is everybody: name the team", do=[f"teamwright stop {target.name}"])
+        if name:
+            return await stop_member(target, name, now=now, timeout_s=timeout_s)
+        return await stop_team(target, now=now, timeout_s=timeout_s)
 
 
 def _lines(stopped: StopResult) -> list[str]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
+from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.session.lookup.saved_teams import find_saved_team, find_team_view, require_adoptable
 from teamwright.session.team_removal import RemovedTeam, remove_finished, remove_team
-from teamwright.teams.status.team_views import TeamView, archived_teams, team_views
+from teamwright.teams.status.team_views import TeamView, archived_teams, resolve_home, team_views
 from teamwright.ui.cli.flags import HEADLESS_FLAGS, RUN_FLAGS
 from teamwright.ui.cli.output import format_age, format_datetime, json_flag, say, say_facts, say_json, say_table
-from teamwright.ui.cli.run_location import open_home, require_files, run_location
+from teamwright.ui.cli.run_location import RunLocation, named_database, open_home, run_location
 from teamwright.ui.cli.start import is_headless, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.cli.usage_errors import too_many_words
@@ -48,7 +49,8 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Show members, tasks and messages of one team."""
-    view = find_team_view(open_home(run_location(ctx), name), name, archived=True)
+    home = open_home(run_location(ctx), name)
+    view = find_team_view(home, name, archived=True)
     if as_json:
         say_json(view.as_json())
         return 0
@@ -59,7 +61,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
             ("state", view.state + (f", process {view.lead_pid}" if view.lead_pid else "")),
             ("made", format_datetime(view.created_at / 1000) if view.created_at else ""),
             ("session", view.session),
-            ("files", str(view.path)),
+            ("files", home.origin or str(view.path)),
             ("damaged", view.damaged),
         ]
     )
@@ -83,17 +85,16 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
     """Archive a team without a running lead: requests, messages and tasks."""
-    require_files(run_location(ctx), "teams rm")
-    home = open_home(run_location(ctx), name)
+    place = run_location(ctx)
     if finished:
         if name or force:
             raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
         before = time.time() - (0.0 if older is None else _seconds(older))
-        return _rm_finished(asyncio.run(remove_finished(home, before)), as_json=as_json)
+        return _rm_finished(asyncio.run(_remove_finished(place, before)), as_json=as_json)
     if not name or older is not None:
         what = "teams rm needs a NAME, or --finished" if not name else "--older goes with --finished"
         raise UsageError("usage", what, do=["teamwright teams rm --finished --older 7d"], note="nothing was removed")
-    removed = asyncio.run(remove_team(home, name, force=force))
+    removed = asyncio.run(_remove(place, name, force=force))
     if as_json:
         say_json(removed)
         return 1 if removed.stayed else 0
@@ -109,6 +110,26 @@ def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, old
             "failed", f"some processes of the team would not end: {', '.join(map(str, removed.stayed))}"
         )
     return 0
+
+
+async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
+    if (address := named_database(place)) is None:
+        return await remove_team(open_home(place, name), name, force=force)
+    from teamwright.session.database_access import open_database_archive
+
+    require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
+    async with open_database_archive(address, name) as (home, archive):
+        return await remove_team(home, name, force=force, archive=archive)
+
+
+async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
+    if (address := named_database(place)) is None:
+        return await remove_finished(open_home(place, None), before)
+    from teamwright.session.database_access import open_database_archive
+
+    require_person(resolve_home(place.home), "removes teams", "teams rm --finished")
+    async with open_database_archive(address, "") as (home, archive):
+        return await remove_finished(home, before, archive)
 
 
 def _rm_finished(removed: Sequence[RemovedTeam], *, as_json: bool) -> int:
@@ -153,9 +174,13 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
         raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
     headless = is_headless(flags, prompt, is_resume=True)
     refuse_headless_flags(flags, headless=headless)
-    require_files(place, "teams adopt")
-    require_adoptable(find_saved_team(open_home(place, name), name))
-    return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
+    team = require_adoptable(find_saved_team(open_home(place, name), name))
+    return run(
+        place,
+        {**flags, "adopt": name if named_database(place) is None else team.name},
+        prompt[0] if prompt else None,
+        headless=headless,
+    )
 
 
 def _unfinished_text(removed: RemovedTeam) -> str:

@@ -8,13 +8,14 @@ import sys
 import click
 
 from teamwright.config.person_authority import require_person
-from teamwright.edit_history.history_location import HistoryLocation, find_history
+from teamwright.edit_history.history_location import HistoryLocation
 from teamwright.edit_history.queries import preview_undo, undo_on_disk
 from teamwright.edit_history.undo import COMMANDS_STAY
 from teamwright.edit_history.undo_plan import UndoPlan
 from teamwright.protocol.errors import UsageError
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.ui.change_text import plan_rows, undone_lines
+from teamwright.ui.cli.diff import find_edits
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_facts, say_json, say_table
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import clean
@@ -36,7 +37,7 @@ def undo(ctx: click.Context, /, name: str | None, member: str | None, excluded: 
     """
     require_person(resolve_home(run_location(ctx).home), "takes edits back")
     place = run_location(ctx)
-    where = find_history(resolve_home(place.home), place.cwd, name)
+    where = asyncio.run(find_edits(place, name))
     agreed = None if how["yes"] else _confirm(where, preview_undo(where, member, excluded))
     if agreed is None and not how["yes"]:
         say("Nothing was changed.")

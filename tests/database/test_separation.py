@@ -1,5 +1,7 @@
 """People with one database do not see each other's teams, and commands of agents do not reach the database."""
 
+from pathlib import Path
+
 import pytest
 
 from teamwright.database.address import DatabaseAddress, parse_address
@@ -9,10 +11,12 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.messages import text_block
+from teamwright.sandbox.sandbox import find_implementation
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.testing import ScriptedModel
 from tests.database.spaces import holder, make_space
+from tests.support.programs import reason
 from tests.teams.crew import newest
 
 pytestmark = pytest.mark.promise("J6")
@@ -46,22 +50,31 @@ async def test_two_people_with_one_database_do_not_see_each_other(people):
 SECRETS = {"PGPASSWORD": "hush-1", "PGPASSFILE": "/tmp/hush-2", "PGUSER": "hush-3", "PGHOST": "hush-4"}
 
 
-async def test_a_command_of_an_agent_gets_no_variable_that_leads_to_the_database(
-    tmp_path, postgres, monkeypatch, own_home
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+async def test_a_command_of_a_member_gets_no_variable_that_leads_to_the_database_and_confined_no_password_file(
+    tmp_path, postgres, monkeypatch, own_home, sandbox
 ):
+    if sandbox == "auto" and find_implementation().name == "none":
+        pytest.skip(reason("bwrap"))
     url = await make_space(postgres.new_space())
-    calls = [("Bash", {"command": "env; echo $TEAMWRIGHT_DATABASE", "description": "look"})]
+    for name in (".pgpass", ".pg_service.conf", "elsewhere"):
+        Path.home().joinpath(name).write_text("hush-5")
+    secrets = SECRETS | {"PGPASSFILE": str(Path.home() / "elsewhere"), "TEAMWRIGHT_DATABASE": url}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    files = "cat ~/.pgpass ~/.pg_service.conf ~/elsewhere; " if sandbox == "auto" else ""
+    look = ("Bash", {"command": f"{files}env; echo $TEAMWRIGHT_DATABASE", "description": "look"})
+    calls = {LEAD: [("Agent", {"name": "ada", "description": "look", "prompt": "Look."}), look], "ada": [look]}
     seen: list[str] = []
 
     def answer(request):
         seen.append(newest(request))
-        return [calls.pop()] if calls and request.agent_name == LEAD else "ok"
+        left = calls[request.agent_name]
+        return [left.pop(0)] if left else "ok"
 
-    for name, value in {**SECRETS, "TEAMWRIGHT_DATABASE": url}.items():
-        monkeypatch.setenv(name, value)
-    options = Options(cwd=tmp_path, model=ScriptedModel(answer), permission_mode="bypassPermissions")
+    options = Options(cwd=tmp_path, model=ScriptedModel(answer), permission_mode="bypassPermissions", sandbox=sandbox)
     async with open_session(options) as session:
         await session.run([text_block("Look.")])
     output = "\n".join(seen)
-    assert "PATH=" in output
+    assert output.count("PATH=") >= 2 and not any(calls.values())
     assert "hush" not in output and url not in output and str(postgres.port) not in output

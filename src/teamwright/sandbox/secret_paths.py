@@ -20,7 +20,16 @@ CREDENTIALS = (
     *(".config/hub", ".config/glab-cli", ".docker", ".config/containers/auth.json", ".config/helm"),
     *(".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml"),
     *(".m2/settings-security.xml", ".gradle/gradle.properties", ".nuget/NuGet", ".composer/auth.json", ".condarc"),
-    *(".pgpass", ".my.cnf", ".mylogin.cnf", ".databrickscfg", ".snowsql", ".huggingface", ".cache/huggingface/token"),
+    *(
+        ".pgpass",
+        ".pg_service.conf",
+        ".my.cnf",
+        ".mylogin.cnf",
+        ".databrickscfg",
+        ".snowsql",
+        ".huggingface",
+        ".cache/huggingface/token",
+    ),
     *(".terraform.d", ".terraformrc", ".pulumi", ".config/doctl", ".config/rclone", ".config/heroku", ".fly"),
     *(".config/netlify", ".local/share/com.vercel.cli", ".config/.wrangler", ".wrangler", ".config/configstore"),
     *(".config/google-chrome", ".config/chromium", ".mozilla", ".config/BraveSoftware", ".thunderbird"),
@@ -39,6 +48,7 @@ SYSTEM_SECRETS = (
 SECRET_VARIABLES = (
     *("SSH_AUTH_SOCK", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GNUPGHOME", "NETRC"),
     *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "GH_CONFIG_DIR", "PGPASSFILE"),
+    *("PGSERVICEFILE", "PGSSLKEY"),
 )
 """Variables that name a file or directory with credentials, or a socket."""
 

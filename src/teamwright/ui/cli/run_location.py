@@ -5,6 +5,7 @@ Depends on click and opens nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator
@@ -104,7 +105,7 @@ async def open_access(where: RunLocation, word: str | None) -> AsyncGenerator[Sa
     if (address := named_database(where)) is None:
         from teamwright.session.lookup.saved_team_access import FileAccess
 
-        yield FileAccess(open_files_home(where, word))
+        yield FileAccess(await asyncio.to_thread(open_files_home, where, word))
         return
     from teamwright.session.database_access import open_database_access
 

@@ -114,7 +114,7 @@ def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, old
 
 async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
     if (address := named_database(place)) is None:
-        return await remove_team(open_home(place, name), name, force=force)
+        return await remove_team(await asyncio.to_thread(open_home, place, name), name, force=force)
     from teamwright.session.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", f"teams rm {name}"[:100])
@@ -124,7 +124,7 @@ async def _remove(place: RunLocation, name: str, *, force: bool) -> RemovedTeam:
 
 async def _remove_finished(place: RunLocation, before: float) -> list[RemovedTeam]:
     if (address := named_database(place)) is None:
-        return await remove_finished(open_home(place, None), before)
+        return await remove_finished(await asyncio.to_thread(open_home, place), before)
     from teamwright.session.database_access import open_database_archive
 
     require_person(resolve_home(place.home), "removes teams", "teams rm --finished")

@@ -21,6 +21,7 @@ WORKLOADS = {
     "w6": "the transcript: one more line, and loading a long one",
     "w7": "the command line: --help, one headless turn, and the start of a member's process",
     "w8": "the start of a command in the sandbox, by each implementation",
+    "w9": "a worktree for an agent, over `git worktree add` alone",
 }
 """What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import w1, w4, w6, w7
+from bench import w1, w4, w6, w7, w9
 from bench.fresh import Cost
 from tests.support.waits import WAIT_S
 
@@ -129,3 +129,11 @@ def test_a_whole_member_is_measured_beside_its_layers(monkeypatch):
     assert (member.must, member.aim) == (1.0, 0.6) and member.verdict.startswith("ABOVE")
     assert {"kB a member after 10 calls, 1000 members", "kB a whole member after 10 turns, 100 members"} <= set(goals)
     assert goals["spawn in a team of 600 over 10, CPU ms"].verdict.startswith("ABOVE")
+
+
+def test_the_benchmark_of_worktrees_adds_them_in_pairs(monkeypatch):
+    monkeypatch.setattr(w9, "PAIRS", 1)
+    monkeypatch.setattr(w9, "SIZES", (3,))
+    [row] = (report := w9.run(1, quick=True)).rows
+    assert row["files"] == 3 and min(row["ours_ms"], row["floor_ms"], row["ratio"]) > 0
+    assert [goal.must for goal in report.goals] == [1.2]

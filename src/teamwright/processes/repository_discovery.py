@@ -141,6 +141,20 @@ def current_branch(start: Path) -> str | None:
     return name if name.isprintable() and not name.startswith(".") else "(unknown)"
 
 
+def head_commit(start: Path) -> str:
+    """Return the commit that is checked out; empty where only git can tell, as for a branch in `packed-refs`."""
+    found = discover(start).repository
+    if found is None:
+        return ""
+    try:
+        text = read_plain(found.git_dir / "HEAD", _MAX_POINTER_BYTES).decode("utf-8").strip()
+        if (name := text.removeprefix("ref: ")) != text:
+            text = read_plain(found.common / name, _MAX_POINTER_BYTES).decode("utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+    return text if _COMMIT.fullmatch(text) else ""
+
+
 def _parents(here: str) -> Iterator[str]:
     while True:
         yield here

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.repository_discovery import common_dir, discover
+from teamwright.processes.repository_discovery import common_dir, current_branch, discover, head_commit
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
@@ -98,7 +98,7 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
 
     Raises WorktreeRefused, CannotStart, StorageError; then neither a directory nor a branch remains.
     """
-    commit = git.commit_of(base)
+    commit = (head_commit(git.tree) if base == "HEAD" else "") or git.commit_of(base)
     if not commit:
         raise WorktreeRefused(
             "worktree-refused",
@@ -178,7 +178,7 @@ def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number:
     """Return the record of the worktree with this number of the owner; None when the name is used."""
     end = "" if number == 1 else f"-{number}"
     tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
-    branch = f"{member_branch(owner.team, owner.member)}{end}"
+    branch, checked_out = f"{member_branch(owner.team, owner.member)}{end}", current_branch(git.tree) or ""
     made = WorktreeRecord(
         str(tree),
         str(git.main_tree),
@@ -188,10 +188,9 @@ def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number:
         owner.member,
         owner.session,
         now_ms(),
-        git.call("symbolic-ref", "-q", "--short", "HEAD").output.strip(),
+        "" if checked_out.startswith("(") else checked_out,
     )
-    used = os.path.lexists(tree) or made.file.exists() or git.commit_of(f"refs/heads/{branch}")
-    return None if used else made
+    return None if os.path.lexists(tree) or made.file.exists() else made
 
 
 def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:

@@ -144,22 +144,14 @@ def _run(
     argv: list[str], cwd: Path, env: Mapping[str, str], timeout_s: float, text: str = "", errors: str = "replace"
 ) -> GitResult:
     try:
-        done = subprocess.run(
-            argv,
-            cwd=cwd,
-            env=env,
-            input=text,
-            capture_output=True,
-            text=True,
-            errors=errors,
-            check=False,
-            timeout=timeout_s,
-        )
+        # Bytes, because text has its line ends replaced: the name of a file may contain any of them.
+        given = text.encode("utf-8", "surrogateescape")
+        done = subprocess.run(argv, cwd=cwd, env=env, input=given, capture_output=True, check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return GitResult(124, "", f"git did not end in {timeout_s:g} s")
     except OSError as problem:
         return GitResult(127, "", problem.strerror or str(problem))
-    return GitResult(done.returncode, done.stdout, done.stderr)
+    return GitResult(done.returncode, done.stdout.decode("utf-8", errors), done.stderr.decode("utf-8", errors))
 
 
 TIMEOUT_S = 600.0

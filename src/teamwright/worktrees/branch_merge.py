@@ -92,7 +92,7 @@ class IntegrationWorktree(Struct, frozen=True):
                 looked_at=[("directory", str(self.tree))],
                 do=[f"rm -rf {self.tree}"],
             ) from None
-        self.git.read("worktree", "prune")
+        self.git.forget_worktree(self.tree)
 
 
 class BranchMerge(Struct, frozen=True):

@@ -27,7 +27,7 @@ from teamwright.worktrees.worktree_record import WorktreeRecord
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
 
-COMMIT_WITH_HOOKS = f'git commit --quiet --message "${MESSAGE_VARIABLE}"'
+COMMIT_WITH_HOOKS = f'git commit --quiet --cleanup=whitespace --message "${MESSAGE_VARIABLE}"'
 """The command that commits the index as a person would: with hooks, and with a signature where git is set up so."""
 
 _RETURNED = (IntegrationState.CONFLICT, IntegrationState.FAILED)

@@ -48,11 +48,22 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
             do=["move it out of the worktree, delete its .git, or add its name to .gitignore"],
         )
     paths = (*modified, *untracked)
-    if paths:
+    if unstaged := _unstaged(git, record, paths):
         _remove_stale_lock(git, record)
+        text = "".join(f"{path}\0" for path in unstaged)
         args = ("--literal-pathspecs", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
-        git.read(*args, cwd=record.tree, text="\0".join(paths) + "\0")
+        # A git before 2.35 has no --sparse, and adds files outside of a sparse checkout without it.
+        if git.call(*args, "--sparse", cwd=record.tree, text=text).exit_code != 0:
+            git.read(*args, cwd=record.tree, text=text)
     return bool(paths) or _is_merging(git, record)
+
+
+def _unstaged(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
+    """Return the paths without those of staged deletions, which are neither in the index nor in the worktree."""
+    missing = {path for path in paths if not os.path.lexists(record.tree / path)}
+    if missing:
+        missing.difference_update(git.read("ls-files", "-z", "--deleted", cwd=record.tree).split("\0"))
+    return [path for path in paths if path not in missing]
 
 
 def has_uncommitted(git: RepositoryGit, record: WorktreeRecord) -> str:
@@ -68,7 +79,17 @@ def abort_merge(git: RepositoryGit, record: WorktreeRecord) -> None:
 
 def commit_staged(git: RepositoryGit, record: WorktreeRecord, message: str) -> None:
     """Commit the index, without hooks and without a signature. Raises WorktreeRefused."""
-    git.read("commit", "--quiet", "--no-verify", "-F", "-", cwd=record.tree, text=message, identity=True)
+    git.read(
+        "commit",
+        "--quiet",
+        "--no-verify",
+        "--cleanup=whitespace",
+        "-F",
+        "-",
+        cwd=record.tree,
+        text=message,
+        identity=True,
+    )
 
 
 def unintegrated_tip(git: RepositoryGit, record: WorktreeRecord) -> str:

@@ -24,6 +24,9 @@ TIMEOUT_S = 120.0
 TRIES = 8
 """Attempts of a call that fails because another git holds a lock file."""
 
+USAGE_ERROR = 129
+"""The exit code of a git that does not know an option."""
+
 _BUSY = re.compile(
     r"(Unable to create|could not lock|cannot lock ref)[^\n]*(\.lock|File exists|is at)"
     r"|(failed to (read|stat)|could not (open|stat)|unable to read|cannot read|invalid path)[^\n]*worktrees/",
@@ -40,7 +43,12 @@ _NO_SIGNING = (
     "maintenance.auto=false",
     "-c",
     "rerere.enabled=false",
+    "-c",
+    "merge.verifySignatures=false",
+    "-c",
+    "merge.ff=true",
 )
+"""Settings of a person for own commits that would stop the runtime's."""
 
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "Teamwright",
@@ -118,6 +126,13 @@ class RepositoryGit(Struct, frozen=True):
         """Delete a branch that is still at this commit. Raises WorktreeRefused when it moved."""
         self.read("update-ref", "-d", f"refs/heads/{branch}", tip)
 
+    def forget_worktree(self, tree: Path) -> None:
+        """Remove git's own files of a worktree whose directory is gone; harmless without one.
+
+        `git worktree prune` would also forget worktrees of the person on a disk that is not mounted.
+        """
+        self.call("worktree", "remove", "--force", "--force", str(tree))
+
     def identity_variables(self, cwd: Path) -> Mapping[str, str]:
         """Return the variables with Teamwright's identity for a person without a configured one; else none."""
         terms = GitCallOptions(self.trusted, ("-c", "user.useConfigOnly=true"))
@@ -138,9 +153,11 @@ def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefu
     if done.exit_code == 127:
         return CannotStart("no-git", f"git could not be run: {said}", note="nothing was changed")
     command = next(arg for arg in args if not arg.startswith("-"))
-    last = said.splitlines()[-1] if said else f"exit code {done.exit_code}"
+    lines = [line for line in said.splitlines() if not line.startswith("hint:")] or [f"exit code {done.exit_code}"]
+    begins = (line for begin in ("fatal:", "error:") for line in lines if line.startswith(begin))
+    line = next(begins, lines[-1])
     return WorktreeRefused(
         "worktree-refused",
-        f"git {command} failed: {last[:300]}",
+        f"git {command} failed: {line[:300]}",
         looked_at=[("directory", str(cwd)), ("command", f"git {' '.join(args)[:200]}")],
     )

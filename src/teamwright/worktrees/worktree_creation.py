@@ -19,7 +19,7 @@ from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
-from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     list_records,
@@ -198,27 +198,48 @@ def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
     if not git.call("update-ref", f"refs/heads/{record.branch}", record.base, "0" * len(record.base)).ok:
         if git.commit_of(f"refs/heads/{record.branch}"):
             return False
-        raise WorktreeRefused(
-            "worktree-refused",
-            f"the branch {record.branch} cannot be created: another branch has the name of its directory",
-            do=[f"git branch -m {record.branch.split('/')[0]} NAME"],
-            note="nothing was started",
-        )
-    reason = f"{LOCK_REASON}: {record.team}/{record.member}"
-    git.read("worktree", "add", "--quiet", "--lock", "--reason", reason, record.path, record.branch)
+        raise _name_taken(git, record)
+    _check_out(git, record, record.path, record.branch)
     return True
+
+
+def _check_out(git: RepositoryGit, record: WorktreeRecord, *args: str) -> None:
+    """Run `git worktree add ARGS`, and lock the worktree. Raises WorktreeRefused, CannotStart."""
+    reason = ("--reason", f"{LOCK_REASON}: {record.team}/{record.member}")
+    whole = ("worktree", "add", "--quiet", "--lock", *reason, *args)
+    done = git.call(*whole)
+    if done.exit_code == USAGE_ERROR:  # a git before 2.33 locks in a second step
+        git.read("worktree", "add", "--quiet", *args)
+        git.read("worktree", "lock", *reason, record.path)
+    elif not done.ok:
+        raise git_error(whole, done, git.tree)
+
+
+def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
+    """Return the error for a branch whose name is a directory of another one, or below another one."""
+    parts = record.branch.split("/")
+    above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    taken = next((name for name in above if git.commit_of(f"refs/heads/{name}")), "")
+    below = git.call("for-each-ref", "--format=%(refname:short)", f"refs/heads/{record.branch}/").output.split("\n")
+    taken = taken or below[0]
+    what = f"the branch {record.branch} cannot be created beside the branch {taken}" if taken else "git made no branch"
+    return WorktreeRefused(
+        "worktree-refused",
+        what,
+        do=[f"git branch -m {taken} NAME"] if taken else [f"git branch {record.branch}"],
+        note="nothing was started",
+    )
 
 
 def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
     """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused."""
     if record.made_by_hook:
         raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
-    reason = f"{LOCK_REASON}: {record.team}/{record.member}"
     if git.commit_of(f"refs/heads/{record.branch}"):
         where = (record.path, record.branch)
     else:
         where = ("-b", record.branch, record.path, record.base)
-    git.read("worktree", "add", "--quiet", "--force", "--force", "--lock", "--reason", reason, *where)
+    _check_out(git, record, "--force", "--force", *where)
     record.save()
 
 

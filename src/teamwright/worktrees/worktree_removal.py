@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.file_lease import Lease
@@ -53,7 +54,9 @@ def remove_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, *, a
     lease = _claim(record)
     try:
         copied = None
-        if archive is not None and (state.modified or state.untracked or state.ignored or state.problem):
+        if archive is not None and (
+            state.modified or state.untracked or state.ignored or state.submodules or state.problem
+        ):
             copied = _copy(record, state, archive)
         if record.made_by_hook:
             record.tree.unlink(missing_ok=True)
@@ -84,7 +87,9 @@ def _copy(record: WorktreeRecord, state: WorktreeState, archive: Path) -> Path:
     paths = [*state.modified, *state.untracked, *state.ignored]
     try:
         make_private(target)
-        if state.problem:
+        if state.submodules and (found := discover(record.tree).repository) is not None:
+            shutil.copytree(found.git_dir / "modules", target / "modules", symlinks=True)
+        if state.problem or state.submodules:
             shutil.copytree(record.tree, target / "files", symlinks=True, dirs_exist_ok=True)
         for path in paths:
             _copy_path(record.tree / path, target / "files" / path)
@@ -105,13 +110,10 @@ def _copy_path(source: Path, target: Path) -> None:
 
 
 def _remove_tree(git: RepositoryGit, record: WorktreeRecord, state: WorktreeState) -> None:
-    if state.state == "missing":
-        git.call("worktree", "unlock", record.path)
-        git.read("worktree", "prune")
-        return
     if state.state == "unreadable":
         shutil.rmtree(record.tree)
-        git.read("worktree", "prune")
+    if state.state in {"missing", "unreadable"}:
+        git.forget_worktree(record.tree)
         return
     # --force twice: the worktree is locked by us, and files of setup are in it. Its contents were looked at before.
     git.read("worktree", "remove", "--force", "--force", record.path)

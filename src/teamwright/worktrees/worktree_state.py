@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from teamwright.processes.repository_discovery import discover
 from teamwright.storage.file_lease import lease_holder
-from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
+from teamwright.worktrees.unlisted_changes import find_hidden_changes
 from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref
 
 LOCK_REASON = "teamwright"
@@ -59,6 +60,8 @@ class WorktreeState(Struct, frozen=True):
     holder: int = 0
     moved_to: str = ""
     problem: str = ""
+    submodules: tuple[str, ...] = ()
+    """What could be lost in checked out submodules, whose repositories are removed with the worktree."""
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -72,6 +75,7 @@ class WorktreeState(Struct, frozen=True):
             _count(self.modified, "modified"),
             _count(self.untracked, "untracked"),
             _count(self.ignored, "ignored"),
+            *self.submodules,
             f"{self.commits} commit{'s' if self.commits > 1 else ''} not merged" if self.commits else "",
         ]
         return tuple(reason for reason in found if reason)
@@ -99,6 +103,8 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
     if found is None or found.tree != Path(os.path.realpath(record.tree)):
         return WorktreeState("unreadable", problem="its .git file is gone or names another repository", holder=holder)
     modified, untracked, ignored = changed_files(git, record)
+    hidden, submodules = find_hidden_changes(git, record.tree)
+    modified += hidden
     head = git.commit_of("HEAD", record.tree)
     branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
     commits, merged = _unmerged(git, record, head)
@@ -106,7 +112,9 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
         commits += _unmerged(git, record, own)[0]
     operation = next((what for name, what in _OPERATIONS.items() if os.path.lexists(found.git_dir / name)), "")
     state = WorktreeState("clean", head, branch, modified, untracked, ignored, commits, merged, operation, lock, holder)
-    return state if not (modified or untracked or ignored or commits or operation) else _as_changed(state)
+    if submodules:
+        state = replace(state, submodules=submodules)
+    return state if not (modified or untracked or ignored or submodules or commits or operation) else _as_changed(state)
 
 
 def _as_changed(state: WorktreeState) -> WorktreeState:
@@ -115,8 +123,13 @@ def _as_changed(state: WorktreeState) -> WorktreeState:
 
 def _listed(git: RepositoryGit, record: WorktreeRecord) -> tuple[str, str]:
     """Return the other path that git lists for the worktree's branch, and the reason of a foreign lock."""
-    output = git.read("worktree", "list", "--porcelain", "-z")
-    for block in output.split("\0\0"):
+    done = git.call("worktree", "list", "--porcelain", "-z")
+    if done.exit_code == USAGE_ERROR:  # a git before 2.36 has no -z
+        done = git.call("worktree", "list", "--porcelain")
+        done = replace(done, output=done.output.replace("\n", "\0"))
+    if not done.ok:
+        raise git_error(("worktree", "list"), done, git.tree)
+    for block in done.output.split("\0\0"):
         lines: dict[str, str] = {}
         for line in block.strip("\0").split("\0"):
             key, _, value = line.partition(" ")
@@ -167,17 +180,13 @@ def changed_files(
 def listed_changes(git: RepositoryGit, tree: Path) -> list[tuple[str, str]]:
     """Return each path that differs from the commit, with the two letters of `git status`.
 
-    An untracked or ignored directory without tracked files is one path that ends in a slash.
+    An untracked or ignored directory without tracked files is one path that ends in a slash. A renamed file is two
+    paths. A submodule is listed when another commit of it is checked out.
     """
-    output = git.read("status", "--porcelain=v1", "-z", "--ignored=traditional", "--untracked-files=normal", cwd=tree)
-    found: list[tuple[str, str]] = []
-    parts = iter(output.split("\0"))
-    for part in parts:
-        if len(part) > 3:
-            found.append((part[:2], part[3:]))
-            if part[0] in "RC":
-                next(parts, None)  # the former name
-    return found
+    # `dirty` runs no git in a submodule.
+    args = ("--ignored=traditional", "--untracked-files=normal", "--no-renames", "--ignore-submodules=dirty")
+    output = git.read("status", "--porcelain=v1", "-z", *args, cwd=tree)
+    return [(part[:2], part[3:]) for part in output.split("\0") if len(part) > 3]
 
 
 def measure(path: Path) -> tuple[int, int]:

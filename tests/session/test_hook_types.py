@@ -3,19 +3,25 @@
 import gzip
 import json
 import logging
+import os
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from teamwright import Team
-from teamwright.hooks.hook_actions import parse_action, question_answer
+from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings_merge import load_settings
+from teamwright.config.trust_store import trust_state
+from teamwright.hooks.hook_actions import HttpLimits, parse_action, question_answer
 from teamwright.hooks.hook_index import HookIndex, parse_hooks
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.models.model import Failure
 from teamwright.protocol.events import Notice
+from teamwright.storage.paths import find_home
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.conftest import SERVER
 from tests.support.waits import WAIT_S
@@ -107,6 +113,57 @@ class Crew:
 
     def request(self, at: int) -> str:
         return self.model.request_text(at)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "matches"),
+    [
+        ("https://hooks.example.com/*", "https://hooks.example.com/a?b", True),
+        ("https://hooks.example.com/*", "https://hooks.example.com.evil.example/", False),
+        ("https://*.example.com/*", "https://a.b.example.com/x", True),
+        ("https://*.example.com/*", "https://evil.example/.example.com/", False),
+        ("https://*.example.com/*", "https://evil.example?.example.com/", False),
+        ("*://localhost:*/*", "http://localhost:8080/x", True),
+        ("http://localhost:8080", "http://localhost:8080/x", False),
+        ("*", "https://any.example/", True),
+    ],
+)
+def test_a_star_in_the_host_of_an_allowed_address_matches_a_part_of_the_host_alone(pattern, url, matches):
+    assert HttpLimits((pattern,)).allows(url) is matches
+    assert HttpLimits().allows(url) and not HttpLimits(()).allows(url)
+
+
+async def test_settings_limit_the_addresses_and_the_variables_of_http_hooks(tmp_path, receiver, monkeypatch):
+    monkeypatch.setenv("HOOK_TOKEN", "the-token")
+    monkeypatch.setenv("OTHER_TOKEN", "the-other")
+    allowed, other = (receiver(json.dumps({"decision": "block", "reason": name})) for name in ("one", "two"))
+    headers = {"X-Token": "<$HOOK_TOKEN>", "X-Other": "<$OTHER_TOKEN>"}
+    hook = {"type": "http", "headers": headers, "allowedEnvVars": ["HOOK_TOKEN", "OTHER_TOKEN"]}
+    both = [hook | {"url": address.url} for address in (allowed, other)]
+    more = {"allowedHttpHookUrls": [f"http://127.0.0.1:{allowed.server_port}/*"]}
+    more["httpHookAllowedEnvVars"] = ["HOOK_TOKEN"]
+    crew = await Crew(tmp_path, [WRITE, "Done."], {"PreToolUse": both}, more).run()
+    [(sent, _)] = allowed.received
+    assert (sent["X-Token"], sent["X-Other"], other.received) == ("<the-token>", "<>", [])
+    assert "one" in crew.request(1) and "two" not in crew.request(1) and not crew.wrote
+    assert any("allowedHttpHookUrls" in text for text in crew.notices)
+
+
+def test_a_repository_adds_to_a_list_of_the_person_and_begins_none(tmp_path):
+    root, home = tmp_path / "work", Path(os.environ["HOME"])
+    for place in (root / ".claude", home / ".claude"):
+        place.mkdir(parents=True)
+    (root / ".claude/settings.json").write_text('{"allowedHttpHookUrls": ["https://theirs.example/*"]}')
+    trust, trusted = trust_state(root, None), trust_state(root, None, session=True)
+    assert trusted.trusted and not trust.trusted
+    for state in (trust, trusted):
+        assert load_settings(find_home(), root, SettingFlags(), state).hook_urls is None
+    (home / ".claude/settings.json").write_text('{"allowedHttpHookUrls": ["https://mine.example/*"]}')
+    assert load_settings(find_home(), root, SettingFlags(), trust).hook_urls == ("https://mine.example/*",)
+    assert load_settings(find_home(), root, SettingFlags(), trusted).hook_urls == (
+        "https://mine.example/*",
+        "https://theirs.example/*",
+    )
 
 
 async def test_an_answer_of_another_form_is_an_error_of_its_hook_and_ends_no_other(tmp_path):

@@ -40,6 +40,9 @@ from teamwright.storage.paths import Home
 OWN_ONLY = "is taken from your own settings only"
 _NOT_OURS = f"{OWN_ONLY}, and this is a file of the other product"
 
+_HOOK_LIMITS = frozenset({"allowedHttpHookUrls", "httpHookAllowedEnvVars"})
+_ADDS_ONLY = "only adds to a list of your own settings, and there is none"
+
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
 
 
@@ -185,6 +188,10 @@ class SettingsMerge:
         return not layer.origin.of_repository or self.trust.trusted
 
     def add_texts(self, layer: SettingsLayer, name: str, value: list[str]) -> None:
+        if name in _HOOK_LIMITS and layer.origin.of_repository and name not in self.values:
+            # Alone it would switch off hooks of the person.
+            self.parts.add(layer, name, value=value).set_state("ignored", _ADDS_ONLY)
+            return
         texts = [text for at, text in enumerate(value) if self.is_allowed(layer, name, text, text, at)]
         if name == "skills.disabled":
             self.skills_off |= set(texts)

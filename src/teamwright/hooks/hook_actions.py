@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_TEXT = 100_000
 """Characters of a prompt, and of the payload in it."""
@@ -60,6 +61,34 @@ class HttpRequest(Struct, frozen=True):
             return env.get(name, "") if name in allowed else ""
 
         return {name: _VARIABLE.sub(value, text) for name, text in self.headers}
+
+
+class HttpLimits(Struct, frozen=True):
+    """The bounds of all requests of hooks. None: there is no bound. In `urls` a star means any text."""
+
+    urls: tuple[str, ...] | None = None
+    variables: tuple[str, ...] | None = None
+
+    def allows(self, url: str) -> bool:
+        """Return True for an address that hooks may use. A star in a host's place matches no other part."""
+        return self.urls is None or any(_url_pattern(text).fullmatch(url) for text in self.urls)
+
+    def narrow(self, request: HttpRequest) -> HttpRequest:
+        """Return the request with the variables that its headers may contain."""
+        if self.variables is None:
+            return request
+        return replace(request, variables=tuple(name for name in request.variables if name in self.variables))
+
+
+def _url_pattern(text: str) -> re.Pattern[str]:
+    scheme, mark, rest = text.partition("://")
+    host, slash, path = rest.partition("/")
+    plain = [
+        re.escape(part).replace(r"\*", any) for part, any in ((scheme, "[a-z]*"), (host, "[^/?#@]*"), (path, ".*"))
+    ]
+    return re.compile(
+        f"{plain[0]}{mark}{plain[1]}{slash}{plain[2]}" if mark else re.escape(text).replace(r"\*", ".*"), re.DOTALL
+    )
 
 
 class ServerToolCall(Struct, frozen=True):

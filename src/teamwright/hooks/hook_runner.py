@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
-from teamwright.hooks.hook_actions import HttpRequest
+from teamwright.hooks.hook_actions import HttpLimits, HttpRequest
 from teamwright.hooks.hook_index import HookFunction, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcomes, parse_returned
 from teamwright.processes.confinement import Confinement
@@ -65,6 +65,7 @@ class HookEnvironment(Struct, frozen=True):
     records: ProcessRecords | None = None
     confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
     """Returns the confinement of a hook that asks for one; None where no sandbox works."""
+    http: HttpLimits = HttpLimits()
 
 
 def _ignore_notice(text: str, level: str) -> None:
@@ -209,15 +210,21 @@ class HookRunner(Struct):
         try:
             async with asyncio.timeout(hook.timeout_s):
                 if isinstance(hook.action, HttpRequest):
-                    from teamwright.hooks.http_request import send_request  # loads the HTTP client
-
-                    env = self.environment.env
-                    return await send_request(hook.event, hook.action, given.content, env, hook.timeout_s)
+                    return await self._send_request(hook, hook.action, given)
                 return await self.call_action(hook, given.payload)
         except TimeoutError:
             return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
         except Exception as problem:  # an answer of another program may have any form
             return HookOutcome(problem=f"its answer cannot be used: {type(problem).__name__}: {problem}")
+
+    async def _send_request(self, hook: HookSpec, request: HttpRequest, given: _HookInput) -> HookOutcome:
+        limits = self.environment.http
+        if not limits.allows(request.url):
+            return HookOutcome(problem="allowedHttpHookUrls of the settings does not name its address")
+        from teamwright.hooks.http_request import send_request  # loads the HTTP client
+
+        narrowed, env = limits.narrow(request), self.environment.env
+        return await send_request(hook.event, narrowed, given.content, env, hook.timeout_s)
 
     async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess, hook_arguments

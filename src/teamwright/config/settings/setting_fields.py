@@ -14,6 +14,8 @@ FIELDS: Mapping[str, str] = {
     "outputStyle": "output_style",
     "statusLine": "status_line",
     "disableAllHooks": "hooks_off",
+    "allowedHttpHookUrls": "hook_urls",
+    "httpHookAllowedEnvVars": "hook_variables",
     "skills.enabled": "skills",
     "permissions.leadAnswers": "lead_answers",
     "members.backend": "places.backend",

@@ -53,6 +53,16 @@ KEYS: dict[str, SettingKey] = {
         "map", "A command whose output the terminal shows as rows: command, padding, refreshInterval (seconds)."
     ),
     "disableAllHooks": SettingKey("bool", "Whether no hook runs at all."),
+    "allowedHttpHookUrls": SettingKey(
+        "texts",
+        "The only addresses that http hooks may use, with * for any text; all without this key. "
+        "A repository only adds to a list of yours.",
+    ),
+    "httpHookAllowedEnvVars": SettingKey(
+        "texts",
+        "The only variables that headers of http hooks may contain, of those that a hook lists. "
+        "A repository only adds to a list of yours.",
+    ),
     "skills.enabled": SettingKey("bool", "Whether skills and slash commands of files are used.", user_only=True),
     "skills.disabled": SettingKey("texts", "Names of skills and slash commands that are left out."),
     "permissions.allow": SettingKey("texts", "Rules for calls that run without a question."),

@@ -142,6 +142,10 @@ class Settings(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     hooks: tuple[HookSpec, ...] = ()
     hooks_off: bool = False
+    hook_urls: tuple[str, ...] | None = None
+    """The only addresses of http hooks; None: all."""
+    hook_variables: tuple[str, ...] | None = None
+    """The only variables in headers of http hooks; None: all that a hook lists."""
     mcp: McpSettings = field(default_factory=McpSettings)
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)

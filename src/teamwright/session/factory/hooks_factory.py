@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
+from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
@@ -65,7 +66,8 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     kept = remove_variables(parts.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
     env, confine = {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, partial(_confine, parts.agent_factory, root)
-    place = HookEnvironment(root, env, plain_shell(), parts.records, confine)
+    limits = HttpLimits(settings.hook_urls, settings.hook_variables)
+    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits)
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:

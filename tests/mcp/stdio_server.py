@@ -36,6 +36,8 @@ if "resources" in HABITS:
     TOOLS += [{"name": "change", "inputSchema": {"type": "object", "properties": {"uri": {"type": "string"}}}}]
 if "tasks" in HABITS:
     TOOLS += [{"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}]
+if "place" in HABITS:
+    TOOLS += [{"name": "place", "inputSchema": {"type": "object"}}]
 if "forges" in HABITS:
     TOOLS += [{"name": name, "inputSchema": {"type": "object"}} for name in ("beyond", "forged")]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -53,6 +55,11 @@ def text(words: str) -> dict:
 
 def echo(given: dict, token: object) -> dict:
     return text(f"{given['text']} {json.dumps(given['list'])}" if "list" in given else given["text"])
+
+
+def place(given: dict, token: object) -> dict:
+    """Its process, directory, project and arguments."""
+    return text(json.dumps([os.getpid(), os.getcwd(), os.environ.get("CLAUDE_PROJECT_DIR"), sys.argv]))
 
 
 def progress(given: dict, token: object) -> None:
@@ -122,6 +129,7 @@ def odd(given: dict, token: object) -> dict:
 
 
 CALLS = {
+    "place": place,
     "echo": echo,
     "pid": lambda given, token: text(str(os.getpid())),
     "env": lambda given, token: text(os.environ.get(given["name"], "(unset)")),

@@ -2,17 +2,24 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.roster import Roster
 from teamwright.teams.roster_file import RosterFile
 from teamwright.teams.status.team_views import resolve_home
 from teamwright.teams.team_catalogue import NewTeam, Teams
 from teamwright.teams.team_state_file import LeadLease
 from teamwright.ui.cli.main import main
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_creation import Owner, create_worktree
+from tests.support.repositories import make_repository
 
 SESSION = "7f3a0000-0000-4000-8000-000000000002"
 
@@ -139,6 +146,43 @@ def test_a_member_is_judged_with_everybody_above_it(project, capsys):
     assert check(capsys, edit, "--member", "plan")["rule"] == "mode plan"
     assert check(capsys, "WebFetch(https://example.org)", "--member", "theo")["verdict"] == "deny"
     assert check(capsys, edit, "--member", "lead@leak hunt")["who"] == "lead"
+
+
+@pytest.mark.finding("L7")
+def test_a_member_is_judged_by_the_paths_of_its_tasks_in_progress_and_in_its_worktree(tmp_path, monkeypatch, capsys):
+    shop = make_repository(tmp_path / "shop", {"src/x.py": "x\n", "docs/a.md": "a\n"})
+    monkeypatch.chdir(shop)
+    settings(defaultMode="bypassPermissions")
+    team(shop, tess="", theo="")
+    home = resolve_home(None)
+    tasks = FileStores(home).tasks("leak-hunt")
+
+    def make_task(about: dict, id: str) -> Task:
+        return Task(id, "Write", "", **about)
+
+    async def make_tasks() -> None:
+        for status, paths in (("in_progress", ["src/**"]), ("pending", ["docs/**"])):
+            about = {"status": TaskStatus(status), "owner": "tess", "metadata": {"writes": paths}}
+            await tasks.create(partial(make_task, about))
+
+    asyncio.run(make_tasks())
+    assert check(capsys, "Edit(src/x.py)", "--member", "@tess")["verdict"] == "allow"
+    found = check(capsys, "Edit(docs/a.md)", "--member", "tess")
+    assert (found["verdict"], found["rule"]) == ("ask", "writes of task #1 [the task list]")
+    assert check(capsys, "Edit(docs/a.md)", "--member", "theo")["verdict"] == "allow"
+    record = create_worktree(RepositoryGit.open(shop), home.worktrees, Owner("leak hunt", "tess", SESSION)).record
+
+    async def enter() -> None:
+        roster = Roster(RosterFile(home, "leak-hunt"))
+        tess = await roster.find("tess")
+        await roster.remove("tess")
+        await roster.join(replace(tess, worktree_path=record.path, cwd=record.path))
+
+    asyncio.run(enter())
+    found = check(capsys, "Edit(src/x.py)", "--member", "tess")
+    assert (found["verdict"], found["cwd"]) == ("allow", record.path)
+    assert check(capsys, "Edit(docs/a.md)", "--member", "tess")["rule"] == "writes of task #1 [the task list]"
+    assert check(capsys, f"Edit({shop}/src/x.py)", "--member", "tess")["rule"] == "worktree"
 
 
 @pytest.mark.promise("F45", "G6")

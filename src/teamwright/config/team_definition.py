@@ -6,7 +6,7 @@ other part of a repository's file applies once a person trusted exactly this par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +301,17 @@ def ownership_of(definition: TeamDefinition | None, kind: str, base: Path) -> Pa
         return None
     source = f"{definition.file}:{role.line}" if role is not None else definition.file
     return PathOwnership(owned, only, role.name if role is not None else "", source, definition.strict)
+
+
+def ownership_of_tasks(
+    definition: TeamDefinition | None, writes: Mapping[str, Sequence[str]], base: Path
+) -> PathOwnership | None:
+    """Return the paths that the owner of these tasks in progress may change, by their numbers; None without one."""
+    if not writes:
+        return None
+    patterns = tuple(PathPattern.parse(pattern, base, False) for paths in writes.values() for pattern in paths)
+    strict = definition is not None and definition.strict
+    return PathOwnership((), patterns, f"task {' or '.join(f'#{id}' for id in writes)}", "the task list", strict)
 
 
 def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:

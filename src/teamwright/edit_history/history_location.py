@@ -44,6 +44,8 @@ class HistoryLocation(Struct, frozen=True):
     rooms: tuple[Path, ...] = ()
     beyond: tuple[str, ...] = ()
     is_here: bool = True
+    home: Home | None = None
+    """The state of Teamwright with the session."""
 
     def require_here(self) -> HistoryLocation:
         """Return the location. Raises TeamwrightError (`unknown-session`) when another machine has the contents."""
@@ -116,7 +118,7 @@ def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:
     )
     beyond = tuple(name for name, life in lives if life.command)
     team = place.team or next((team.name for team in led), "")
-    return replace(place, team=team, rooms=tuple(rooms), beyond=beyond)
+    return replace(place, team=team, rooms=tuple(rooms), beyond=beyond, home=home)
 
 
 def subagent_owners(place: HistoryLocation) -> dict[str, str]:

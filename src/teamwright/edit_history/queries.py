@@ -29,6 +29,7 @@ from teamwright.protocol.runtime_tags import RuntimeTags
 from teamwright.session.session import Session
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.jsonl import Journal
+from teamwright.views.log import event_name
 
 BY_UNDO = "the user's undo"
 """The author that an agent with an outdated reading of the file is shown after an undo."""
@@ -45,14 +46,24 @@ class SessionChanges(Struct, frozen=True):
     again: int = 0
     cut_off: str = ""
     damaged: int = 0
+    against: str = ""
+    """The branch and commit with which a member's worktree is compared; empty for recorded edits."""
 
 
 def session_changes(place: HistoryLocation, member: str | None = None) -> SessionChanges:
     """Return the changes since the session began: of all agents, or of a member and its sub-agents.
 
-    The files are an iterator. Raises UnknownMember, StorageError.
+    The changes of a member with a worktree are those against the integration branch. The files are an iterator. Raises
+    UnknownMember, StorageError, WorktreeRefused, CannotStart.
     """
     edits, owners = read_journal(place.history), subagent_owners(place)
+    if member and place.home is not None and place.home.worktrees.is_dir():
+        from teamwright.edit_history.worktree_diff import WorktreeDiff, find_worktree  # not loaded without worktrees
+
+        if (record := find_worktree(place.home, place.session, event_name(member))) is not None:
+            diff = WorktreeDiff.open(place.home, record)
+            files = diff.files(lambda path: len(edits.changes.get(path, ())))
+            return SessionChanges(place, record.member, files, damaged=edits.damaged, against=diff.against)
     by = agents_of_member(place, edits, member, owners)
     cut_off = edits.cut_off.at if edits.cut_off is not None else ""
     files = file_changes(edits, place.history, place.cwd, by, owners)

@@ -67,7 +67,7 @@ class McpServer:
         self._reported: set[str] = set()
         self._changes: dict[str, int] = {}
         self._roots: tuple[str, ...] | None = None
-        self._log = ServerLog(context.environment.logs / f"{config.key}-{config.digest[:6]}-messages.log")
+        self._log = ServerLog(context.environment.logs / f"{config.log_name}-messages.log")
         self._starts = self._failed_starts = self._relisted = 0
 
     @property

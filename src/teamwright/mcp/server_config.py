@@ -27,6 +27,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = frozenset({"http", "streamable-http", "streamableHttp"})
 _KNOWN_KEYS = frozenset({"type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled", "name"})
+_IN_WORKTREE = "worktree"
+"""The value of `cwd` for a program that runs in the worktree of its agent."""
+
 _SHORTEST_SECRET = 6
 """Length from which a value in `env` or `headers` is masked in all texts."""
 
@@ -55,6 +58,20 @@ class ServerConfig(Struct, frozen=True):
     call_timeout_s: float | None = None
     is_confined: bool = False
     """True for a program of a repository or a plugin, which runs in the sandbox."""
+    is_per_worktree: bool = False
+    """True for a program that runs in the worktree of the agent that uses it."""
+    worktree: Path | None = None
+    """The worktree in which this process runs."""
+
+    @property
+    def log_name(self) -> str:
+        """The beginning of the names of its log files."""
+        place = "" if self.worktree is None else f"-{self.worktree.name}"
+        return f"{self.key}-{self.digest[:6]}{place}"
+
+    def move_to(self, worktree: Path, cwd: Path) -> ServerConfig:
+        """Return the configuration of its process in a worktree, with the working directory `cwd`."""
+        return replace(self, worktree=worktree, cwd=cwd)
 
     @property
     def display_text(self) -> str:
@@ -171,9 +188,14 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
     if kind == "stdio":
         argv = (fill.text(said.get("command"), "command"), *fill.texts(said.get("args", []), "args"))
         env = fill.map(said.get("env", {}), "env")
-        cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
+        moves = said.get("cwd") == _IN_WORKTREE
+        if moves:
+            # What the entry names is that of the checkout: agents may have changed the copy in a worktree.
+            argv = tuple(str(cwd / word) if _names_file(cwd, word, at) else word for at, word in enumerate(argv))
+        else:
+            cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
         made = ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
-        return replace(made, is_confined=source.is_confined)
+        return replace(made, is_confined=source.is_confined, is_per_worktree=moves)
     if kind == "sse" or kind in _HTTP:
         url = _address(fill.text(said.get("url"), "url"))
         headers = _headers(fill.map(said.get("headers", {}), "headers"))
@@ -184,6 +206,19 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
     if kind == "sdk":
         return ServerConfig(name, key, "sdk", source.source, digest, cwd, call_timeout_s=call_s)
     raise _UnusableEntry(f"the type {_quote(str(kind))} is not supported", broken=False)
+
+
+def _names_file(directory: Path, word: str, at: int) -> bool:
+    """Return True for a word of a command line that names a file below the directory; a program needs a slash."""
+    try:
+        return (
+            (at > 0 or "/" in word)
+            and not word.startswith("-")
+            and not Path(word).is_absolute()
+            and (directory / word).is_file()
+        )
+    except (OSError, ValueError):
+        return False
 
 
 class _VariableExpansion:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
@@ -74,6 +75,8 @@ class McpServerPool:
         for server in gone:
             del self._by_key[server.config.key]
         await asyncio.gather(*(server.close() for server in gone))
+        kept = {config.digest for config in configs}
+        await self._close_own(lambda config: config.worktree is not None and config.digest not in kept)
         refused = self.add([config for config in configs if self._same(config) is None])
         self._by_key = {key: self._by_key[key] for key in dict.fromkeys(config.key for config in configs)}
         return refused
@@ -85,12 +88,23 @@ class McpServerPool:
     def own_server(self, config: ServerConfig) -> McpServer:
         """Return the server of an agent type: one process for all equal configurations."""
         same = self._by_key.get(config.key)
-        if same is not None and same.config.digest == config.digest:
+        if same is not None and same.config.digest == config.digest and config.worktree is None:
             return same
-        found = self._own_servers.get(config.key + config.digest)
-        if found is None:
-            found = self._own_servers[config.key + config.digest] = McpServer(config, self.context)
+        key = f"{config.key}{config.digest}{config.worktree or ''}"
+        found = self._own_servers.get(key)
+        if found is None or found.state == "closed":
+            found = self._own_servers[key] = McpServer(config, self.context)
         return found
+
+    async def close_worktree(self, worktree: Path) -> None:
+        """Close the processes in a worktree whose agent has ended."""
+        await self._close_own(lambda config: config.worktree == worktree)
+
+    async def _close_own(self, chosen: Callable[[ServerConfig], bool]) -> None:
+        gone = {key: server for key, server in self._own_servers.items() if chosen(server.config)}
+        for key in gone:
+            del self._own_servers[key]
+        await asyncio.gather(*(server.close() for server in gone.values()))
 
     def find(self, name: str) -> McpServer | None:
         """Return the shared server of that name; None when there is none."""

@@ -37,6 +37,9 @@ MAX_UNREAD = 32 * 1024 * 1024
 LOG_CAP = 1_000_000
 """Bytes of a server's stderr that are stored."""
 
+PROJECT_VARIABLES = ("CLAUDE_PROJECT_DIR", "TEAMWRIGHT_PROJECT_DIR")
+"""Variables with the root of the repository, or of the worktree in which the process runs."""
+
 _LOG_TAIL = 1_000
 _HANG_UP_S = 1.0
 """Seconds that a server may take to exit after its stdin is closed."""
@@ -120,12 +123,13 @@ class StdioTransport:
 
         Raises McpServerError when it cannot be started.
         """
-        path = environment.logs / f"{config.key}-{config.digest[:6]}.log"
+        path = environment.logs / f"{config.log_name}.log"
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         log = ProcessOutput(_LOG_TAIL, path, writes_at_once=True, file_cap=LOG_CAP)
         lines = LineReader(_Reader(peer, log, on_garbage).line, peer.fail)
-        env = {**environment.env, **config.env}
+        own = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
+        env = {**environment.env, **own, **config.env}
         purpose = ProcessPurpose(output=str(path))
         try:
             confinement = environment.confine(config) if config.is_confined else None

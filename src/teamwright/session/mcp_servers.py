@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from teamwright.mcp.server import McpServer
     from teamwright.mcp.server_config import ConfigSource, ServerConfig
     from teamwright.mcp.servers import McpServerPool
+    from teamwright.session.factory.agent_workspace import AgentWorkspace
 
 CALL = "McpCall"
 
@@ -61,15 +62,17 @@ class SessionMcpServers(Struct):
                 self.warn(line)
         return self._servers
 
-    async def tools_of(self, kind: AgentType | None, allowed: Callable[[str], bool]) -> list[AnyTool]:
-        """Return the servers' tools for a new agent; `allowed` says which names it may have.
+    async def tools_of(
+        self, kind: AgentType | None, allowed: Callable[[str], bool], place: AgentWorkspace | None = None
+    ) -> list[AnyTool]:
+        """Return the servers' tools for a new agent; `allowed` says which names it may have, `place` is its worktree.
 
         Servers whose tools are unknown are waited for, a few seconds. Raises UsageError, CannotStart for servers that
         the agent type needs.
         """
         if not self.configs and (kind is None or not (kind.mcp_servers or kind.required_mcp_servers)):
             return []
-        servers = [server for server in self._of(kind) if self._visible(server, kind, allowed)]
+        servers = [server for server in self._of(kind, place) if self._visible(server, kind, allowed)]
         if kind is not None and kind.required_mcp_servers:
             await self.require(kind.required_mcp_servers, servers)
         await self.servers.wait_for_tools(servers, self.settings.wait_s)
@@ -97,8 +100,11 @@ class SessionMcpServers(Struct):
             except McpServerError as problem:
                 raise _failed(server, problem.what) from None
 
-    def _of(self, kind: AgentType | None) -> list[McpServer]:
-        """Return the shared servers, and the agent type's own in place of shared ones of the same name."""
+    def _of(self, kind: AgentType | None, place: AgentWorkspace | None) -> list[McpServer]:
+        """Return the shared servers, and the agent type's own in place of shared ones of the same name.
+
+        Those that run in the agent's worktree have a process there.
+        """
         from teamwright.mcp.server_config import parse_servers
 
         servers = {server.config.key: server for server in self.servers.shared}
@@ -113,7 +119,18 @@ class SessionMcpServers(Struct):
                 self.warn(line)
         for config in configs:
             servers[config.key] = self.servers.own_server(config)
-        return list(servers.values())
+        if place is None:
+            return list(servers.values())
+        tree = place.scope.tree
+        return [
+            self.servers.own_server(one.config.move_to(tree, place.cwd)) if one.config.is_per_worktree else one
+            for one in servers.values()
+        ]
+
+    async def leave_worktree(self, worktree: Path) -> None:
+        """Close the processes in a worktree whose agent has ended."""
+        if self._servers is not None:
+            await self._servers.close_worktree(worktree)
 
     def _visible(self, server: McpServer, kind: AgentType | None, allowed: Callable[[str], bool]) -> bool:
         """Return True when an agent may have any of its tools, as far as they are known."""

@@ -98,7 +98,8 @@ class ServerRequests:
     async def answer(self, server: ServerConfig, method: str, params: Mapping[str, Any]) -> Message:
         """See `AnswerServers`."""
         if method == "roots/list":
-            return {"roots": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in self.roots]}
+            roots = self.roots if server.worktree is None else (server.worktree.as_uri(),)
+            return {"roots": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in roots]}
         if method == "elicitation/create":
             async with self._asking:  # one form after another: fields of two forms would be mixed
                 return await self._elicit_with_hooks(server, params)

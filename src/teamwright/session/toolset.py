@@ -32,6 +32,7 @@ from teamwright.tools.shell.bash_settings import BashSettings
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import Sandbox
+    from teamwright.session.factory.agent_workspace import AgentWorkspace
     from teamwright.session.web_search import SessionSearch
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.tools.shell.startup import ShellStartup
@@ -186,14 +187,21 @@ class Toolset(Struct):
         return [BuiltInTool("WebSearch", lambda: tool_classes.WebSearch(self.search.search))]
 
     async def mcp_tools(
-        self, hides: Callable[[str], bool], kind: AgentType | None = None, denied: Sequence[str] = ()
+        self,
+        hides: Callable[[str], bool],
+        kind: AgentType | None = None,
+        denied: Sequence[str] = (),
+        place: AgentWorkspace | None = None,
     ) -> list[AnyTool]:
-        """Return an agent's tools of MCP servers. Raises UsageError, CannotStart for servers that it needs."""
+        """Return an agent's tools of MCP servers; `place` is its worktree.
+
+        Raises UsageError, CannotStart for servers that it needs.
+        """
 
         def allowed(name: str) -> bool:
             return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
 
-        return await self.serving.tools_of(kind, allowed)
+        return await self.serving.tools_of(kind, allowed, place)
 
     def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
         """Return the tools of an agent that may plan."""

@@ -71,6 +71,11 @@ def _editor_name(share: EditShare) -> str:
     return f"{share.name} (of {share.of})" if share.of else share.name
 
 
+def comparison_line(member: str, against: str) -> str:
+    """Return the line above the changes in a member's worktree."""
+    return f"The worktree of {member} compared with {against}, with files that are in no commit:"
+
+
 def summary_notes(unchanged: int, cut_off: str, damaged: int) -> list[str]:
     """Return the notes on a list of files."""
     lines = [f"{_files(unchanged)} edited and as before again"] if unchanged else []

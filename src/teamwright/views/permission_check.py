@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -18,20 +21,28 @@ from teamwright.agent.mode_reminders import MODE_MEANINGS
 from teamwright.config.permission_policy import make_policy
 from teamwright.config.settings.settings import SettingFlags, Settings
 from teamwright.config.settings_merge import MODE, lead_mode, load_settings, reads_other_product
-from teamwright.config.team_definition import TeamDefinition, ownership_of
+from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.grant_offers import suggest_updates
 from teamwright.permissions.host_pattern import url_host
+from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.permission_decision import COORDINATION_TOOLS, Policy
 from teamwright.permissions.permission_update_json import to_wire
 from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict, parse_mode
-from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest
+from teamwright.permissions.worktree_bounds import WorktreeBounds
+from teamwright.processes.repository_discovery import work_tree
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, session_list_name
+from teamwright.protocol.roster import RosterMember, TeamConfig
+from teamwright.protocol.task import TaskStatus
 from teamwright.session.lookup.saved_members import find_saved_member
+from teamwright.session.lookup.saved_teams import find_tasks
 from teamwright.session.permission_modes import load_mode, restore_mode
 from teamwright.session.session_preparation import load_team_definition
 from teamwright.storage.paths import Home
+from teamwright.tasks.task_rules import is_owner
+from teamwright.worktrees.worktree_record import find_member_record
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)
 _ALIASES = {"Task": "Agent"}
@@ -223,30 +234,61 @@ def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
     if subject.member is None:
         lead, _, definition = _lead(subject, subject.cwd, "")
         return [_with_ownership(lead, definition)], Path(os.path.realpath(subject.cwd))
-    config, member = find_saved_member(subject.home, subject.member or "")
+    config, member = find_saved_member(subject.home, subject.member.removeprefix("@"))
     lead_entry = next((one for one in config.members if one.name == LEAD), None)
     here = Path(lead_entry.cwd) if lead_entry is not None and lead_entry.cwd else subject.cwd
     lead, settings, definition = _lead(subject, here, config.lead_session_id)
+    tasks = _writes_of_tasks(subject.home, config.name, member.name)
     if member.name == LEAD:
-        return [_with_ownership(lead, definition)], here
+        return [_with_ownership(lead, definition, tasks)], here
     mode = subject.mode or member.mode
     own = Mode.BUBBLE if not mode else parse_mode(mode, "--mode" if subject.mode else f"the roster of {config.name}")
     scope = lead.policy.scope
     policy = Policy(own, () if own is Mode.BUBBLE else settings.rules, scope).narrow_to(lead.policy)
-    fence = ownership_of(definition, member.agent_type, scope.base)
-    if fence is not None:
+    for fence in _fences(definition, member.agent_type, tasks, scope.base):
         policy = policy.narrow_to(Policy(Mode.BYPASS, (), replace(scope, ownership=fence)))
+    if (bounds := _worktree_of(subject.home, config, member, here)) is not None:
+        policy = policy.in_worktree(bounds)
     said = "as its lead" if own is Mode.BUBBLE else "--mode" if subject.mode else f"its own, in {config.name}"
     return [_Link(member.name, policy, said), lead], Path(member.cwd) if member.cwd else here
 
 
-def _with_ownership(lead: _Link, definition: TeamDefinition | None) -> _Link:
+def _writes_of_tasks(home: Home, team: str, member: str) -> dict[str, tuple[str, ...]]:
+    """Return the paths that the member's tasks in progress declare, by the tasks' numbers."""
+    with suppress(TeamwrightError):  # a roster without tasks
+        tasks = [task for task in find_tasks(home, team) if task.status == TaskStatus.IN_PROGRESS and task.writes]
+        return {task.id: task.writes for task in tasks if is_owner(task.owner, member)}
+    return {}
+
+
+def _fences(
+    definition: TeamDefinition | None, kind: str, tasks: Mapping[str, Sequence[str]], base: Path
+) -> list[PathOwnership]:
+    found = (ownership_of(definition, kind, base), ownership_of_tasks(definition, tasks, base))
+    return [fence for fence in found if fence is not None]
+
+
+def _worktree_of(home: Home, config: TeamConfig, member: RosterMember, here: Path) -> WorktreeBounds | None:
+    """Return the bounds of a member with a worktree. Raises StorageError for a damaged record."""
+    if not member.worktree_path:
+        return None
+    tree, names = Path(member.worktree_path), {config.name, session_list_name(SessionId(config.lead_session_id))}
+    record = find_member_record(home.worktrees, tree, names, member.name)
+    if record is None:
+        return None
+    return WorktreeBounds(Path(os.path.realpath(tree)), work_tree(here) or Path(record.repository), record.branch)
+
+
+def _with_ownership(
+    lead: _Link, definition: TeamDefinition | None, tasks: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> _Link:
     """Return the lead with its own path ownership, which does not apply to agents below it."""
-    fence = ownership_of(definition, "", lead.policy.scope.base)
-    if fence is None:
+    fences = _fences(definition, "", tasks, lead.policy.scope.base)
+    if not fences:
         return lead
-    behind = Policy(Mode.BYPASS, (), replace(lead.policy.scope, ownership=fence))
-    policy = Policy(Mode.BUBBLE).narrow_to(lead.policy).narrow_to(behind)
+    policy = Policy(Mode.BUBBLE).narrow_to(lead.policy)
+    for fence in fences:
+        policy = policy.narrow_to(Policy(Mode.BYPASS, (), replace(lead.policy.scope, ownership=fence)))
     policy.change_delegation(lead.policy.is_delegating)
     return replace(lead, policy=policy)
 

@@ -1,4 +1,4 @@
-"""Changes of a worktree that `git status` leaves out: files that git was told to ignore, and checked out submodules.
+"""Changes of a worktree that `git status` leaves out: files with certain bits in the index, and checked out submodules.
 
 Depends on git. Changes nothing.
 """

@@ -5,6 +5,7 @@ Implements the ports of `teams` and `tools`, so that all agents are built here. 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -229,7 +230,7 @@ class AgentFactory(AgentParts):
             own = [t for t in self.toolset.tools(Caller(spec.name, team)) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
             own += self.toolset.plan_tools(spec.name, plan, self.plans)
-            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind)])
+            return self._shown([*own, *await self.toolset.mcp_tools(self.policy.hides, kind, place=place)])
 
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header, place))
@@ -280,7 +281,7 @@ class AgentFactory(AgentParts):
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools = [
             *tools,
-            *await self.toolset.mcp_tools(self.policy.hides, kind, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
+            *await self.toolset.mcp_tools(self.policy.hides, kind, (*NOT_FOR_SUBAGENTS, *parent.disallowed), place),
         ]
         tools = self._shown(told.tools(tools, self.toolset))
         system = subagent_prompt(kind, self._session_part(told.header, place))
@@ -335,6 +336,8 @@ class AgentFactory(AgentParts):
     async def end_subagent(self, run: SubagentRun) -> None:
         """Remove the worktree of an ended sub-agent, or tell its caller where its work is (port of `teams`)."""
         path = run.spec_fields.get("worktree")
+        if path and self.toolset.serving is not None:
+            await self.toolset.serving.leave_worktree(Path(os.path.realpath(str(path))))
         if path and (told := await self.worktrees.end(Path(str(path)))):
             run.add_text(told)
 

@@ -16,12 +16,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.agent.agent_type import AgentType
-from teamwright.config.team_definition import TeamDefinition, ownership_of
+from teamwright.config.team_definition import TeamDefinition, ownership_of, ownership_of_tasks
 from teamwright.models.effort import Effort
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.path_ownership import PathOwnership
 from teamwright.permissions.permission_decision import Policy
-from teamwright.permissions.rules import PathPattern, Rule, parse_rules
+from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -210,13 +210,8 @@ class AgentPolicies(Struct):
                 self._bound_writes(name)
 
     def _bound_writes(self, name: str) -> None:
-        tasks = [task for task in self._tasks_at_work.values() if is_owner(task.owner, name)]
-        base, owned = self._owner_base, None
-        if tasks:
-            patterns = tuple(PathPattern.parse(pattern, base, False) for task in tasks for pattern in task.writes)
-            numbers = " or ".join(f"#{task.id}" for task in tasks)
-            strict = self.definition is not None and self.definition.strict
-            owned = PathOwnership((), patterns, f"task {numbers}", "the task list", strict)
+        writes = {task.id: task.writes for task in self._tasks_at_work.values() if is_owner(task.owner, name)}
+        owned = ownership_of_tasks(self.definition, writes, self._owner_base)
         self._task_bounds[name].change_scope(self._bounding_scope(owned))
 
     @property

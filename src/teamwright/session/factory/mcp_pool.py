@@ -92,13 +92,13 @@ async def _prepare_start(toolset: Toolset) -> None:
 def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:
     """Return the confinement of a server of a repository or a plugin, which gets no credentials by its name.
 
-    A plugin's server may change the plugin's data.
+    In a worktree it changes only that. A plugin's server may change the plugin's data.
     """
     sandbox, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
     if sandbox is None:
         return None
     project = () if agent_factory.worktree is not None else (context.trust.root,)
-    roots = (*project, *policy.scope.directories)
+    roots = (*project, *policy.scope.directories) if config.worktree is None else (config.worktree,)
     plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}
     if (plugin := plugins.get(config.source)) is not None:
         data = Path(plugin_variables(plugin, context.home)[DATA])

@@ -12,14 +12,14 @@ from teamwright.edit_history.queries import SessionChanges, edit_of_call, sessio
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
-from teamwright.ui.change_text import ChangeTotals, change_lines, stat_rows, summary_notes
+from teamwright.ui.change_text import ChangeTotals, change_lines, comparison_line, stat_rows, summary_notes
 from teamwright.ui.cli.output import format_iso, json_flag, say, say_json, say_styled, say_table
 from teamwright.ui.cli.run_location import RunLocation, open_access, run_location
 from teamwright.ui.display_text import clean
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[SESSION or TEAM]")
+@click.argument("name", required=False, metavar="[SESSION or TEAM or @MEMBER]")
 @click.option("--member", metavar="NAME", help="Only this member's edits, with those of its sub-agents.")
 @click.option("--call", "call_id", metavar="ID", help="Only what one tool call changed, e.g. c7.")
 @click.option("--stat", is_flag=True, help="One line per file.")
@@ -28,12 +28,16 @@ from teamwright.ui.display_text import clean
 def diff(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: bool) -> int:
     """Show what a session changed since it began, and which member did it. Newest session here by default.
 
-    Changes by shell commands are covered in a git repository, without ignored files.
+    The changes of one member with a worktree are those against the integration branch. Changes by shell commands are
+    covered in a git repository, without ignored files.
     """
+    if name is not None and name.startswith("@") and member is None:
+        name, member = None, name
     if call_id is not None and (member is not None or how["stat"]):
         raise UsageError("usage", "--call goes with --json alone", note="nothing was shown")
     place = run_location(ctx)
     home = resolve_home(place.home)
+    member = member.removeprefix("@") if member is not None else None
     where = asyncio.run(find_edits(place, name))
     if call_id is not None:
         change = edit_of_call(where, call_id)
@@ -57,11 +61,15 @@ def _say_json(found: SessionChanges, *, stat: bool) -> None:
     files = [replace(change, diff="") if stat else change for change in found.files]
     where = found.place
     about = {"session": where.session, "team": where.team, "cwd": where.cwd, "member": found.member}
-    say_json({**about, "files": files, "again": found.again, "cut_off": found.cut_off, "damaged": found.damaged})
+    notes = {"again": found.again, "cut_off": found.cut_off, "damaged": found.damaged, "against": found.against}
+    say_json({**about, "files": files, **notes})
 
 
 def _show(found: SessionChanges, home: Home, *, stat: bool) -> None:
     sums = ChangeTotals()
+    if found.against:
+        say(clean(comparison_line(found.member, found.against)))
+        say()
     files = (sums.add(change) for change in found.files)
     if stat:
         if rows := list(stat_rows(files)):
@@ -73,5 +81,7 @@ def _show(found: SessionChanges, home: Home, *, stat: bool) -> None:
             say()
     whose = f"{clean(found.member)} in " if found.member else ""
     say(clean(str(sums)) if sums.files else f"Nothing is changed by {whose}session {found.place.session[:8]}.")
+    if found.against:
+        return
     for line in summary_notes(found.again, format_iso(found.cut_off) if found.cut_off else "", found.damaged):
         say(clean(line))

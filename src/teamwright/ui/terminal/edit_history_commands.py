@@ -24,6 +24,7 @@ from teamwright.session.session import Session
 from teamwright.ui.change_text import (
     ChangeTotals,
     change_lines,
+    comparison_line,
     key_lines,
     member_diff,
     plan_rows,
@@ -71,7 +72,10 @@ async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[
         lines = _paint_lines(islice(every, MAX_LINES), paint)
         if rest_of_it := sum(1 for _ in every):
             lines.append(f"  … {rest_of_it:,} more lines: teamwright diff {session.id[:8]} | less")
-    lines.append(f"  {clean(str(sums))}" if sums.files else "  nothing is changed by Write, Edit or NotebookEdit")
+    nothing = "nothing is changed" if found.against else "nothing is changed by Write, Edit or NotebookEdit"
+    lines.append(f"  {clean(str(sums))}" if sums.files else f"  {nothing}")
+    if found.against:
+        return [f"  {clean(comparison_line(found.member, found.against))}", *lines]
     notes = [f"  {clean(line)}" for line in summary_notes(found.again, found.cut_off, found.damaged)]
     return [*lines, *fold_lines(notes, window_size().columns)]
 

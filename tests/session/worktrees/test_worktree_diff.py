@@ -1,0 +1,66 @@
+"""`diff @member` compares the worktree of a member with the integration branch, on real git."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from teamwright.storage.paths import find_home
+from teamwright.ui.cli.root import root
+from teamwright.ui.terminal.edit_history_commands import diff_lines
+from teamwright.worktrees.worktree_record import list_records
+from tests.session.worktrees.test_integration_queue import bash, complete, finished, script, write
+from tests.session.worktrees.test_integration_queue import shop as shop
+from tests.support.repositories import git, write_files
+from tests.teams.crew import a_team, until
+
+pytestmark = pytest.mark.finding("I4")
+
+
+@pytest.mark.parametrize("strategy", ["merge", "squash"])
+async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_are_in_no_commit(
+    shop, tmp_path, monkeypatch, strategy
+):
+    (tmp_path / "settings.json").write_text(json.dumps({"worktrees": {"merge": strategy}}))
+    model = script(
+        ann=[
+            write("done.txt", "integrated\n"),
+            complete("1"),
+            "Done.",
+            bash("sed -i s/one/ann/ a.txt; echo x >> b.txt"),
+        ],
+        bob=[write("bob.txt", "bob\n"), complete("2"), "Done."],
+    )
+    async with a_team(shop, model, keep=True, settings_file=tmp_path / "settings.json") as team:
+        await team.tasks.add("Write done.txt", metadata={"for": ["ann"]})
+        second = await team.tasks.add("Write bob.txt", metadata={"for": ["bob"]})
+        ann = await team.spawn("ann", "Take a task.", isolation="worktree")
+        await team.spawn("bob", "Take a task.", isolation="worktree")
+        await finished(team, 2)
+        assert second.id == "2"
+        await team.send("ann", "Change a.txt.")
+        await until(team, lambda: ann.state == "idle" and team.session.team.is_quiet())
+        [record] = [one for one in list_records(find_home().worktrees)[0] if one.member == "ann"]
+        write_files(record.tree, {"new/file.txt": "new\n", "a\nb.bin": "x\0y"})
+        before = git(record.tree, "status", "--porcelain"), git(record.tree, "diff", "--cached")
+        shown = "\n".join(await diff_lines(team.session, "@ann"))
+        plain = "\n".join(await diff_lines(team.session, "@ann --stat"))
+    assert "The worktree of ann compared with teamwright/crew/integration at" in shown
+    for line in ("-one", "+ann", "+x", "+new", "new/file.txt (created)  +1 -0", "binary"):
+        assert line in shown, shown
+    assert "done.txt" not in shown
+    assert "bob.txt" not in shown
+    assert "new/file.txt" in plain
+    monkeypatch.chdir(shop)
+    for words in (["@ANN"], ["--member", "ann"]):
+        printed = CliRunner().invoke(root, ["diff", *words, "--json"], standalone_mode=False)
+        assert printed.exception is None, printed.exception
+        found = json.loads(printed.output)
+        assert [file["path"] for file in found["files"]] == ["a\nb.bin", "a.txt", "b.txt", "new/file.txt"]
+        assert found["against"].startswith("teamwright/crew/integration at ")
+        assert found["member"] == "ann"
+    assert (git(record.tree, "status", "--porcelain"), git(record.tree, "diff", "--cached")) == before
+    git(shop, "worktree", "remove", "--force", "--force", record.path)
+    printed = CliRunner().invoke(root, ["diff", "@ann"], standalone_mode=False)
+    assert printed.exception is None, printed.exception
+    assert "done.txt" in printed.output, "without its worktree the recorded edits are shown"

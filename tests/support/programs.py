@@ -13,6 +13,7 @@ PACKAGES = {
     "chromium": "chromium",
     "curl": "curl",
     "fish": "fish",
+    "git-lfs": "git-lfs",
     "localedef": "libc-bin",
     "make": "make",
     "node": "nodejs",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.processes.git_calls import GitCallOptions, run_git
 from teamwright.processes.git_entries import git_entries
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.task import Task
@@ -18,6 +19,7 @@ from teamwright.worktrees.worktree_creation import Owner, create_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord, list_records
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import read_state
+from tests.support.programs import needs
 from tests.support.repositories import commit, git, make_repository, write_files
 
 pytestmark = pytest.mark.promise("P5")
@@ -162,15 +164,27 @@ FILTER = '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smud
 
 
 def test_a_filter_whose_program_is_missing_starts_nothing_and_is_named(checkout, root, tmp_path):
-    if shutil.which("git-lfs"):
-        pytest.skip("git-lfs is installed")
-    commit(checkout, "large", {".gitattributes": "*.bin filter=lfs -text\n", "x.bin": "version 1\n"})
-    configure(tmp_path, FILTER)
-    with pytest.raises(WorktreeRefused, match="smudge filter lfs failed"):
+    commit(checkout, "large", {".gitattributes": "*.bin filter=media -text\n", "x.bin": "version 1\n"})
+    configure(tmp_path, FILTER.replace("lfs", "media"))
+    with pytest.raises(WorktreeRefused, match="smudge filter media failed"):
         ann_of(checkout, root)
     assert list_records(root)[0] == []
     assert git(checkout, "branch", "--format=%(refname:short)") == "main"
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
+
+
+@needs("git-lfs")
+async def test_large_files_are_in_a_worktree_and_integrated_as_pointers(checkout, root, tmp_path):
+    configure(tmp_path, FILTER)
+    write_files(checkout, {".gitattributes": "*.bin filter=lfs -text\n", "x.bin": "large\n" * 1_000})
+    for args in (["add", "-A"], ["-c", "user.name=Ann", "-c", "user.email=a@example.org", "commit", "-qm", "large"]):
+        assert run_git(checkout, *args, terms=GitCallOptions()).ok
+    repository, record = ann_of(checkout, root)
+    assert (record.tree / "x.bin").read_text() == "large\n" * 1_000
+    write_files(record.tree, {"y.bin": "new\n" * 1_000})
+    entry = await integrate(repository, record, root)
+    assert git(checkout, "show", f"{entry.commit}:y.bin").startswith("version https://git-lfs.github.com/spec/v1")
+    remove_worktree(repository, root, record)
 
 
 async def test_a_shallow_clone_has_worktrees_and_an_integration(checkout, root, tmp_path):

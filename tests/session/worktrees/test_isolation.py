@@ -10,7 +10,7 @@ from teamwright import CannotStart, Team, UsageError
 from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from teamwright.worktrees.worktree_record import list_records, record_file
-from tests.support.repositories import git, make_repository, write_files
+from tests.support.repositories import commit, git, make_repository, write_files
 from tests.teams.crew import a_team, until
 
 COMMIT = 'pwd && echo x > made.txt && git add made.txt && git commit -q -m "ann: made" && git log --format=%s -1'
@@ -82,6 +82,41 @@ async def test_a_write_outside_the_worktree_is_refused_also_in_bypass(shop):
     assert git(shop, "rev-list", "--count", "HEAD") == "1"
     assert (cwd / "in.txt").read_text().strip() == "x"
     assert items.count("outside your worktree") + items.count("Your copy of this file is") >= 3
+
+
+async def test_no_tool_background_job_or_sub_agent_of_a_member_changes_the_checkout(shop):
+    write_files(shop, {"n.ipynb": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'})
+    commit(shop, "a notebook")
+    before = git(shop, "status", "--porcelain"), git(shop, "for-each-ref"), (shop / ".git/config").read_text()
+    notebook = {"notebook_path": str(shop / "n.ipynb"), "new_source": "x", "cell_type": "code", "edit_mode": "insert"}
+    job = {"command": f"touch {shop}/job.txt", "run_in_background": True}
+    outside = [
+        ("Edit", {"file_path": str(shop / "a.txt"), "old_string": "one", "new_string": "two"}),
+        ("NotebookEdit", notebook),
+        ("Bash", job),
+        ("Bash", {"command": "git branch -f main HEAD~1 && git config core.hooksPath x"}),
+        ("Bash", {"command": f"git worktree add {shop.parent}/other -b other"}),
+        ("Bash", {"command": f"ln {shop}/a.txt hard && echo x > hard"}),
+    ]
+    agent = ("Agent", {"description": "write", "prompt": "Write.", "subagent_type": "general-purpose"})
+    answers = {"lead": ["ok"] * 9, "ann": [*outside, agent, *["Done."] * 5], "*": [*outside, "Tried."]}
+    given: dict[str, int] = {}
+
+    def answer(request):
+        script = answers.get("lead" if request.agent_name == "team-lead" else request.agent_name, answers["*"])
+        at = given[request.agent_name] = given.get(request.agent_name, 0) + 1
+        return script[min(at, len(script)) - 1]
+
+    _, items, _ = await run_member(shop, ScriptedModel(answer), isolation="worktree")
+    assert (git(shop, "status", "--porcelain"), git(shop, "for-each-ref", "refs/heads/main")) == (
+        before[0],
+        next(line for line in before[1].splitlines() if line.endswith("refs/heads/main")),
+    )
+    assert (shop / ".git/config").read_text() == before[2]
+    assert not (shop / "job.txt").exists()
+    assert not (shop.parent / "other").exists()
+    assert len(given.keys() - {"team-lead"}) == 2, "the member and its sub-agent"
+    assert items.count("not allowed") >= len(outside)
 
 
 async def test_a_session_in_a_worktree_of_the_person_keeps_that_checkout_unchanged(shop):

@@ -44,7 +44,11 @@ def permissions(ctx: click.Context, /, as_json: bool) -> int:
 
 @permissions.command("check")
 @click.argument("call")
-@click.option("--member", metavar="NAME[@TEAM]", help="Use the rules of that member of a team on disk, with its tasks and its worktree.")
+@click.option(
+    "--member",
+    metavar="NAME[@TEAM]",
+    help="Use the rules of that member of a team on disk, with its tasks and its worktree.",
+)
 @click.option("--mode", metavar="MODE", help="In this permission mode.")
 @json_flag
 @click.pass_context

@@ -56,7 +56,7 @@ class WorktreeBounds(Struct, frozen=True):
             return None
         if real.startswith(f"{self.checkout}/"):
             copy = self.tree / os.path.relpath(real, self.checkout)
-            return _deny(f"Your copy of this file is {copy}; {named} is outside your worktree.")
+            return _deny(f"{os.path.basename(named)} is outside your worktree; your copy of it is {copy}.")
         return _deny(f"{named} is outside your worktree {self.tree}, and you change files only inside it.")
 
     def original(self, path: Path) -> Path:

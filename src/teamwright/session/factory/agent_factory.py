@@ -342,7 +342,7 @@ class AgentFactory(AgentParts):
     async def end_subagent(self, run: SubagentRun) -> None:
         """Remove the worktree of an ended sub-agent, or tell its caller where its work is (port of `teams`)."""
         path = run.spec_fields.get("worktree")
-        if path and self.toolset.serving is not None:
+        if path:
             await self.toolset.serving.leave_worktree(Path(os.path.realpath(str(path))))
         if path and (told := await self.worktrees.end(Path(str(path)))):
             run.add_text(told)

@@ -1,5 +1,6 @@
 """`diff @member` compares the worktree of a member with the integration branch, on real git."""
 
+import asyncio
 import json
 
 import pytest
@@ -15,6 +16,10 @@ from tests.support.repositories import git, write_files
 from tests.teams.crew import a_team, until
 
 pytestmark = pytest.mark.finding("I4")
+
+
+def give(*words: str):
+    return CliRunner().invoke(root, ["diff", *words], standalone_mode=False)
 
 
 @pytest.mark.parametrize("strategy", ["merge", "squash"])
@@ -53,7 +58,7 @@ async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_a
     assert "new/file.txt" in plain
     monkeypatch.chdir(shop)
     for words in (["@ANN"], ["--member", "ann"]):
-        printed = CliRunner().invoke(root, ["diff", *words, "--json"], standalone_mode=False)
+        printed = await asyncio.to_thread(give, *words, "--json")
         assert printed.exception is None, printed.exception
         found = json.loads(printed.output)
         assert [file["path"] for file in found["files"]] == ["a\nb.bin", "a.txt", "b.txt", "new/file.txt"]
@@ -61,6 +66,6 @@ async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_a
         assert found["member"] == "ann"
     assert (git(record.tree, "status", "--porcelain"), git(record.tree, "diff", "--cached")) == before
     git(shop, "worktree", "remove", "--force", "--force", record.path)
-    printed = CliRunner().invoke(root, ["diff", "@ann"], standalone_mode=False)
+    printed = await asyncio.to_thread(give, "@ann")
     assert printed.exception is None, printed.exception
     assert "done.txt" in printed.output, "without its worktree the recorded edits are shown"

@@ -311,15 +311,15 @@ async def test_an_answer_that_a_kill_cut_off_and_that_is_given_again_counts_and_
 
 
 @pytest.mark.promise("G4", "F44", "P6")
-async def test_what_is_too_long_for_a_message_is_asked_of_the_lead_all_the_same(tmp_path):
-    long = "x" * 400_000
-    write = ("Write", {"file_path": str(tmp_path / "elsewhere.txt"), "content": long})
+async def test_what_is_too_long_for_a_message_is_asked_of_the_lead_all_the_same(tmp_path, own_home):
+    long, elsewhere = "x" * 400_000, own_home / "elsewhere.txt"  # below /tmp an agent in the sandbox has other files
+    write = ("Write", {"file_path": str(elsewhere), "content": long})
     lead = Leading(answer(True), member=(write, "done"))
     async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         result = await team.run("Wait for ada.")
         [(_, asked)] = wire(team, "team-lead", "permission_request")
-    assert not result.denials and (tmp_path / "elsewhere.txt").read_text() == long
+    assert not result.denials and elsewhere.read_text() == long
     assert len(asked["input"]["content"]) < 21_000
     assert "more characters are not shown" in told(lead.model)
     read = [item for request in lead.model.requests if request.agent_name == "team-lead" for item in request.items]

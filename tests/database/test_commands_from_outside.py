@@ -6,18 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from teamwright.database.address import parse_address
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
+from teamwright.session.database_access import open_database_access
+from teamwright.session.lookup.team_address import find_address
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.testing import ScriptedModel
 from tests.database.spaces import make_space
 from tests.support import preloaded
-from tests.support.repositories import make_repository
+from tests.support.repositories import git, make_repository
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
 
@@ -208,5 +212,47 @@ async def test_a_fault_of_the_database_is_one_sentence_and_an_exit_code_and_show
             )
             assert done.returncode != 0 and reason in done.stderr, (address, done.stdout, done.stderr)
             assert "quince" not in done.stderr + done.stdout and "bug in Teamwright" not in done.stderr
+        terminal = Terminal(tmp_path / "home", next(iter(faults)), tmp_path / "work", PGPASSWORD="wrong-quince")
+        await terminal.run("doctor", "--bundle", str(tmp_path / "report.zip"))
+        with zipfile.ZipFile(tmp_path / "report.zip") as report:
+            assert all(b"quince" not in report.read(name) for name in report.namelist())
     finally:
         postgres.sql("drop owned by looks; drop role pw; drop role looks")
+
+
+@pytest.mark.slow
+@pytest.mark.finding("I4")
+async def test_a_queue_in_a_database_is_worked_where_the_worktrees_are_and_listed_everywhere(
+    tmp_path, terminal, own_home
+):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n"})
+    git(repository, "config", "user.name", "Ann")
+    git(repository, "config", "user.email", "ann@example.org")
+    commit = "echo x > made.txt && git add made.txt && git commit -q -m made"
+    calls = {
+        LEAD: [START[0], ("Agent", {**START[2][1], "isolation": "worktree"})],
+        "ada": [("Bash", {"command": commit, "description": "make it"})],
+    }
+    model = ScriptedModel(lambda request: [calls[request.agent_name].pop(0)] if calls[request.agent_name] else "ok")
+    options = Options(cwd=repository, model=model, database=terminal.url, permission_mode="bypassPermissions")
+    async with open_session(options) as session:
+        await session.run([text_block("Begin.")])
+    here = Terminal(own_home / ".teamwright", terminal.url, repository)
+    assert "merged" in await here.say("integrate", "crew", "--into", "main")
+    assert (repository / "made.txt").read_text() == "x\n"
+    elsewhere = Terminal(tmp_path / "other", terminal.url, repository)
+    assert "merged" in await elsewhere.say("integrate", "crew", "--list")
+
+
+async def test_a_lead_in_a_database_that_does_not_answer_is_fenced_out_by_a_stop(tmp_path, postgres, own_home):
+    url = await make_space(postgres.new_space())
+    model, calls, fenced = ScriptedModel(lambda _request: [calls.pop()] if calls else "ok"), [START[0]], asyncio.Event()
+    async with open_session(Options(cwd=tmp_path, model=model, database=url), fenced.set) as session:
+        await session.run([text_block("Begin.")])
+        async with open_database_access(parse_address(url), "crew") as access:
+            target, _ = find_address(access, "crew")
+            lead = target.lead()
+            assert lead is not None and lead.pid == os.getpid() and target.is_led()
+            assert await lead.force_end() == "fenced" and not lead.is_alive
+            async with asyncio.timeout(WAIT_S):
+                await fenced.wait()

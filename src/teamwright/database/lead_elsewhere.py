@@ -39,11 +39,11 @@ class LeadElsewhere:
             return False
         return True
 
-    async def force_end(self) -> bool:
-        """Fence the process out: it can change nothing from now on, and ends itself once it notices. Return True."""
+    async def force_end(self) -> str:
+        """Fence the process out: it can change nothing from now on, and ends itself once it notices."""
         await self._database.write(lambda connection: fence_out(connection, session_lease(self._session)))
         self.note_end()
-        return True
+        return "fenced"
 
     def note_end(self) -> None:
         """Record its end."""

@@ -42,8 +42,9 @@ STOPS = "ends members and teams from outside"
 
 
 class StopResult(Struct, frozen=True):
-    """The result of a stop. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the
-    lead's process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks.
+    """The result of a stop. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, `killed` (the lead's
+    process did not answer), or `fenced` (nor did that of a team in a database, which can change nothing from now on).
+    `member` is empty for the whole team; `handed_back` are numbers of tasks.
     """
 
     team: str
@@ -127,7 +128,7 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
             return StopResult(
                 target.name, "", "ended", "", ended, handed, target.resume_command, target.remove_command, lead.pid
             )
-        outcome = "killed" if await lead.force_end() else "ended"
+        outcome = await lead.force_end()
         return StopResult(
             target.name, "", outcome, "", ended, handed, target.resume_command, target.remove_command, lead.pid
         )

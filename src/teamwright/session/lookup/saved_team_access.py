@@ -60,8 +60,8 @@ class LeadProcessWatch(Protocol):
         """Return True when it has ended within that many seconds."""
         ...
 
-    async def force_end(self) -> bool:
-        """End the process, which does not answer. Return True when it had to be killed.
+    async def force_end(self) -> str:
+        """End the process, which does not answer. Return how: `ended`, `killed`, or `fenced` (see StopResult).
 
         Raises TeamwrightError (`failed`) when a process would not end.
         """
@@ -141,7 +141,7 @@ class LocalLead:
         """See LeadProcessWatch."""
         return await self._process.wait_for_end(within_s)
 
-    async def force_end(self) -> bool:
+    async def force_end(self) -> str:
         """See LeadProcessWatch: send SIGTERM, then SIGKILL to the lead and its child processes.
 
         The session's directory lists the processes that it started.
@@ -159,7 +159,7 @@ class LocalLead:
             numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
             raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
         await asyncio.to_thread(end_orphans, self._session, 0.0)
-        return killed
+        return "killed" if killed else "ended"
 
     def close(self) -> None:
         """See LeadProcessWatch."""

@@ -43,6 +43,12 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     )
 
 
+_HOW = {
+    "killed": "did not answer and was ended with SIGKILL (process {pid})",
+    "fenced": "did not answer; its process {pid} can change nothing from now on, and ends once it notices",
+}
+
+
 async def _stop(place: RunLocation, address: str, *, now: bool, timeout_s: float | None) -> StopResult:
     async with open_access(place, address) as access:
         target, name = find_address(access, address)
@@ -60,8 +66,7 @@ def _lines(stopped: StopResult) -> list[str]:
     elif stopped.member:
         lines.append(f"{stopped.member} has ended")
     else:
-        how = f"did not answer and was ended with SIGKILL (process {stopped.pid})"
-        lines.append(f'team "{stopped.team}" ' + (how if stopped.outcome == "killed" else "has ended"))
+        lines.append(f'team "{stopped.team}" ' + _HOW.get(stopped.outcome, "has ended").format(pid=stopped.pid))
         if stopped.ended:
             lines.append(f"members    {', '.join(stopped.ended)}")
     if stopped.handed_back:

@@ -76,10 +76,11 @@ crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing
 	$(BIN)/python -m tests.crash.run $(ARGS)
 	$(BIN)/python -m tests.crash.processes
 	$(BIN)/python -m tests.crash.database --kills 60
+	$(BIN)/python -m tests.crash.workers --kills 30
 	$(BIN)/python -m tests.crash.integration
 
-scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and are killed: nothing is lost, memory and CPU stay flat (ARGS='--minutes 60')
-	$(BIN)/python -m tests.scale.run $(ARGS)
+scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and are killed: nothing is lost, memory and CPU stay flat (ARGS='--minutes 60'; MACHINES=8: a team over so many machines instead, ARGS='--members 10 --tasks 200')
+	$(BIN)/python -m $(if $(MACHINES),tests.scale.machines --workers $(MACHINES),tests.scale.run) $(ARGS)
 
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)

@@ -24,7 +24,7 @@ from tests.support.waits import WAIT_S, wait_until
 TASKS = 8
 MEMBERS = ("ada", "ben")
 
-_NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 """A machine has no network: its processes reach the database by a socket in the file system, and die together."""
 
 _LEAD = """
@@ -90,7 +90,7 @@ class MachinesDemo:
             f"postgresql://postgres@/postgres?host={directory / 'server'}&port={server.port}&schema={self.schema}"
         )
         self.machines: dict[str, subprocess.Popen[bytes]] = {}
-        self.has_namespaces = _can_unshare()
+        self.has_namespaces = can_unshare()
 
     def program(self, home: str, *words: str) -> list[str]:
         """Return a command of the program with a home and the database."""
@@ -99,7 +99,7 @@ class MachinesDemo:
 
     def start_worker(self, name: str) -> None:
         """Start a machine with a worker, and wait until it offers its slots."""
-        prefix = list(_NAMESPACES) if self.has_namespaces else []
+        prefix = list(NAMESPACES) if self.has_namespaces else []
         command = self.program(
             name, "worker", "--name", name, "--slots", "2", "--directory", f"{self.directory}/{name}-work"
         )
@@ -136,10 +136,10 @@ class MachinesDemo:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def _can_unshare() -> bool:
+def can_unshare() -> bool:
     if shutil.which("unshare") is None:
         return False
-    done = subprocess.run([*_NAMESPACES, "true"], check=False, capture_output=True, timeout=WAIT_S)
+    done = subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True, timeout=WAIT_S)
     return done.returncode == 0
 
 

@@ -39,6 +39,15 @@ def test_a_team_in_a_database_that_is_killed_and_moved_between_machines_loses_no
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.promise("P1", "P2", "P5", "J6")
+def test_leads_workers_machines_and_members_are_killed_or_cut_off_and_nothing_is_lost_or_doubled(tmp_path):
+    if server_program("postgres") is None:
+        pytest.skip(reason("postgres"))
+    command = [sys.executable, "-m", "tests.crash.workers", "--kills", "3", "--most", "3"]
+    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == 0, ended.stdout
+
+
 @pytest.mark.promise("P1", "F29")
 @pytest.mark.parametrize("name", ["guard", "ledger"])
 def test_the_suite_notices_that_a_safety_is_missing(tmp_path, monkeypatch, name):

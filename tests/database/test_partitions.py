@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,8 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from teamwright.database.address import parse_address
+from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.task import TaskStatus
 from teamwright.session.database_session import fetch_session
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
@@ -159,15 +164,12 @@ async def test_a_member_whose_network_was_cut_is_replaced_once_and_ends_when_its
     options = Options(cwd=tmp_path, model=f"scripted:{tmp_path / 'words.toml'}", permission_mode=MODE, database=space)
     spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
     async with open_session(options) as session:
-        crashes: list[str] = []
-        session.log.subscribe(
-            lambda _number, event: (
-                crashes.append(event.member) if getattr(event, "state", "") == MemberState.CRASHED else None
-            ),
-            live=False,
-        )
+        events: list[TeamEvent] = []
+        session.log.subscribe(lambda _number, event: events.append(event), live=False)
         ada = await spawn(session.team, spec)
         await until(lambda: ada.state is MemberState.IDLE)
+        await session.team.tasks.create("part 1", "Write it.", by=LEAD)
+        await until(lambda: task_changes(events) == {"1": ["created", "claimed"]} and ada.state is MemberState.IDLE)
         former = children(first)
         proxy.cut()
         await session.run([text_block("Wait.")])
@@ -176,17 +178,83 @@ async def test_a_member_whose_network_was_cut_is_replaced_once_and_ends_when_its
         await asyncio.to_thread(start_worker, machines, postgres, space, space, "gpu2")
         again = await spawn(session.team, replace(spec, prompt="Which word?"))
         assert str(again.shown_location) == "remote gpu2"
-        await until(lambda: again.state is MemberState.IDLE and again.turns > 0)
+        given_back = ["created", "claimed", "released", "claimed"]
+        await until(lambda: task_changes(events) == {"1": given_back} and again.state is MemberState.IDLE)
         proxy.heal()
         await until(lambda: all(map(has_ended, former)))
         assert again.state is MemberState.IDLE
-        assert len(crashes) == 1, crashes
+        assert [event.member for event in events if getattr(event, "state", "") == MemberState.CRASHED] == ["ada"]
+        assert task_changes(events) == {"1": given_back}
         id = session.id
     copy = Home.at(tmp_path / "copy")
     assert await fetch_session(parse_address(space), copy, id)
     transcript = next(copy.own.glob("projects/*/*/agents/ada.jsonl")).read_text()
     assert transcript.count("quince") == 1 and transcript.count("Which word?") == 1
     assert set(injected(copy).values()) <= {1}
+
+
+async def test_a_lead_that_is_killed_while_a_worker_starts_its_member_is_resumed_with_one_process_of_it(
+    tmp_path, space, postgres, machines
+):
+    (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "work").mkdir()
+    schema = parse_address(space).schema
+    worker = await asyncio.to_thread(start_worker, machines, postgres, space, space, "gpu1")
+    flags = ("--model", f"scripted:{tmp_path / 'job.toml'}", "--permission-mode", MODE, "--timeout", "5m")
+    work = tmp_path / "work"
+    lead = machines("left", space, *flags, "-p", "Have the parts written.", cwd=work)
+    orders = f"select count(*) from {schema}.start_orders where state "
+    await until(lambda: postgres.sql(f"{orders} <> 'ended'") != "0" or lead.poll() is not None)
+    lead.send_signal(signal.SIGSTOP)  # it never learns of the processes that the worker starts now
+    await until(lambda: postgres.sql(f"{orders} = 'running'") != "0")
+    former = children(worker)
+    lead.kill()
+    other = machines("right", space, "resume", "crew", *flags, "-p", "Continue.", cwd=work)
+    assert await asyncio.to_thread(other.wait, WAIT_S * 2) == 0, (tmp_path / "right.log").read_text()
+    await until(lambda: all(map(has_ended, former)) and not children(worker))
+    done = f"select count(*) from {schema}.tasks where status = 'completed' and not is_internal"
+    assert int(postgres.sql(done)) == PARTS
+
+
+async def test_a_member_that_is_killed_alone_crashes_once_and_its_task_is_given_back_once(
+    tmp_path, space, postgres, machines, own_home
+):
+    (tmp_path / "job.toml").write_text(JOB.replace("sleep 0.5", "sleep 4"))
+    worker = await asyncio.to_thread(start_worker, machines, postgres, space, space, "gpu1")
+    options = Options(cwd=tmp_path, model=f"scripted:{tmp_path / 'job.toml'}", permission_mode=MODE, database=space)
+    async with open_session(options) as session:
+        team, events = session.team, []
+        session.log.subscribe(lambda _number, event: events.append(event), live=False)
+        ada = await spawn(team, SpawnSpec(prompt="Work.", name="ada", isolation="remote"))
+        await team.tasks.create("part 1", "Write it.", by=LEAD)
+        await until(lambda: task_changes(events) == {"1": ["created", "claimed"]})
+        [member] = children(worker)
+        os.kill(member, signal.SIGKILL)
+        await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
+        assert worker.poll() is None
+        [task] = await team.tasks.all()
+        assert (task.status, task.owner) == (TaskStatus.PENDING, None)
+        again = await spawn(team, SpawnSpec(prompt="Go on.", name="ada", isolation="remote"))
+        async with asyncio.timeout(WAIT_S):
+            while not (await team.tasks.all())[0].is_finished:
+                team.changed.clear()
+                await team.changed.wait()
+        notices = [entry for entry in await team.mailbox(LEAD).unread() if "crashed" in entry.text]
+        assert len(notices) == 1 and str(again.shown_location) == "remote gpu1"
+        assert len(children(worker)) == 1
+        assert Counter(task_changes(events)["1"]) - Counter(["claimed"]) == Counter(
+            ["created", "released", "completed"]
+        )
+        assert sum(getattr(event, "state", "") == MemberState.CRASHED for event in events) == 1
+
+
+def task_changes(events) -> dict[str, list[str]]:
+    """Return the changes of each task, without those that change no owner and no status."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, TaskChanged) and event.change != "updated":
+            found.setdefault(event.task.id, []).append(event.change)
+    return found
 
 
 async def test_a_lead_whose_network_was_cut_is_resumed_elsewhere_and_ends_when_its_network_is_back(
@@ -219,4 +287,8 @@ async def test_a_lead_whose_network_was_cut_is_resumed_elsewhere_and_ends_when_i
         if event.get("type") == "task_changed" and event["change"] == "completed"
     )
     assert set(completed.values()) == {1} and len(completed) == PARTS, completed
+    changes = [json.loads(line) for line in log.splitlines()]
+    for change in ("claimed", "released"):
+        times = Counter(one["task"]["id"] for one in changes if one.get("change") == change and "task" in one)
+        assert max(times.values(), default=0) <= (2 if change == "claimed" else 1), times
     assert set(injected(copy).values()) <= {1}

@@ -82,7 +82,8 @@ class CuttingProxy:
         pair = (writer, upward)
         self._pairs.add(pair)
         try:
-            await asyncio.gather(self._pump(reader, upward), self._pump(there, writer))
+            with suppress(asyncio.CancelledError):  # the proxy ends
+                await asyncio.gather(self._pump(reader, upward), self._pump(there, writer))
         finally:
             self._pairs.discard(pair)
             for one in pair:

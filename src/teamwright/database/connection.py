@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2s
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from teamwright.database.driver import (
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 4
-"""Connections of one process, besides the one of its lease and its notifications."""
+"""Connections of a lead and of a worker, besides the one of the lease and the notifications."""
+
+MOST_OF_MEMBER = 2
+"""The same for a member on another machine, which works for one agent: a server has few connections."""
 
 PATIENCE_S = 30.0
 """Seconds for which a call waits for a server that restarts."""
@@ -85,11 +89,14 @@ class Database:
         self._attempts = itertools.count(1)
 
     @classmethod
-    async def open(cls, address: DatabaseAddress) -> Database:
-        """Open a database whose schema is that of this Teamwright. Raises CannotStart (`database`)."""
+    async def open(cls, address: DatabaseAddress, most: int = MOST_CONNECTIONS) -> Database:
+        """Open a database whose schema is that of this Teamwright, with at most so many connections in its pool.
+
+        Raises CannotStart (`database`).
+        """
         facts = await read_facts(address)
         require_usable(address, facts)
-        made = cls(address, facts.schema, await open_pool(address, facts.schema, MOST_CONNECTIONS))
+        made = cls(address, facts.schema, await open_pool(address, facts.schema, most))
         await made._compare_clocks()
         return made
 
@@ -112,10 +119,9 @@ class Database:
         """The database for a person."""
         return f"{self.address.url} schema {self.schema}"
 
-    @property
-    def channel(self) -> str:
-        """The channel of the team space's notifications."""
-        return f"{self.schema[:40]}_changes"
+    def channel(self, topic: str) -> str:
+        """Return the channel of a topic: a process receives no notifications of topics that it does not follow."""
+        return f"teamwright_{blake2s(f'{self.schema}/{topic}'.encode(), digest_size=12).hexdigest()}"
 
     async def connect(self) -> Connection:
         """Open a connection outside the pool, for a lease and notifications. Raises CannotStart (`database`)."""
@@ -247,7 +253,7 @@ class Database:
 
     async def notify(self, connection: Connection, topic: str, detail: str = "") -> None:
         """Tell all processes that follow `topic`, once the transaction of the connection is committed."""
-        await connection.execute("select pg_notify($1, $2)", self.channel, f"{self.origin} {topic}\n{detail}")
+        await connection.execute("select pg_notify($1, $2)", self.channel(topic), f"{self.origin} {topic}\n{detail}")
 
     async def close(self) -> None:
         """Close all connections. A server that does not answer is left without a farewell."""

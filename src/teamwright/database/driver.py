@@ -27,6 +27,9 @@ COMMAND_S = 30.0
 NO_RIGHT = "42501"
 """The server's code for a statement that the user may not run."""
 
+IDLE_S = 60.0
+"""Seconds after which a pool closes a connection that is not used."""
+
 LOCK_S = 5
 """Seconds to wait for a row that another process locked: as long as for a lock of files."""
 
@@ -80,6 +83,10 @@ class Connection(Protocol):
 
     async def add_listener(self, channel: str, callback: OnNotification) -> None:
         """Call back for each notification of a channel."""
+        ...
+
+    async def remove_listener(self, channel: str, callback: OnNotification) -> None:
+        """Call back no longer."""
         ...
 
     def add_termination_listener(self, callback: Callable[[object], None]) -> None:
@@ -165,7 +172,7 @@ async def apply_settings(connection: Connection, schema: str) -> None:
 
 
 async def open_pool(address: DatabaseAddress, schema: str, most: int) -> Pool:
-    """Open a pool of at most so many connections, of which one is open at once. Raises CannotStart (`database`)."""
+    """Open a pool of at most so many connections, which open when they are needed. Raises CannotStart (`database`)."""
     driver = load_driver()
 
     async def prepare(connection: Connection) -> None:
@@ -177,11 +184,11 @@ async def open_pool(address: DatabaseAddress, schema: str, most: int) -> Pool:
     try:
         return await driver.create_pool(
             address.url,
-            min_size=1,
+            min_size=0,
             max_size=most,
             timeout=CONNECT_S,
             command_timeout=COMMAND_S,
-            max_inactive_connection_lifetime=0,
+            max_inactive_connection_lifetime=IDLE_S,
             init=cast("Callable[[Connection], Awaitable[None]]", prepare),
             reset=keep,
         )

@@ -106,9 +106,6 @@ class DatabaseMailbox:
 
     async def unread(self) -> list[InboxEntry]:
         """See Mailbox. Requests of which an entry speaks are here before the entry."""
-        files = self._database.files
-        if files is not None and files.shares_requests:
-            await self._database.read(files.fetch_requests)
         rows = await self._database.read(
             lambda connection: connection.fetch(
                 "select body, stored_at, stored_by from mail where team = $1 and reader = $2 and not is_read "
@@ -116,6 +113,9 @@ class DatabaseMailbox:
                 *(self._team, self._reader),
             )
         )
+        files = self._database.files
+        if rows and files is not None and files.shares_requests:
+            await self._database.read(files.fetch_requests)
         entries = [_parse(row["body"]) for row in rows]
         if self._on_arrival is not None:
             self._report(

@@ -28,6 +28,9 @@ SILENT_S = 30
 _ANSWER_S = 10.0
 """Seconds that the server may take for a sign of life, before the connection counts as lost."""
 
+_TOPICS_AT_ONCE = 20
+"""Topics that a process begins to follow before it gives the next sign of life."""
+
 _TAKE_OVER_S = 5.0
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -42,7 +45,11 @@ class SessionConnection:
         self._connection: Connection | None = None
         self._backend = 0
         self._topics: defaultdict[str, list[OnChange]] = defaultdict(list)
+        self._listens: set[str] = set()
+        """The topics whose notifications the present connection receives."""
         self._lost = asyncio.Event()
+        self._wake = asyncio.Event()
+        """Set when the connection is lost, or when the topics are no longer those to which it listens."""
         self._worker: asyncio.Task[None] | None = None
         self._busy = asyncio.Lock()
 
@@ -64,15 +71,20 @@ class SessionConnection:
         return self._database.fence
 
     def subscribe(self, topic: str, on_change: OnChange) -> Callable[[], None]:
-        """Call back after each change of other processes to the topic. Return the function that ends this."""
+        """Call back after each change of other processes to the topic. Return the function that ends this.
+
+        It calls back once more when the notifications begin: a change may have come before them.
+        """
         known = self._topics[topic]
         known.append(on_change)
+        self._wake.set()
 
         def end() -> None:
             if on_change in known:
                 known.remove(on_change)
             if not known and self._topics.get(topic) is known:
                 del self._topics[topic]
+                self._wake.set()
 
         return end
 
@@ -91,9 +103,30 @@ class SessionConnection:
         connection = await self._database.connect()
         self._backend = connection.get_server_pid()
         self._lost.clear()
-        connection.add_termination_listener(lambda _connection: self._lost.set())
-        await connection.add_listener(self._database.channel, self._on_notification)
+        self._listens.clear()
+        connection.add_termination_listener(lambda _connection: self._note_lost())
         return connection
+
+    def _note_lost(self) -> None:
+        self._lost.set()
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        """Follow the present topics, some at a time, and look at those that are new."""
+        connection = self._connection
+        if connection is None:
+            return
+        for topic in [topic for topic in self._listens if topic not in self._topics][:_TOPICS_AT_ONCE]:
+            self._listens.discard(topic)
+            await connection.remove_listener(self._database.channel(topic), self._on_notification)
+        new = [topic for topic in self._topics if topic not in self._listens]
+        for topic in new[:_TOPICS_AT_ONCE]:
+            self._listens.add(topic)
+            await connection.add_listener(self._database.channel(topic), self._on_notification)
+            for on_change in list(self._topics.get(topic, ())):
+                on_change(None)
+        if self._listens != self._topics.keys():
+            self._wake.set()
 
     def _on_notification(self, _connection: object, _sender: int, _channel: str, payload: str) -> None:
         head, _, detail = payload.partition("\n")
@@ -108,25 +141,34 @@ class SessionConnection:
                 on_change(None)
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time() + BEAT_S
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._lost.wait()
+                async with asyncio.timeout_at(beat_at):
+                    await self._wake.wait()
+            self._wake.clear()
+            is_beat = self._lost.is_set() or loop.time() >= beat_at
             try:
-                await self._beat()
+                await self._keep(is_beat=is_beat)
             except TeamwrightError as problem:
                 if problem.slug == "fenced":
                     self._on_fenced()
                     return
-            self._look_everywhere()
+            if is_beat:
+                beat_at = loop.time() + BEAT_S
+                self._look_everywhere()
 
-    async def _beat(self) -> None:
-        """Give a sign of life, on a new connection when the old one is lost. Raises StorageError (`fenced`)."""
+    async def _keep(self, *, is_beat: bool) -> None:
+        """Follow the topics, and give a sign of life at a beat, on a new connection when the old one is lost.
+
+        Raises StorageError (`fenced`).
+        """
         pause = _PAUSE_S
         while True:
             try:
                 async with asyncio.timeout(_ANSWER_S), self._busy:
-                    await self._sign() if not self._lost.is_set() else await self._reconnect()
+                    await self._keep_once(is_beat=is_beat)
                 return
             except TeamwrightError as problem:
                 if problem.slug == "fenced":
@@ -139,6 +181,13 @@ class SessionConnection:
             self._lost.set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    async def _keep_once(self, *, is_beat: bool) -> None:
+        if self._lost.is_set():
+            await self._reconnect()
+        elif is_beat:
+            await self._sign()
+        await self._listen()
 
     async def _sign(self) -> None:
         fence, connection = self._database.fence, self._connection

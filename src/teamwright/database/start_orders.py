@@ -20,6 +20,16 @@ ORDERS = "orders"
 """The topic of new orders, and of orders that a worker shall end."""
 
 
+_STATUS = (
+    "with held as materialized (select (classid::bigint << 32) | objid::bigint as key from pg_locks "
+    "where locktype = 'advisory' and objsubid = 1 and granted "
+    "and database = (select oid from pg_database where datname = current_database())) "
+    "select id, state, worker, detail, lease_key('worker/' || worker) in (select key from held) as has_worker, "
+    "lease_key('member/' || team || '/' || lower(member)) in (select key from held) as has_member from start_orders"
+)
+"""As `is_held` of each lease, with one look at the server's locks for all orders."""
+
+
 class OrderState(StrEnum):
     """The states of a start order."""
 
@@ -217,11 +227,7 @@ class StartOrders:
     async def read_all(self, ids: Sequence[int]) -> dict[int, OrderStatus]:
         """Return the status of each of these orders whose rows exist, by one query."""
         rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "select id, state, worker, detail, is_held('worker/' || worker) as has_worker, "
-                "is_held('member/' || team || '/' || lower(member)) as has_member from start_orders where id = any($1)",
-                list(ids),
-            )
+            lambda connection: connection.fetch(f"{_STATUS} where id = any($1)", list(ids))
         )
         return {
             int(row["id"]): OrderStatus(
@@ -253,6 +259,17 @@ class StartOrders:
             )
         )
         return MemberBundle(row["team"], row["member"], bytes(row["result"])) if row is not None else None
+
+    async def unfinished(self, team: str, member: str) -> list[int]:
+        """Return the numbers of the orders for this member that have not ended, oldest first."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "select id from start_orders where team = $1 and lower(member) = lower($2) and state <> 'ended' "
+                "order by id",
+                *(team, member),
+            )
+        )
+        return [int(row["id"]) for row in rows]
 
     async def ended_with_result(self, session: str) -> list[int]:
         """Return the ended orders of a session whose commits its lead has not stored, oldest first."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
-from teamwright.database.task_rows import TaskRow, TaskRows, parse
+from teamwright.database.task_rows import TaskRow, TaskRows, numbers, parse
 from teamwright.protocol.task import Task
 from teamwright.storage.file_watcher import Watcher
 from teamwright.tasks.draft_tasks import claimable_at
@@ -24,6 +25,9 @@ from teamwright.tasks.task_store import (
     TaskSnapshot,
 )
 from teamwright.tasks.write_sets import begins_writing, must_wait, refuse_overlap
+
+_LONGEST_WRITE = timedelta(seconds=120)
+"""A time that is longer than every transaction: a change is visible so long after its row's time at the latest."""
 
 _CANDIDATES = 20
 """Free tasks that an attempt to claim reads at a time."""
@@ -250,32 +254,47 @@ class DatabaseTaskFollower:
         self._on_close = on_close
         self._since = database.now()
         self._known: dict[str, Task] = {}
-        self._has_read_all = False
+        self._read_at: datetime | None = None
+        """The time of the last look at all tasks, on the server's clock; None before the first."""
         self._is_open = True
 
     async def check_files(self, names: Collection[str] | None = None) -> Mapping[str, DamagedTask]:
         """See TaskFollower. A row of the database is never half."""
-        ids = None if names is None or not self._has_read_all else set(names)
-        found = await self._read(ids)
+        began = self._database.now()
+        if names is not None and self._read_at is not None:
+            found, there = await self._read("id = any($2::bigint[])", numbers(names)), None
+        else:
+            found, there = await self._read_new()
+            self._read_at = began
         if not self._is_open:
             return {}
-        self._has_read_all = True
         for row in found:
             before, after = self._known.get(row.task.id), row.task
             self._known[after.id] = after
             is_news = row.changed_by != self._database.origin and row.changed_at > self._since
             if before != after and (is_news if before is None else row.changed_by != self._database.origin):
                 self._on_outside(before, after)
-        there = {row.task.id for row in found}
-        for id in sort_ids(id for id in self._known if id not in there and (ids is None or id in ids)):
+        if there is None:
+            there = {row.task.id for row in found} | (self._known.keys() - set(names or ()))
+        for id in sort_ids(self._known.keys() - there):
             self._on_outside(self._known.pop(id), None)
         return {}
 
-    async def _read(self, ids: set[str] | None) -> list[TaskRow]:
-        where = "" if ids is None else " and id = any($2::bigint[])"
-        given = [self._list] if ids is None else [self._list, [int(id) for id in ids]]
-        query = f"select id, body, changed_at, changed_by from tasks where list = $1{where} order by id"
-        rows = await self._database.read(lambda connection: connection.fetch(query, *given))
+    async def _read_new(self) -> tuple[list[TaskRow], set[str]]:
+        """Return the tasks that may have changed since the last look at all of them, and the ids of all tasks."""
+        since = self._read_at - _LONGEST_WRITE if self._read_at is not None else datetime.fromtimestamp(0, UTC)
+        found = await self._read("changed_at > $2", since)
+        there = self._known.keys() | {row.task.id for row in found}
+        query = "select count(*) from tasks where list = $1"
+        if await self._database.read(lambda connection: connection.fetchval(query, self._list)) != len(there):
+            query = "select id from tasks where list = $1"
+            rows = await self._database.read(lambda connection: connection.fetch(query, self._list))
+            there = {str(row["id"]) for row in rows}
+        return found, set(there)
+
+    async def _read(self, where: str, given: object) -> list[TaskRow]:
+        query = f"select id, body, changed_at, changed_by from tasks where list = $1 and {where} order by id"
+        rows = await self._database.read(lambda connection: connection.fetch(query, self._list, given))
         return [TaskRow(parse(row), row["changed_at"], row["changed_by"]) for row in rows]
 
     def learn(self, task: Task) -> None:

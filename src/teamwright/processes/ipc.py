@@ -63,6 +63,10 @@ class IpcConnection:
         self._next = 0
         self._is_leaving = False
         self.ended = asyncio.Event()
+        self.gather_s = 0.0
+        """Seconds for which `add_note` collects notes. A connection between two machines has a cost for each piece."""
+        self._gathered: dict[object, bytes] = {}
+        self._gathering: asyncio.TimerHandle | None = None
 
     @classmethod
     async def connect(cls, path: Path) -> IpcConnection:
@@ -80,6 +84,28 @@ class IpcConnection:
     def send_note(self, name: str, /, **said: Any) -> None:
         """Send a note; never waits. Does nothing on a closed connection."""
         self._send({"note": name, **said})
+
+    def add_note(self, name: str, /, replaces: str = "", **said: Any) -> None:
+        """Send a note that may wait for others, for `gather_s` seconds; the next call or other note takes it along.
+
+        It replaces a waiting note with the same text in `replaces`.
+        """
+        if not self.gather_s:
+            self.send_note(name, **said)
+            return
+        key = replaces or object()
+        self._gathered.pop(key, None)
+        self._gathered[key] = encode({"note": name, **said}) + b"\n"
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(self.gather_s, self._send_gathered)
+
+    def _send_gathered(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        gathered, self._gathered = self._gathered, {}
+        if gathered and not self.ended.is_set():
+            self._writer.write(b"".join(gathered.values()))
 
     @property
     def is_congested(self) -> bool:
@@ -122,6 +148,7 @@ class IpcConnection:
         """End the connection; sent data still arrives. Harmless when it has ended."""
         if self.ended.is_set():
             return
+        self._send_gathered()
         self.ended.set()
         self._writer.close()
         for answered in self._calls.values():
@@ -138,6 +165,7 @@ class IpcConnection:
         `read_until_closed` must be running.
         """
         if not self.ended.is_set():
+            self._send_gathered()
             self._is_leaving = True
             self._writer.write_eof()
             with contextlib.suppress(TimeoutError):
@@ -150,6 +178,7 @@ class IpcConnection:
     def _send(self, body: Mapping[str, Any]) -> None:
         if self._is_leaving or self.ended.is_set():
             return
+        self._send_gathered()
         self._writer.write(encode(body) + b"\n")
         if self._writer.transport.get_write_buffer_size() > MAX_WAITING:
             self._writer.transport.abort()

@@ -251,7 +251,7 @@ def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
             do=[f"git merge {target}", f"git rebase {branch} in a worktree, then integrate again"],
             note="nothing was changed",
         )
-    if git.call("symbolic-ref", "-q", "--short", "HEAD").output.strip() != branch:
+    if git.call("branch", "--show-current").output.strip() != branch:
         git.read("update-ref", f"refs/heads/{branch}", goal, tip)
         return goal
     if git.read("status", "--porcelain=v1", "--untracked-files=no"):

@@ -137,7 +137,7 @@ def merge_commit(git: RepositoryGit, record: WorktreeRecord, commit: str, name: 
 
 def _require_branch(git: RepositoryGit, record: WorktreeRecord) -> None:
     """Raise WorktreeRefused while another branch is checked out."""
-    branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
+    branch = git.call("branch", "--show-current", cwd=record.tree).output.strip()
     if branch != record.branch:
         raise WorktreeRefused(
             "worktree-refused",

@@ -137,7 +137,7 @@ def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> 
     """
     real = Path(os.path.realpath(place))
     problem = _adoption_problem(git, root, place, real)
-    branch = "" if problem else git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=real).output.strip()
+    branch = "" if problem else git.call("branch", "--show-current", cwd=real).output.strip()
     if problem or not branch:
         what = f"the WorktreeCreate hook made {place[:200]!r}, which {problem or 'is on no branch'}"
         raise WorktreeRefused("worktree-refused", what, note="nothing was started")

@@ -106,7 +106,7 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
     hidden, submodules = find_hidden_changes(git, record.tree)
     modified += hidden
     head = git.commit_of("HEAD", record.tree)
-    branch = git.call("symbolic-ref", "-q", "--short", "HEAD", cwd=record.tree).output.strip()
+    branch = git.call("branch", "--show-current", cwd=record.tree).output.strip()
     commits, merged = _unmerged(git, record, head)
     if branch != record.branch and (own := git.commit_of(f"refs/heads/{record.branch}")):
         commits += _unmerged(git, record, own)[0]

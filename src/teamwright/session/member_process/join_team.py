@@ -65,7 +65,6 @@ from teamwright.teams.team_ports import ReportEnd, TeamPorts
 
 if TYPE_CHECKING:
     from teamwright.agent.agent import Agent
-    from teamwright.protocol.task import Task
     from teamwright.session.member_process.remote_member import RemoteMember
 
 OnStarted: TypeAlias = Callable[[EventLog], object]
@@ -212,12 +211,7 @@ def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory
 
 def _follow_tasks(team: SessionTeam, watcher: Watcher, led_member: LedMember, stack: AsyncExitStack) -> None:
     """Follow changes of the task list by others, and connect owners with their jobs."""
-
-    def note_change(before: Task | None, after: Task | None) -> None:
-        led_member.agent_factory.policies.note_outside_change(before, after)
-        led_member.tasks_changed()
-
-    known = team.tasks.watch_external_changes(note_change)
+    known = team.tasks.watch_external_changes(led_member.note_outside_change)
     stack.callback(known.close)
     follow = partial(led_member.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))

@@ -25,6 +25,12 @@ from teamwright.teams.backends.member_connections import VERSION
 
 LEAD_GONE = "its lead was gone"
 
+REMOTE_HELLO_S = 60.0
+"""Seconds that a lead on another machine may take to answer a new process. A lead that was killed never answers."""
+
+GATHER_S = 0.2
+"""Seconds for which events and notes for a lead on another machine are collected. Calls take them along at once."""
+
 
 class LeadListener(IpcHandler, Protocol):
     """The member, as the connection notifies it: of welcomes, notes and calls of the lead."""
@@ -55,6 +61,10 @@ class LeadConnection:
         self._early: list[tuple[str, IpcBody]] = []
         """Notes that arrived before there was a listener."""
         self._followers: tuple[Callable[[bool], None], ...] = ()
+
+    @property
+    def _hello_s(self) -> float | None:
+        return REMOTE_HELLO_S if self.spawn.database else None  # a local socket ends with its lead
 
     @property
     def is_connected(self) -> bool:
@@ -130,14 +140,19 @@ class LeadConnection:
 
     async def _connect(self) -> None:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
+        wire.gather_s = GATHER_S if self.spawn.database else 0.0
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
         state: IpcBody = self._listener.present_state() if self._listener is not None else {}
         try:
             hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}
-            said = await wire.call("hello", **hello)
+            async with asyncio.timeout(self._hello_s):
+                said = await wire.call("hello", **hello)
         except ConnectionError:
             raise
+        except TimeoutError:
+            wire.close()
+            raise ConnectionResetError("the lead did not answer") from None
         except Exception as problem:
             wire.close()
             raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
@@ -161,7 +176,7 @@ class LeadConnection:
     def notify(self, what: str, /, **said: Any) -> None:
         """Send a note to the lead; it is dropped without a lead."""
         if self._wire is not None:
-            self._wire.send_note(what, **said)
+            self._wire.add_note(what, **said)
 
     async def call(self, what: str, /, **said: Any) -> IpcBody:
         """Call the lead and return its answer. The call is repeated when the lead is replaced.
@@ -195,12 +210,13 @@ class LeadConnection:
             if self.log is not None:
                 self.log.flush()
             facts = event.facts if isinstance(event, ToolCalled) and not self._wire.is_congested else None
-            self._wire.send_note("event", n=number, event=to_json(event), **({"facts": facts} if facts else {}))
+            said: dict[str, Any] = {"facts": facts} if facts else {}
+            self._wire.add_note("event", n=number, event=to_json(event), **said)
 
     def forward_live_event(self, event: TeamEvent) -> None:
         """Forward a live event, such as partial output, unless the lead reads slowly."""
         if self._wire is not None and not self._wire.is_congested:
-            self._wire.send_note("live", event=live_to_json(event))
+            self._wire.add_note("live", event=live_to_json(event))
 
     def forward_earlier_events(self) -> None:
         """Forward events of earlier processes that no lead received; they do not change the member's state."""

@@ -7,7 +7,7 @@ ends the member. Depends on the member and the connection to the lead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from msgspec import field
@@ -21,6 +21,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import track_event
@@ -36,6 +37,10 @@ from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
+
+_IDLE_PAUSE_S = 0.05
+_BUSY_PAUSE_S = 0.5
+"""Seconds for which a member on another machine collects changes of the task list before it reads them."""
 
 
 class LedMember(MemberLifetime):
@@ -57,6 +62,8 @@ class LedMember(MemberLifetime):
     _reporting: asyncio.Task[None] | None = None
     _early: list[tuple[str, IpcBody]] = field(default_factory=list[tuple[str, IpcBody]])
     """Notes for the member that arrived before it was running."""
+    _changed_tasks: set[str] | None = field(default_factory=set[str])
+    """The changed tasks that were not read again yet; None: any may have changed."""
     _looking: set[asyncio.Future[Any]] = field(default_factory=set["asyncio.Future[Any]"])
 
     def set_member(self, teammate: LocalTeammate) -> None:
@@ -223,8 +230,24 @@ class LedMember(MemberLifetime):
     # ── reports to the lead ────────────────────────────────────────────────────────────────────────────────
 
     def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
-        """Read changed files of the task list."""
-        task = asyncio.ensure_future(known.check_files(names))
+        """Read the changed tasks of the list; from another machine all that change within a moment together."""
+        if not self.is_elsewhere:
+            self._look_at(known.check_files(names))
+            return
+        self._changed_tasks = None if names is None or self._changed_tasks is None else {*self._changed_tasks, *names}
+        if not self._looking:
+            self._look_at(self._check_gathered(known))
+
+    async def _check_gathered(self, known: TaskFollower) -> None:
+        """Read the changed tasks until none is left. A member at work looks at the list itself before it rests."""
+        while self._changed_tasks is None or self._changed_tasks:
+            is_idle = self.teammate is not None and self.teammate.state is MemberState.IDLE
+            await asyncio.sleep(_IDLE_PAUSE_S if is_idle else _BUSY_PAUSE_S)
+            names, self._changed_tasks = self._changed_tasks, set()
+            await known.check_files(names)
+
+    def _look_at(self, look: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.ensure_future(look)
         self._looking.add(task)
         task.add_done_callback(self._looked)
 
@@ -232,7 +255,19 @@ class LedMember(MemberLifetime):
         self._looking.discard(task)
         if not task.cancelled():
             task.exception()  # a file that cannot be read is read again at the next change
-        self.tasks_changed()
+        if self.is_elsewhere:
+            self.team.changed.set()
+        else:
+            self.tasks_changed()
+
+    def note_outside_change(self, before: Task | None, after: Task | None) -> None:
+        """Follow a change of the task list by another process.
+
+        On another machine only a change that may free a task wakes the member: many idle members follow one list.
+        """
+        self.agent_factory.policies.note_outside_change(before, after)
+        if not self.is_elsewhere or _may_free_task(after):
+            self.tasks_changed()
 
     def tasks_changed(self) -> None:
         """Check for claimable tasks, because one may have become free."""
@@ -267,6 +302,15 @@ class LedMember(MemberLifetime):
 
     def _tell_of_plan(self, teammate: LocalTeammate) -> None:
         self.line.notify("plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver)
+
+
+def _may_free_task(after: Task | None) -> bool:
+    """Return True when this task may be free now, or one that waited for it."""
+    if after is None:
+        return True
+    if after.status is TaskStatus.COMPLETED:
+        return bool(after.blocks)
+    return after.status is TaskStatus.PENDING and after.owner is None
 
 
 def remote_state(status: TeamStatus, name: str) -> MemberState | None:

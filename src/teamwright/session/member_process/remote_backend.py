@@ -81,6 +81,9 @@ class RemoteBackend:
 
     async def open(self, launch: Launch) -> Location:
         """Start the program on a worker; returns when its process runs there. The rest as `Backend.open`."""
+        for former in await self._orders.unfinished(launch.team, launch.name):
+            # A lead that was killed before it knew the process of its order: the process would keep the lease.
+            await self._end(former, launch.cwd)
         order = await self._make_order(launch)
         id = await self._orders.add(order)
         changed = asyncio.Event()

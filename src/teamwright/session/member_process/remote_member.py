@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.database.address import SECRET_VARIABLES, parse_address
-from teamwright.database.connection import Database
+from teamwright.database.connection import MOST_OF_MEMBER, Database
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.ipc_tunnel import WireTunnel
 from teamwright.database.mailbox import MailSettings
@@ -91,7 +91,7 @@ class RemoteMember(Struct):
 
 async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteMember:
     """Take the lease of the member, and open the socket that leads to its lead. Raises CannotStart."""
-    database = await Database.open(parse_address(spawn.database))
+    database = await Database.open(parse_address(spawn.database), MOST_OF_MEMBER)
     stack.push_async_callback(database.close)
     connection = SessionConnection(database, _end_process)
     owner = f"process {os.getpid()} on {socket.gethostname()}"

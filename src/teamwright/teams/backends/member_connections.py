@@ -108,6 +108,12 @@ _SESSION_EVENTS = (SessionOpened, RunEnded)
 _FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelChanged, SubagentChanged)
 """Events about other members that member processes receive."""
 
+REMOTE_PAUSE_S = 0.02
+"""Seconds for which notes to a member on another machine are collected, for each of these members.
+
+Each of them receives the state of all others: the pause keeps the cost of a second the same.
+"""
+
 
 class MemberConnections:
     """The endpoint for member processes. `translate` converts their events into those of the session."""
@@ -162,10 +168,11 @@ class MemberConnections:
         """Forward the state of another member to every member process."""
         if not self._wires or not isinstance(event, _FORWARDED_EVENTS):
             return
-        told = to_json(event)
+        told, is_followed = to_json(event), _is_followed_by_remote_members(event)
+        replaces = f"state of {event.member}" if isinstance(event, MemberChanged) else ""
         for process, wire in self._wires.items():
-            if process.name != event.member:
-                wire.send_note("elsewhere", event=told)
+            if process.name != event.member and not (process.is_remote and is_followed):
+                wire.add_note("elsewhere", replaces=replaces, event=told)
 
     def broadcast(self, what: str, **arguments: object) -> None:
         """Send a note to every member process."""
@@ -188,6 +195,7 @@ class MemberConnections:
         finally:
             if (process := line.process) is not None and process.wire is wire:
                 self._wires.pop(process, None)
+                self._set_pauses()
                 if process.end is None and process.start_error is None:
                     self.read_missed_events(process)
                 process.disconnect()
@@ -214,7 +222,13 @@ class MemberConnections:
             raise TeamRefused("team-refused", "no teammate here waits for this process", note="it ends")
         process.connect(wire, int(arguments.get("pid", 0)), arguments.get("stands") or {})
         self._wires[process] = wire
+        self._set_pauses()
         return process
+
+    def _set_pauses(self) -> None:
+        remote = [wire for process, wire in self._wires.items() if process.is_remote]
+        for wire in remote:
+            wire.gather_s = REMOTE_PAUSE_S * len(remote)
 
     # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -286,6 +300,19 @@ class MemberConnections:
         task = asyncio.create_task(telling)
         self._notify_tasks.add(task)
         task.add_done_callback(self._notify_tasks.discard)
+
+
+def _is_followed_by_remote_members(event: TeamEvent) -> bool:
+    """Return True for an event that a member on another machine need not receive.
+
+    It reads the task list itself; a task concerns it only when another one gives or takes it.
+    """
+    if isinstance(event, TurnEnded):
+        return event.stop != "failed"
+    if not isinstance(event, TaskChanged):
+        return False
+    owner = event.task.owner or ""
+    return event.change in {"created", "claimed", "completed"} and owner.lower() in {"", event.member.lower()}
 
 
 class _Connection:

@@ -22,6 +22,7 @@ from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.backends.backend import Backend, Location
+from teamwright.teams.backends.backend_choice import is_remote
 from teamwright.teams.backends.located_process import process_tree, wait_set
 from teamwright.teams.backends.member_connections import MemberConnections, ProcessHost
 from teamwright.teams.backends.process_teammate import ProcessTeammate
@@ -169,6 +170,7 @@ class ProcessLauncher:
             token=token,
             doorbell=TeamDoorbells(team.home, team.directory).path(member.name),
             backend=backend,
+            is_remote=is_remote(member.backend_type or ""),
             report_end=over,
             held_senders=lambda name: held_senders(team, name),
             lead_mode=lambda: str(team.lead_policy.effective_mode),

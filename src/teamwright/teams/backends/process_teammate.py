@@ -65,6 +65,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
     lead_mode: Callable[[], str]
     find_agreement: Callable[[], str | None]
     """Returns the shutdown request that it agreed to, as its file says; empty when it was approved for it."""
+    is_remote: bool = False
+    """True for a process on another machine, which reads the task list and its mailbox in the database."""
     pid: int = 0
     wire: IpcConnection | None = None
     connected: asyncio.Event = field(default_factory=asyncio.Event)
@@ -169,7 +171,9 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
     def wake(self) -> None:
         """See `Wakeable`. Its process reports when it has looked."""
         self._wake_number += 1
-        self._send_note("look", number=self._wake_number, held=self.held_senders(self.name))
+        if self.wire is not None:
+            held = self.held_senders(self.name)
+            self.wire.add_note("look", replaces="look", number=self._wake_number, held=held)
 
     def is_held(self, sender: str, /) -> bool:
         """See `Wakeable`."""

@@ -98,7 +98,7 @@ def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEn
     """Push the integration branch to `origin` and open a pull request. Returns its address. Raises TeamwrightError."""
     git, branch = integration.git, integration.branch
     _require_branch(git, branch)
-    base = git.call("symbolic-ref", "-q", "--short", "HEAD").output.strip()
+    base = git.call("branch", "--show-current").output.strip()
     if (gh := shutil.which("gh")) is None or not base:
         what = "gh is not installed" if base else "no branch is checked out as the base"
         raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])

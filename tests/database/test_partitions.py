@@ -235,10 +235,7 @@ async def test_a_member_that_is_killed_alone_crashes_once_and_its_task_is_given_
         [task] = await team.tasks.all()
         assert (task.status, task.owner) == (TaskStatus.PENDING, None)
         again = await spawn(team, SpawnSpec(prompt="Go on.", name="ada", isolation="remote"))
-        async with asyncio.timeout(WAIT_S):
-            while not (await team.tasks.all())[0].is_finished:
-                team.changed.clear()
-                await team.changed.wait()
+        await until(lambda: "completed" in task_changes(events)["1"])
         notices = [entry for entry in await team.mailbox(LEAD).unread() if "crashed" in entry.text]
         assert len(notices) == 1 and str(again.shown_location) == "remote gpu1"
         assert len(children(worker)) == 1

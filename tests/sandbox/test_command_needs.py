@@ -70,7 +70,14 @@ def test_servers_and_programs_that_know_no_proxy_get_the_whole_network(line):
     ("line", "hosts"),
     [
         ("curl -sSL https://user:pw@Example.com:8443/x?y=https://other.example", "example.com"),
-        ("curl -o page.html example.com/x", "page.html example.com"),  # both words could be addresses
+        ("curl -o install.sh example.com/x", "example.com"),
+        ("curl -sSLo install.sh example.com/x", "example.com"),
+        ("curl -d other.example --referer https://other.example/ -x other.example example.com/x", "example.com"),
+        ("wget -O install.sh --header=https://other.example/ example.com", "example.com"),
+        ("gh issue create -b https://other.example/ --title https://other.example/", "origin.example upstream.example"),
+        ("git push -o https://other.example/ origin", "origin.example"),
+        ("aws s3 cp a.txt s3://other.example/a.txt", ""),
+        ("curl http://[::ffff:127.0.0.1]:3000/", "127.0.0.1:3000"),
         ("curl https://good.example:x@evil.example/", "evil.example"),
         ("curl http://10.0.0.1/ http://0x7f.1/ http://169.254.169.254/", ""),  # a person is asked about numbers
         ("curl http://localhost:3000/ https://127.0.0.1/ http://[::1]/", "localhost:3000 127.0.0.1:443 [::1]:80"),

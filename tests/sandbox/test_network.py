@@ -492,6 +492,45 @@ async def test_names_that_rules_would_read_otherwise_and_metadata_services_are_r
         await network_proxy._allowed_address(route, host, 80)
 
 
+@pytest.mark.parametrize("host", ["::ffff:127.0.0.1", "::FFFF:7f00:1", "127.0.0.1.", "127.0.0.1"])
+async def test_a_rule_about_an_address_decides_about_each_of_its_spellings(host, server, proxy):
+    asked: list[str] = []
+
+    async def ask(name: str, _port: int, _is_named: bool) -> bool:
+        asked.append(name)
+        return False
+
+    with pytest.raises(HostRefused):
+        await proxy._connect(proxy.route(ask), host, server)
+    assert asked == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("family", [0, 1])
+async def test_a_name_that_changes_its_address_between_question_and_connection_reaches_no_other_one(
+    monkeypatch, server, family
+):
+    """DNS rebinding: the name is public when it is asked about, and private later."""
+    answers = iter([["93.184.216.34"], ["127.0.0.1"]] if family == 0 else [["127.0.0.1"], ["169.254.169.254"]])
+    asked: list[str] = []
+
+    async def resolve(host, port, **_more):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in next(answers)]
+
+    async def ask(name: str, _port: int, _is_named: bool) -> bool:
+        asked.append(name)
+        return name == "evil.example"
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    route = network_proxy.NetworkRoute(1, "k", ask)
+    if family == 0:
+        assert await network_proxy._allowed_address(route, "evil.example", server) == "93.184.216.34"
+        assert asked == ["evil.example"]
+    else:
+        with pytest.raises(HostRefused):
+            await network_proxy._allowed_address(route, "evil.example", server)
+        assert asked == ["evil.example", "169.254.169.254"]
+
+
 async def test_a_name_of_a_private_address_asks_about_the_address():
     asked: list[str] = []
 

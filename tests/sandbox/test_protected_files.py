@@ -1,7 +1,11 @@
 """Protected files are restored where they were, and nothing else is moved."""
 
 import os
+import sys
 
+import pytest
+
+from teamwright.sandbox import protected_files
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
 from teamwright.sandbox.command_needs import NO_NEEDS
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, protected_paths
@@ -38,6 +42,26 @@ def test_a_file_above_a_protected_path_is_moved_away(tmp_path):
     assert config.read_text() == "[core]\n"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not tell the path of an open file")
+def test_a_link_that_appears_above_a_protected_path_during_the_comparison_leads_nowhere_else(tmp_path, monkeypatch):
+    """A background command changes a directory and a link again and again, until it wins the race."""
+    config, target = tmp_path / "work/.git/config", tmp_path / "home"
+    config.parent.mkdir(parents=True)
+    target.mkdir()
+    config.write_text("[core]\n")
+    created = str(config.with_name("commondir"))
+    before = ProtectedFiles.take([created], [str(config)])
+    config.parent.rename(tmp_path / "work/.moved")
+    for name in ("config", "commondir"):
+        (target / name).write_text("KEPT")
+    config.parent.symlink_to(target)
+    monkeypatch.setattr(protected_files, "_replaced_above", lambda path: "")
+    before.restore(tmp_path / "quarantine")
+    assert {path.name: path.read_text() for path in target.iterdir()} == {"config": "KEPT", "commondir": "KEPT"}
+    seen = ProtectedFiles.take([], [str(config)])
+    assert seen.saved == {}, "a file behind the link is not read: it would be written back into the project"
+
+
 def test_what_is_left_in_the_background_is_undone_only_as_far_as_it_was_created(tmp_path):
     created, kept = tmp_path / "commondir", tmp_path / "config"
     kept.write_text("[core]\n")
@@ -64,7 +88,7 @@ def test_a_start_file_that_is_a_link_into_a_project_is_protected(tmp_path):
     (project / "bashrc").write_text("")
     (home / ".bashrc").symlink_to(project / "bashrc")
     place = SandboxPaths(str(home), (), (), "", {})
-    paths = protected_paths([str(project)], place, NO_NEEDS)
+    paths = protected_paths([str(project)], (), place, NO_NEEDS)
     assert str(project / "bashrc") in paths and str(home / ".profile") not in paths
 
 
@@ -89,7 +113,7 @@ def test_the_git_files_of_other_worktrees_are_protected(confined, each_implement
     pointer = confined.work / ".git/worktrees/bob/commondir"
     pointer.parent.mkdir(parents=True)
     pointer.write_text("../..\n")
-    paths = protected_paths([str(confined.work)], confined.place, NO_NEEDS)
+    paths = protected_paths([str(confined.work)], (), confined.place, NO_NEEDS)
     assert {str(pointer), str(pointer.with_name("config.worktree"))} <= set(paths)
     if each_implementation == "bubblewrap":
         confined.work_in(f"echo {confined.work}/evil > {pointer}")

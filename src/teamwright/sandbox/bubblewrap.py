@@ -209,12 +209,14 @@ def _working_view(policy: SandboxPolicy) -> list[str]:
     options += _binds("--dev-bind", [path for path in _DEVICES if os.path.exists(path)])
     options += ["--tmpfs", "/run", *_run_directory()]
     options += _temporary(policy)
-    options += ["--tmpfs", "/var/tmp"] if os.path.isdir("/var/tmp") and not os.path.islink("/var/tmp") else []
+    for path in ("/var/tmp", "/var/run"):
+        options += ["--tmpfs", path] if os.path.isdir(path) and not os.path.islink(path) else []
     # A readable directory below /tmp or /run is visible again.
     options += _binds("--ro-bind", sorted(_in_replaced_directories(policy.readable), key=len))
     options += _binds("--bind", sorted(policy.writable - {"/"}, key=len))
-    # Each directory above a protected path is a mount, so that it cannot be renamed and another one put in its place.
-    above = {parent for path in policy.protected for parent in parents_below(path, policy.writable)}
+    # Each directory above a protected or hidden path is a mount, so that it cannot be renamed: another one would be put
+    # in its place, or the path would have another name for the next command.
+    above = {parent for path in policy.protected | policy.hidden for parent in parents_below(path, policy.writable)}
     options += _binds("--bind", sorted(above, key=len))
     protected = [path for path in policy.protected if not os.path.islink(path)]
     options += _binds("--ro-bind", sorted(protected, key=len))

@@ -90,11 +90,15 @@ _PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("docker docker-compose podman nerdctl buildah skopeo", _CONTAINERS),
     **_each("curl wget http https xh aria2c apt apt-get dnf yum brew", _NETWORK),
     **_each("nc ncat telnet ping dig nslookup host whois traceroute", _WHOLE_NETWORK),
-    **_each("http.server uvicorn gunicorn hypercorn vite next nuxt astro caddy ngrok", _WHOLE_NETWORK),
+    **_each("http.server uvicorn gunicorn hypercorn vite next nuxt astro caddy", _WHOLE_NETWORK),
+    **_each("ngrok", _directly(".config/ngrok", ".ngrok2")),
     **_each("aws sam eb", _with(".aws")),
     **_each("gcloud gsutil bq firebase", _with(".config/gcloud", ".config/configstore", ".boto")),
     **_each("az", _with(".azure")),
     **_each("kubectl helm k9s kustomize skaffold", _directly(".kube", ".config/helm", *CLOUDS)),
+    **_each("hcloud", _with(".config/hcloud")),
+    **_each("stripe", _with(".config/stripe")),
+    **_each("sops age", CommandNeeds(credentials=frozenset({".config/sops", ".config/age"}))),
     **_each("terraform tofu pulumi ansible ansible-playbook serverless", _with(*_ALL_CLOUDS)),
     **_each("doctl", _with(".config/doctl")),
     **_each("rclone", _with(".config/rclone")),
@@ -124,6 +128,8 @@ _GIT_CONFIGURES = "config remote init branch switch checkout worktree sparse-che
 _NODE = _with(*NODE_PACKAGES)
 _NODE_SUBCOMMANDS = {**_each(f"{_INSTALLS} {_PUBLISHES}", _NODE), **_each(_SERVES, _WHOLE_NETWORK), "": _NODE}
 _PYTHON_SUBCOMMANDS = {**_each(_PYTHON_PACKAGES, _NETWORK), "publish": _with(".pypirc")}
+_UV = _with(".local/share/uv/credentials")
+_POETRY = _with(".config/pypoetry/auth.toml")
 
 _SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     "git": {
@@ -131,7 +137,9 @@ _SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
         **_each(_GIT_CONFIGURES, CommandNeeds(git_config=True)),
     },
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "npx", "corepack"), _NODE_SUBCOMMANDS),
-    **dict.fromkeys(("pip", "pip3", "uv", "poetry", "pipx", "pdm", "hatch", "conda", "mamba"), _PYTHON_SUBCOMMANDS),
+    **dict.fromkeys(("pip", "pip3", "pipx", "pdm", "hatch", "conda", "mamba"), _PYTHON_SUBCOMMANDS),
+    "uv": {**_each(_PYTHON_PACKAGES, _UV), "publish": replace(_UV, credentials=_UV.credentials | {".pypirc"})},
+    "poetry": _each(f"{_PYTHON_PACKAGES} publish", _POETRY),
     "cargo": {
         **_each(_BUILDS, _NETWORK),
         **_each("publish login logout owner yank", _with(".cargo/credentials", ".cargo/credentials.toml")),
@@ -139,8 +147,10 @@ _SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     "rustup": _each("update install toolchain target component", _NETWORK),
     "go": _each("get install mod work", _NETWORK),
     "gem": {**_each("install update fetch", _NETWORK), "push": _with(".gem/credentials")},
-    "bundle": _each("install update add", _NETWORK),
-    "composer": _each("install update require create-project", _with(".composer/auth.json")),
+    "bundle": _each("install update add", _with(".bundle/config")),
+    "composer": _each(
+        "install update require create-project", _with(".composer/auth.json", ".config/composer/auth.json")
+    ),
     "mvn": {"": _directly(".m2/settings.xml", ".m2/settings-security.xml")},
     "gradle": {"": _directly(".gradle/gradle.properties")},
     "gradlew": {"": _directly(".gradle/gradle.properties")},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from teamwright.sandbox.network_proxy import AskHost
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.secret_paths import (
     CACHE_VARIABLES,
+    CACHED_STARTUP,
     CACHES,
     CREDENTIALS,
     GIT_FILES,
@@ -36,6 +38,8 @@ REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
 """Directories that a command has for itself, or without other programs' files."""
 
 _MAX_SOCKETS = 1_000
+_MAX_STEPS = 1_000
+"""Names in a path and in the links that it contains."""
 _SOCKET_FIELDS = 8
 """Fields of a row of /proc/net/unix that has a path (proc(5))."""
 
@@ -77,16 +81,18 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     """Return the policy of a command. Unconfined commands have one without restrictions."""
     if request.policy is PolicyName.UNCONFINED:
         return SandboxPolicy(PolicyName.UNCONFINED, network=NetworkAccess.ALLOW)
-    directories = [os.path.realpath(path) for path in request.directories]
-    extra = [os.path.realpath(os.path.expanduser(path)) for path in request.readable]
+    directories = follow_links(map(str, request.directories), (), are_changeable=True)
+    extra = follow_links(map(os.path.expanduser, request.readable), directories)
     hidden = _hidden_paths(request, place)
     shown = [*place.visible, *request.needs.sockets]
     if request.needs.agent and _is_path(agent := place.env.get("SSH_AUTH_SOCK")):
         shown.append(str(agent))
     visible = frozenset(path for path in map(os.path.realpath, shown) if os.path.exists(path))
     if request.policy is PolicyName.READ:
-        own = [os.path.join(place.home, name) for name in READABLE_AT_HOME]
-        readable = [*directories, *extra, *_git_directories(directories), *_program_directories(place), *own]
+        changeable = [*directories, *_caches(place, NO_NEEDS, directories)]
+        own = follow_links([os.path.join(place.home, name) for name in READABLE_AT_HOME], changeable)
+        programs = _program_directories(place, changeable)
+        readable = [*directories, *extra, *_git_directories(directories), *programs, *own]
         return SandboxPolicy(
             PolicyName.READ,
             readable=frozenset(path for path in readable if os.path.exists(path) and not _is_system(path)),
@@ -95,14 +101,17 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
             temporary=_temporary(place),
             own_files=request.own_files,
         )
-    caches = _caches(place, request.needs)
-    protected = [*protected_paths(directories, place, request.needs), *_programs_in(caches, directories, place)]
-    writable = [os.path.realpath(os.path.expanduser(path)) for path in request.writable]
-    writable += [*directories, *_git_directories(directories), *caches]
+    caches = _caches(place, request.needs, directories)
+    given = follow_links(map(os.path.expanduser, request.writable), [*directories, *caches], are_changeable=True)
+    protected = [*protected_paths(directories, [*caches, *given], place, request.needs)]
+    protected += _programs_in(caches, directories, place)
+    writable = [*given, *directories, *_git_directories(directories), *caches]
     kept = frozenset(path for path in writable if os.path.isdir(path) or (os.path.exists(path) and path in writable))
     return SandboxPolicy(
         PolicyName.WORK,
-        readable=frozenset(path for path in [place.home, *extra, *_program_directories(place)] if os.path.exists(path)),
+        readable=frozenset(
+            path for path in [place.home, *extra, *_program_directories(place, writable)] if os.path.exists(path)
+        ),
         writable=kept,
         protected=frozenset(path for path in protected if os.path.lexists(path)),
         guarded=frozenset(
@@ -113,6 +122,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         network=_network(request),
         temporary=_temporary(place),
         own_files=request.own_files,
+        names_sockets=bool(request.needs.sockets) or request.needs.agent or request.needs.whole_network,
     )
 
 
@@ -123,14 +133,19 @@ def _network(request: ConfinementRequest) -> NetworkAccess:
     return NetworkAccess.ASK if request.needs.network else request.network
 
 
-def protected_paths(directories: Iterable[str], place: SandboxPaths, needs: CommandNeeds) -> list[str]:
-    """Return the paths that a working command may not change, also those that do not exist."""
-    found: list[str] = []
+def protected_paths(
+    directories: Sequence[str], others: Iterable[str], place: SandboxPaths, needs: CommandNeeds
+) -> list[str]:
+    """Return the paths that a working command may not change, also those that do not exist.
+
+    `others` are the writable paths besides the agent's directories: caches, and paths of the settings.
+    """
+    # Start files are often links into a project of settings.
+    start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
+    start_files += [path for top in others for path in _cached_startup(top)]
+    found = [path for path in start_files if any(_is_below(path, top) for top in (*directories, *others))]
     for directory in directories:
         found += [os.path.join(directory, name) for name in PROJECT_FILES]
-        # Start files are often links into a project of settings.
-        start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
-        found += [path for path in start_files if _is_below(path, directory)]
         pointer = os.path.join(directory, ".git")
         found += [pointer] if os.path.isfile(pointer) else []
     allowed = {"config"} if needs.git_config else set[str]()
@@ -143,6 +158,15 @@ def protected_paths(directories: Iterable[str], place: SandboxPaths, needs: Comm
     # A link is protected besides what it leads to: another directory could be put in its place.
     links = [_real_place(path) for path in found if os.path.islink(path)]
     return [*(os.path.realpath(path) for path in found), *links]
+
+
+def _cached_startup(cache: str) -> list[str]:
+    """Return the files of a cache that a shell of the person reads when it starts."""
+    try:
+        names = os.listdir(cache)
+    except OSError:
+        return []
+    return [os.path.join(cache, name) for name in names if any(fnmatch(name, one) for one in CACHED_STARTUP)]
 
 
 def _real_place(path: str) -> str:
@@ -202,12 +226,14 @@ def _sockets_of_others(request: ConfinementRequest, place: SandboxPaths) -> list
     paths = sorted({row[-1].rstrip() for row in rows if len(row) == _SOCKET_FIELDS and row[-1].startswith("/")})
     shown = [place.home, *map(os.path.realpath, request.writable)]
     own = [os.path.realpath(directory) for directory in request.directories]
-    return [
+    others = [
         path
-        for path in paths[:_MAX_SOCKETS]
+        for path in paths
         if not any(is_inside(path, directory) for directory in own)
         and (not path.startswith(REPLACED) or any(is_inside(path, directory) for directory in shown))
     ]
+    # Commands themselves can open any number of sockets, in caches: then their directories are hidden.
+    return others if len(others) <= _MAX_SOCKETS else sorted({os.path.dirname(path) for path in others})
 
 
 def _host_keys() -> list[str]:
@@ -225,12 +251,12 @@ def _is_system(path: str) -> bool:
     return any(is_inside(path, top) for top in SYSTEM if os.path.isdir(top) and not os.path.islink(top))
 
 
-def _program_directories(place: SandboxPaths) -> list[str]:
+def _program_directories(place: SandboxPaths, changeable: Sequence[str]) -> list[str]:
     """Return the directories of the programs on the PATH that are outside the system's, with their libraries."""
     found: dict[str, None] = {}
-    for entry in place.env.get("PATH", os.defpath).split(os.pathsep):
-        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
-        if not real or _is_system(real) or not os.path.isdir(real):
+    entries = place.env.get("PATH", os.defpath).split(os.pathsep)
+    for real in follow_links(filter(os.path.isabs, entries), changeable):
+        if _is_system(real) or not os.path.isdir(real):
             continue
         top = os.path.dirname(real)
         whole = os.path.basename(real) in {"bin", "shims", "sbin"} and top not in {"/", place.home, "/root", "/home"}
@@ -241,11 +267,11 @@ def _program_directories(place: SandboxPaths) -> list[str]:
 def shown_paths(place: SandboxPaths) -> list[str]:
     """Return the paths of a session besides its directories that commands see below a replaced `/tmp`."""
     named = [place.env.get(variable, "") for variable in CACHE_VARIABLES]
-    return [place.home, *place.private, *_program_directories(place), *filter(os.path.isabs, named)]
+    return [place.home, *place.private, *_program_directories(place, ()), *filter(os.path.isabs, named)]
 
 
-def _caches(place: SandboxPaths, needs: CommandNeeds) -> list[str]:
-    """Return the caches that exist. A missing one is created for a command that names its program."""
+def _caches(place: SandboxPaths, needs: CommandNeeds, changeable: Sequence[str]) -> list[str]:
+    """Return the caches. A missing one is created for a command that names its program."""
     found: list[str] = []
     for name, program in CACHES.items():
         path = os.path.join(place.home, name)
@@ -254,7 +280,40 @@ def _caches(place: SandboxPaths, needs: CommandNeeds) -> list[str]:
         found.append(path)
     named = (place.env.get(variable) for variable in CACHE_VARIABLES)
     found += [path for path in named if path is not None and os.path.isabs(path)]
-    return [os.path.realpath(path) for path in found]
+    return follow_links(found, changeable, are_changeable=True)
+
+
+def follow_links(paths: Iterable[str], changeable: Iterable[str], *, are_changeable: bool = False) -> list[str]:
+    """Return the real paths, without those that a command could have led elsewhere.
+
+    A link inside of a directory that commands can change (`changeable`, and with `are_changeable` the paths returned
+    here) may lead only to such a directory. A cache or a program's directory is often inside of another one.
+    """
+    tops, found = list(changeable), list[str]()
+    for path in sorted(paths, key=len):
+        real = os.path.realpath(path)
+        if any(is_inside(real, top) for top in tops) or not _is_led_by(path, tops):
+            found.append(real)
+            tops += [real] if are_changeable else []
+    return found
+
+
+def _is_led_by(path: str, tops: Sequence[str]) -> bool:
+    """Return True when a link in one of these directories is on the way to the path's target."""
+    place, left = os.sep, list(reversed(Path(os.path.abspath(path)).parts[1:]))
+    for _ in range(_MAX_STEPS):
+        if not left:
+            return False
+        place = os.path.normpath(os.path.join(place, left.pop()))  # nothing before it is a link, so `..` is its parent
+        try:
+            target = os.readlink(place)
+        except OSError:
+            continue
+        if any(is_inside(place, top) for top in tops):
+            return True
+        left += reversed(Path(target).parts)
+        place = os.path.dirname(place)
+    return True
 
 
 def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPaths) -> list[str]:

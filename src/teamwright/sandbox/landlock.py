@@ -54,7 +54,9 @@ NETWORK_SINCE, _SCOPE_SINCE = 4, 6
 _LEAST_VERSION = 3
 """Before it a file could be emptied."""
 
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+"""Devices that contain nothing. Among the others are disks, and the terminals of all programs of this user."""
+
 _MAX_RULES = 2_000
 
 
@@ -219,26 +221,33 @@ class Landlock(Struct, frozen=True):
         return ProtectedFiles.take(self.policy.guarded, self.policy.protected)
 
     def filter_choice(self) -> FilterChoice:
-        """Return the filter: rules of Landlock cover TCP alone, and no sockets of programs."""
+        """Return the filter: rules of Landlock cover TCP alone, no sockets of programs, and no shared memory."""
         policy, reads = self.policy, self.policy.name is PolicyName.READ
         is_open = policy.network is NetworkAccess.ALLOW
         streams = self.version >= NETWORK_SINCE and not reads
-        return FilterChoice(unix_sockets=is_open, internet=is_open or streams, datagrams=is_open, only_reads=reads)
+        return FilterChoice(
+            unix_sockets=is_open and policy.names_sockets,
+            internet=is_open or streams,
+            datagrams=is_open,
+            shared_memory=False,
+            only_reads=reads,
+        )
 
     def rules(self) -> list[tuple[str, int]]:
         """Return the rules: paths with rights."""
         policy = self.policy
         writing = _READING | _WRITE | _CHANGE_DIRECTORY | _REFER | _TRUNCATE
-        found: list[tuple[str, int]] = [("/proc", _READING), ("/dev", _READING)]
+        found: list[tuple[str, int]] = [("/proc", _READING), ("/dev", _LIST)]
         found += [(path, _READ | _WRITE | _TRUNCATE | _DEVICE_CONTROL) for path in _DEVICES]
+        closed = policy.hidden | {"/dev"}
         tops = [os.path.realpath(path) for path in SYSTEM if os.path.isdir(path)]
         if policy.name is PolicyName.WORK:
             found += [("/", _LIST), ("/dev/shm", writing)]
             tops = ["/"]
             for top in policy.writable:
-                found += [(path, writing) for path in cover(top, policy.hidden)]
+                found += [(path, writing) for path in cover(top, closed)]
         for top in {*tops, *policy.readable}:
-            found += [(path, _READING) for path in cover(top, policy.hidden)]
+            found += [(path, _READING) for path in cover(top, closed)]
         found += [(path, _READING) for path in policy.visible]
         found += [(path, _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
         own = _READING if policy.name is PolicyName.READ else writing

@@ -88,6 +88,27 @@ _REMOTES_TIMEOUT_S = 1.0
 
 _Remotes: TypeAlias = Callable[[Path], Mapping[tuple[str, str], None]]
 """Returns the names and addresses of the remotes of the repository in this directory."""
+_DATA_NAMES = (
+    "author body body-file cacert capath cert comment config connect-timeout connect-to cookie cookie-jar data"
+    " data-ascii data-binary data-raw data-urlencode description dir doh-url dump-header execute field form"
+    " form-string header input input-file interface json key load-cookies max-time message method body-data"
+    " noproxy notes output output-dir output-document output-file password post-data post-file preproxy proxy"
+    " proxy-header proxy-user push-option range raw-field referer request resolve retry save-cookies server-option"
+    " session socks4 socks4a socks5 socks5-hostname subject tag text time-cond title upload-file url-query user"
+    " user-agent write-out"
+)
+_DATA_OPTIONS = frozenset(map("--{}".format, _DATA_NAMES.split()))
+"""Options whose value is data, a file, or the way to a host: a permission is not for a host in it."""
+_DATA_LETTERS: Mapping[str, str] = {
+    "curl": "AbcCdDeEFHKmoPQrtTuUwxXyYz",
+    "wget": "aABDeiIlOoPQRtTUwX",
+    "aria2c": "dijklmostTxU",
+    **dict.fromkeys(("http", "https", "xh"), "aAoS"),
+    "git": "bcCFjmo",
+}
+"""Such options of one letter."""
+_NO_ADDRESSES = frozenset(["gh", "glab", "hub"])
+"""Programs whose arguments are texts, and whose hosts are those of remotes."""
 _WITH_ADDRESS = frozenset(["curl", "wget", "http", "https", "xh", "aria2c"])
 _LOGINS = frozenset(["ssh", "scp", "sftp", "rsync", "ssh-copy-id"])
 
@@ -104,7 +125,7 @@ class Destination(Struct, frozen=True):
     @classmethod
     def of(cls, host: str, port: int) -> Destination:
         """Return the destination of a connection."""
-        plain = host.rstrip(".").lower()
+        plain = plain_host(host)
         return cls(plain, port if is_loopback(plain) else 0)
 
     @property
@@ -133,6 +154,16 @@ def named_hosts(commands: Iterable[Words], cwd: Path, home: str, env: Mapping[st
     return tuple(found)
 
 
+def plain_host(host: str) -> str:
+    """Return the one spelling of a host that rules and questions use: an IPv4 address inside of an IPv6 one as such."""
+    plain = host.rstrip(".").lower()
+    try:
+        found = ipaddress.ip_address(plain)
+    except ValueError:
+        return plain
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
 def is_loopback(host: str) -> bool:
     """Return True for `localhost` and the addresses of this machine alone."""
     if host == "localhost":
@@ -151,24 +182,48 @@ def _is_number(host: str) -> bool:
 
 def _places(words: Words, cwd: Path, home: str, env: Mapping[str, str], remotes: _Remotes) -> Iterator[_Place]:
     name, arguments = python_module(program_name(words), words[1:])
-    known = [word for word in arguments if word is not None]
+    known = list(_without_data(name, arguments))
     if name in _LOGINS:
         yield from _logins(name, arguments)
         return
-    addresses = [_place(*found.groups()) for word in known if (found := _ARGUMENT.match(word))]
+    found_addresses = (found for word in known if name not in _NO_ADDRESSES and (found := _ARGUMENT.match(word)))
+    addresses = [_place(*found.groups()) for found in found_addresses if _usual_port(found[1])]
     yield from addresses
     if name in _WITH_ADDRESS and not addresses:
-        plain = [found for word in known if (found := _PLAIN.fullmatch(word))]
+        plain = [found for word in known if not word.startswith("-") and (found := _PLAIN.fullmatch(word))]
         yield from ((found[1], int(found[2] or _PORTS.get(name, _HTTP))) for found in plain)
     if name == "git":
-        yield from _transfer_hosts(arguments, cwd, remotes)
+        yield from _transfer_hosts(known, _directory(arguments, cwd), remotes)
     if name == "gh":
         yield from _remote_hosts(remotes(cwd), ())
     yield from _registries(name, home, env)
 
 
+def _without_data(name: str, arguments: Words) -> Iterator[str]:
+    """Yield the known arguments without options whose value is data, and without these values."""
+    letters, is_data = _DATA_LETTERS.get(name, ""), False
+    for word in arguments:
+        before, is_data = is_data, False
+        if before or word is None:
+            continue
+        if word.startswith("--"):
+            option, equals, _ = word.partition("=")
+            is_data = option in _DATA_OPTIONS and not equals
+            if option in _DATA_OPTIONS:
+                continue
+        elif word.startswith("-") and (taking := next((at for at, one in enumerate(word) if one in letters), 0)):
+            is_data = taking == len(word) - 1
+            continue
+        yield word
+
+
 def _place(scheme: str, host: str, port: str | None) -> _Place:
-    return host, int(port or _PORTS.get(scheme.lower().rpartition("+")[2], 0))
+    return host, int(port or _usual_port(scheme))
+
+
+def _usual_port(scheme: str) -> int:
+    """Return the port of an address without one; 0 for a scheme that names no host (`s3://bucket`)."""
+    return _PORTS.get(scheme.lower().rpartition("+")[2], 0)
 
 
 def _addresses(text: str) -> list[_Place]:
@@ -195,13 +250,16 @@ def _logins(name: str, arguments: Words) -> Iterator[_Place]:
 
 
 def _transfer_hosts(arguments: Words, cwd: Path, remotes: _Remotes) -> Iterator[_Place]:
-    """Yield the hosts of a transfer that has no address with a scheme: of `host:path`, or of configured remotes."""
+    """Yield the hosts of a transfer that has no address with a scheme: of `host:path`, or of configured remotes.
+
+    `cwd` is the directory in which git works.
+    """
     subcommand, *given = plain_arguments(arguments) or [""]
     copies = [found[1] for word in given if (found := _COPY.fullmatch(word)) and not os.path.lexists(cwd / word)]
     if subcommand == "clone" or (given[:1] and _COPY.fullmatch(given[0])):
         yield from ((host, _SSH) for host in copies[:1])
     elif not any("://" in word for word in given[:1]):
-        yield from _remote_hosts(remotes(_directory(arguments, cwd)), given)
+        yield from _remote_hosts(remotes(cwd), given)
 
 
 def _directory(arguments: Words, cwd: Path) -> Path:

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
-from teamwright.sandbox.named_hosts import Destination, is_loopback
+from teamwright.sandbox.named_hosts import Destination, is_loopback, plain_host
 from teamwright.sandbox.network_namespace import connect_inside
 
 AskHost: TypeAlias = Callable[[str, int, bool], Awaitable[bool]]
@@ -207,7 +207,8 @@ class NetworkProxy:
 
     async def _connect(self, route: NetworkRoute, host: str, port: int) -> _Streams:
         """Return a connection to the host. Raises HostRefused, and OSError when it cannot be reached."""
-        if route.namespaces and is_loopback(host.lower()):
+        host = plain_host(host)
+        if route.namespaces and is_loopback(host):
             found = await asyncio.to_thread(connect_inside, route.namespaces, port)
             if found is not None:  # a server that a command of the session started
                 return await asyncio.open_connection(sock=found)

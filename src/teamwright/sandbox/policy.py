@@ -63,7 +63,8 @@ class SandboxPolicy(Struct, frozen=True):
     `readable` is what a reading command may read besides the system; a working command reads all but `hidden`.
     `protected` cannot be changed even inside `writable`; `guarded` must not be created there. `visible` is readable
     although it is inside a hidden directory. `temporary` is the host's directory that the command has as `/tmp`; empty:
-    an empty one in memory. `own_files` are single files of the runtime that the command writes.
+    an empty one in memory. `own_files` are single files of the runtime that the command writes. `names_sockets`: the
+    command names sockets of other programs, or a program that talks to them.
     `memory_mb` is the limit of each process in MiB, `processes` that of all processes together; 0: the usual one.
     """
 
@@ -77,6 +78,7 @@ class SandboxPolicy(Struct, frozen=True):
     network: NetworkAccess = NetworkAccess.DENY
     temporary: str = ""
     own_files: tuple[str, ...] = ()
+    names_sockets: bool = False
     memory_mb: int = 0
     processes: int = 0
 

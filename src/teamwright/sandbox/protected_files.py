@@ -1,17 +1,20 @@
 """Comparison of protected paths before and after a command, where mounts do not protect them.
 
 A changed file is restored, a created one is moved into the session's directory, and both are reported. Used for paths
-that did not exist before, and for all protected paths under Landlock. Files are read, so the sizes are bounded.
+that did not exist before, and for all protected paths under Landlock. Files are read, so the sizes are bounded. Other
+commands may run in that time and put a link in the place of a directory, so each file is reached without links.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -107,10 +110,35 @@ def _read(path: str) -> _SavedFile | None:
             return _SavedFile(os.fsencode(os.readlink(path)), info.st_mode)
         if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_BYTES:
             return None
-        with open(path, "rb") as file:
-            return _SavedFile(file.read(), info.st_mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode) or not _is_at(descriptor, path):
+                return None
+            return _SavedFile(file.read(_MAX_BYTES), info.st_mode)
     except OSError:
         return None
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Return True when an open file or directory has this path, and no link led to it. True where that is unknown."""
+    return not sys.platform.startswith("linux") or os.readlink(f"/proc/self/fd/{descriptor}") == path
+
+
+@contextlib.contextmanager
+def _fixed_path(path: str) -> Generator[str]:
+    """Yield a path of the same entry that no link above it can lead elsewhere. Raises OSError if one does already."""
+    if not sys.platform.startswith("linux"):
+        yield path
+        return
+    directory, name = os.path.split(path)
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _is_at(descriptor, directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def _write_back(path: str, before: _SavedFile, quarantine: Path) -> None:
@@ -118,19 +146,21 @@ def _write_back(path: str, before: _SavedFile, quarantine: Path) -> None:
         _move_away(path, quarantine)
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if stat.S_ISLNK(before.mode):
-            os.symlink(os.fsdecode(before.content), path)
-            return
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(before.content)
-            os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
+        with _fixed_path(path) as fixed:
+            if stat.S_ISLNK(before.mode):
+                os.symlink(os.fsdecode(before.content), fixed)
+                return
+            descriptor = os.open(fixed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(before.content)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
 
 
 def _move_away(path: str, quarantine: Path) -> bool:
     try:
         make_private(quarantine)
-        shutil.move(path, quarantine / f"{os.path.basename(path)}.{time.time_ns()}")
+        with _fixed_path(path) as fixed:
+            shutil.move(fixed, quarantine / f"{os.path.basename(path)}.{time.time_ns()}")
     except OSError:
         return False
     return True

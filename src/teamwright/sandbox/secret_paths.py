@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SSH = (".ssh",)
-GIT = (*SSH, ".git-credentials", ".config/git/credentials", ".netrc", "_netrc", ".config/gh")
+GIT_STORES = (".git-credentials", ".config/git/credentials", ".cache/git", ".git-credential-cache")
+GIT = (*SSH, *GIT_STORES, ".netrc", "_netrc", ".config/gh")
 NODE_PACKAGES = (".npmrc", ".yarnrc", ".yarnrc.yml", ".config/configstore")
 CLOUDS = (".aws", ".azure", ".config/gcloud", ".kube", ".oci", ".boto", ".s3cfg")
 
@@ -33,8 +34,20 @@ CREDENTIALS = (
     *(".terraform.d", ".terraformrc", ".pulumi", ".config/doctl", ".config/rclone", ".config/heroku", ".fly"),
     *(".config/netlify", ".local/share/com.vercel.cli", ".config/.wrangler", ".wrangler", ".config/configstore"),
     *(".config/google-chrome", ".config/chromium", ".mozilla", ".config/BraveSoftware", ".thunderbird"),
+    *(".config/pypoetry/auth.toml", ".local/share/uv/credentials", ".bundle/config", ".config/composer/auth.json"),
+    *(".config/sops", ".config/age", ".config/hcloud", ".config/scw", ".config/ngrok", ".ngrok2", ".jfrog", ".railway"),
+    *(".Xauthority", ".ICEauthority", ".local/share/kwalletd", ".config/stripe", ".config/turso", ".supabase"),
     *(".config/github-copilot", ".claude/.credentials.json", ".claude.json", ".codex", ".gemini"),
     *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+    *(
+        ".zhistory",
+        ".histfile",
+        ".local/share/fish",
+        ".rediscli_history",
+        ".sqlite_history",
+        ".irb_history",
+        ".lesshst",
+    ),
 )
 """Paths in the home directory with credentials, or with histories that often contain some."""
 
@@ -49,6 +62,7 @@ SECRET_VARIABLES = (
     *("SSH_AUTH_SOCK", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GNUPGHOME", "NETRC"),
     *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "GH_CONFIG_DIR", "PGPASSFILE"),
     *("PGSERVICEFILE", "PGSSLKEY"),
+    *("XAUTHORITY", "ICEAUTHORITY"),
 )
 """Variables that name a file or directory with credentials, or a socket."""
 
@@ -60,12 +74,21 @@ STARTUP_FILES = (
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".config/fish", ".xprofile", ".xinitrc"),
     *(".gitconfig", ".config/git", ".config/systemd", ".config/autostart", ".local/bin", "bin", ".vimrc", ".vim"),
     *(".config/nvim", ".emacs", ".emacs.d", ".tmux.conf", ".config/tmux", ".pythonrc", ".config/pip", ".pip"),
-    *(".claude", ".teamwright", ".cargo/config.toml", ".cargo/bin", ".direnvrc", ".config/direnv"),
+    *(".claude", ".teamwright", ".cargo/config.toml", ".cargo/bin", ".direnvrc", ".config/direnv", ".deno/bin"),
+    *(".gradle/init.d", ".gradle/init.gradle", ".gradle/init.gradle.kts", ".yarn/bin", ".yarnrc.yml", ".config/zsh"),
+    *(".cache/gitstatus", ".cache/starship", ".cache/wal", ".cache/zsh", ".cache/fish", ".cache/oh-my-zsh"),
+    *(".cache/antidote", ".cache/antibody", ".cache/zinit", ".cache/nvim", ".cache/vim", ".cache/dein"),
 )
 """Files in the home directory that later programs of the person execute or obey."""
 
-PROJECT_FILES = (".claude", ".teamwright", ".mcp.json")
-"""Files of a project that configure agents."""
+CACHED_STARTUP = ("*.zsh", "*.zwc", "*.bash", "*.fish", "*.sh", "zcompdump*", ".zcompdump*")
+"""Names of files in a cache's directory that a shell of the person reads when it starts."""
+
+PROJECT_FILES = (
+    *(".claude", ".teamwright", ".mcp.json"),
+    *(".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".envrc", ".cursor", ".gemini", ".codex"),
+)
+"""Files of a project that configure agents, or by which git, an editor or a shell of the person runs programs."""
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir", "gitdir")
 """Files of a git directory that make git run programs, or use another directory."""

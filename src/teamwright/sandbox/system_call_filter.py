@@ -31,8 +31,11 @@ _NEW_NAMESPACES = 0x7E020080
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put input into a terminal."""
 
+_FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820, 0x40806685)
+"""FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY: a file open for reading is enough."""
+
 _UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
-_STREAM, _TYPE_BITS = 1, 0xF
+_STREAM, _PACKETS, _TYPE_BITS = 1, 5, 0xF
 _DEFAULT_PROTOCOL, _TCP = 0, 6
 
 _FAST_OPEN = 0x20000000
@@ -50,6 +53,7 @@ _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "ioctl": (16, 29),
     "socket": (41, 198),
+    "socketpair": (53, 199),
     "clone": (56, 220),
     "unshare": (272, 97),
     "clone3": (435, 435),
@@ -123,16 +127,31 @@ _REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
 """Landlock has no right for modes, owners, times and attributes of files. ARM 64 lacks some of the calls."""
 
 
+_SHARED_MEMORY: Mapping[str, tuple[int, int]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "mq_open": (240, 180),
+}
+"""Memory, semaphores and queues that all processes of a user share, where a process has no namespace for them."""
+
+
 class FilterChoice(Struct, frozen=True):
     """The choices of a filter. `unix_sockets`, `internet`, `datagrams`: the sockets that a process may create.
 
     Without `datagrams` a process may connect only by TCP and by `connect`, which are what rules of Landlock see.
-    `only_reads`: the process is confined by the policy *read*.
+    `shared_memory`: it may use that of System V. `only_reads`: the process is confined by the policy *read*.
     """
 
     unix_sockets: bool = True
     internet: bool = True
     datagrams: bool = True
+    shared_memory: bool = True
     only_reads: bool = False
 
 
@@ -146,6 +165,7 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
     machine = machine or platform.machine()
     column = list(_ARCHITECTURES).index(machine)
     refused = {**_REFUSED, **(_REFUSED_TO_READERS if choice.only_reads else {})}
+    refused |= {} if choice.shared_memory else _SHARED_MEMORY
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
@@ -164,9 +184,13 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
         lines += _examine(_NUMBERS[name][column], 0, flags)
     # Limits of another process of this user could end it: its processor time, its files.
     lines += _examine(_NUMBERS["prlimit64"][column], 0, [(_EQUAL, 1, 0, 0), _error(errno.EPERM)])
-    inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
+    requests = (*_TERMINAL_INPUT, *(_FILE_FLAGS if choice.only_reads else ()))
+    inputs = [line for request in requests for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
     lines += _examine(_NUMBERS["ioctl"][column], 1, inputs)
     lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))
+    if not choice.unix_sockets:  # one of a pair could send datagrams to any other socket
+        pairs = [(_MASK, 0, 0, _TYPE_BITS), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _PACKETS), _error(errno.EACCES)]
+        lines += _examine(_NUMBERS["socketpair"][column], 1, pairs)
     if choice.internet and not choice.datagrams:
         for by_machine, argument in _SENDING.values():
             lines += _examine(by_machine[column], argument, [(_ANY_BIT, 0, 1, _FAST_OPEN), _error(errno.EACCES)])

@@ -10,12 +10,14 @@ from tests.sandbox.attacks.world import IMPLEMENTATIONS, attack_world
 
 
 def outcome(attack: Attack, implementation: str) -> str:
-    """Return `held`, or the policies in which the attack succeeded."""
+    """Return `held`, or the policies in which the attack succeeded, or that this is a known limit."""
     policies = [PolicyName.READ] if attack.only_read else [PolicyName.READ, PolicyName.WORK]
     reached: list[str] = []
     for policy in policies:
         with tempfile.TemporaryDirectory() as directory, attack_world(Path(directory)) as world:
             reached += [str(policy)] if world.succeeds(attack, policy, implementation) else []
+    if reached and implementation in attack.limits:
+        return f"known limit in {', '.join(reached)}"
     return f"REACHED in {', '.join(reached)}" if reached else "held in read" if attack.only_read else "held"
 
 

@@ -49,3 +49,17 @@ def test_only_what_an_implementation_holds_answers_questions(confined, monkeypat
     assert Sandbox(SandboxSettings(auto_allow=True), confined.place).answers() == answers
     assert Sandbox(SandboxSettings(), confined.place).answers() == answers - {PolicyName.WORK}
     assert not Sandbox(SandboxSettings(mode=SandboxMode.OFF, auto_allow=True), confined.place).answers()
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("line", ["touch inside", "ls | xargs wc -l"])
+async def test_a_repository_that_requires_the_sandbox_answers_no_question_for_a_person_who_has_it_off(tmp_path, line):
+    for path, text in {
+        "state/settings.json": '{"sandbox": {"mode": "off", "auto_allow": true}}',
+        "work/.teamwright/team.toml": '[team]\nsandbox = { mode = "required" }\n',
+        "work/a.txt": "one\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    model = await run(tmp_path, line, sandbox=None)
+    assert "no user is present" in result(model, 1) and not (tmp_path / "work/inside").exists()

@@ -26,6 +26,7 @@ from teamwright.sandbox.sandbox import Implementation, Sandbox
 from teamwright.testing import Call, LoopbackModel, ScriptedModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import needs
+from tests.support.repositories import git
 
 ROOT = Path(__file__).resolve().parent.parent
 TREES = [str(ROOT / name) for name in ("ui", "ui/terminal", "storage", "storage/short_sockets", "tools")]
@@ -41,6 +42,7 @@ SETTINGS = st.one_of(
         st.booleans(),
         st.sampled_from([0, 100, 10**9]),
         st.sampled_from([0, 10, 4_096]),
+        st.booleans(),
     ),
 )
 PLACE = SandboxPaths(str(ROOT / "home"), (), (), "", {})
@@ -54,6 +56,7 @@ def inside(path: str, directories) -> bool:
 def test_a_child_is_never_wider_than_its_parent(settings, bounds, name):
     parent = Sandbox(settings, PLACE)
     child = parent.narrowed(bounds)
+    assert child.answers() <= parent.answers()
     modes, networks = list(SandboxMode), list(NetworkAccess)
     assert modes.index(child.settings.mode) >= modes.index(settings.mode)
     assert child.settings.auto_allow <= settings.auto_allow
@@ -170,6 +173,24 @@ async def test_the_check_of_a_task_is_no_wider_than_the_agent_that_completes_it(
         assert (crew.wrote(crew.shared), crew.wrote(crew.other)) == ({"checked"}, set())
         await team.tasks.update("1", status="completed")
     assert crew.wrote(crew.other) == {"checked"}, "the program has no such bounds"
+
+
+@needs("bwrap")
+async def test_the_setup_of_a_worktree_is_no_wider_than_the_agent_that_works_there(tmp_path):
+    crew = Crew(tmp_path)
+    crew.save("state/agents/careful.md", AGENT.format(BOUND.format(tmp_path)))
+    settings = json.loads((tmp_path / "state/settings.json").read_text())
+    name = "${TEAMWRIGHT_WORKTREE##*/}"
+    setup = f"touch {crew.shared}/{name}; touch {crew.other}/{name}; true"
+    crew.save("state/settings.json", json.dumps({**settings, "worktrees": {"setup": setup}}))
+    git(tmp_path / "work", "init", "--quiet")
+    git(tmp_path / "work", "commit", "--quiet", "--allow-empty", "-m", "first")
+    options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "sandbox": "auto"}
+    async with Team("crew", model=ScriptedModel("Done."), permission_mode="bypassPermissions", **options) as team:
+        await team.spawn("ann", "Rest.", agent_type="careful", isolation="worktree")
+        await team.spawn("bob", "Rest.", isolation="worktree")
+    assert crew.wrote(crew.shared) == {"crew-ann", "crew-bob"}
+    assert crew.wrote(crew.other) == {"crew-bob"}
 
 
 @needs("bwrap")

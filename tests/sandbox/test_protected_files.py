@@ -4,10 +4,11 @@ import os
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.sandbox import protected_files
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities
-from teamwright.sandbox.command_needs import NO_NEEDS
+from teamwright.sandbox.command_needs import NO_NEEDS, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, protected_paths
 from teamwright.sandbox.landlock import Landlock
 from teamwright.sandbox.policy import PolicyName
@@ -118,3 +119,17 @@ def test_the_git_files_of_other_worktrees_are_protected(confined, each_implement
     if each_implementation == "bubblewrap":
         confined.work_in(f"echo {confined.work}/evil > {pointer}")
         assert pointer.read_text() == "../..\n"
+
+
+def test_a_variable_with_a_file_of_credentials_opens_it_only_to_a_command_that_names_them(confined):
+    files = {name: confined.home / name for name in ("kube", "agent")}
+    for file in files.values():
+        file.write_text("")
+    place = replace(confined.place, env={"KUBECONFIG": str(files["kube"]), "SSH_AUTH_SOCK": str(files["agent"])})
+
+    def hidden(*words: str) -> set[str]:
+        request = ConfinementRequest(PolicyName.WORK, (confined.work,), command_needs([words]))
+        return {name for name, file in files.items() if str(file) in make_policy(request, place).hidden}
+
+    assert hidden("make") == {"kube", "agent"} and hidden("git", "push") == {"kube"}
+    assert hidden("kubectl", "get") == {"agent"}

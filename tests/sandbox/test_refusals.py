@@ -144,7 +144,8 @@ async def test_a_commit_that_cannot_be_signed_says_what_would_allow_the_signatur
     home, work = tmp_path / "home", tmp_path / "work"
     sign_commits(home, work)
     monkeypatch.setenv("HOME", str(home))
-    commit = "git commit --allow-empty -m signed"
+    (work / "commit.sh").write_text("git commit --allow-empty -m signed\n")
+    commit = "sh commit.sh"  # it names no signature
     [text], [event] = await run(tmp_path, commit, **BYPASS)
     assert "~/.ssh" in str(event.refused) and not subjects(work) and "with the answer 'outside the sandbox'" in text
     [text], events = await run(tmp_path, commit, allowed_tools=[f"Unconfined({commit})", f"Bash({commit})"])

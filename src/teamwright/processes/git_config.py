@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -192,6 +192,15 @@ def named_work_tree(path: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return os.path.realpath(path.parent / named) if named else None
+
+
+def plain_values(path: Path, keys: Collection[str]) -> dict[str, str]:
+    """Return the plain values of these keys in a configuration file, without those of its includes."""
+    try:
+        lines = [line for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)) if line is not None]
+    except (OSError, ValueError):
+        return {}
+    return {line.key: line.value for line in lines if line.key in keys and line.value is not None}
 
 
 def hash_size(path: Path) -> int:

@@ -22,7 +22,8 @@ class CommandNeeds(Struct, frozen=True):
     """The needs of a line. `credentials` are paths in the home directory, `sockets` paths of the system.
 
     `whole_network`: a program that cannot use a proxy, or is a server for other programs of the machine. `git_config`:
-    it changes the configuration of the repository. `programs` have caches. `agent`: the ssh agent.
+    it changes the configuration of the repository. `programs` have caches. `agent`: the ssh agent. `gpg_agent`: that of
+    gpg, for signatures. `keys` are absolute paths of files for them.
     """
 
     network: bool = False
@@ -30,6 +31,8 @@ class CommandNeeds(Struct, frozen=True):
     credentials: frozenset[str] = frozenset()
     sockets: frozenset[str] = frozenset()
     agent: bool = False
+    gpg_agent: bool = False
+    keys: frozenset[str] = frozenset()
     git_config: bool = False
     programs: frozenset[str] = frozenset()
 
@@ -42,7 +45,9 @@ class CommandNeeds(Struct, frozen=True):
         parts += [f"~/{path}" for path in sorted(self.credentials)[:_SHOWN]]
         parts += ["…"] if len(self.credentials) > _SHOWN else []
         parts += sorted(self.sockets)
+        parts += ["keys for signatures"] if self.keys else []
         parts += ["the ssh agent"] if self.agent else []
+        parts += ["the gpg agent"] if self.gpg_agent else []
         parts += ["the repository's git configuration"] if self.git_config else []
         return ", ".join(parts)
 
@@ -114,7 +119,7 @@ _PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("mysql mysqldump", _directly(".my.cnf", ".mylogin.cnf")),
     **_each("twine", _with(".pypirc")),
     **_each("huggingface-cli", _with(".huggingface", ".cache/huggingface/token")),
-    **_each("gpg", CommandNeeds(credentials=frozenset({".gnupg"}))),
+    **_each("gpg", CommandNeeds(credentials=frozenset({".gnupg"}), gpg_agent=True)),
 }
 """Programs whose name alone says what they need, independent of the arguments."""
 
@@ -239,6 +244,8 @@ def _join(one: CommandNeeds, other: CommandNeeds) -> CommandNeeds:
         credentials=one.credentials | other.credentials,
         sockets=one.sockets | other.sockets,
         agent=one.agent or other.agent,
+        gpg_agent=one.gpg_agent or other.gpg_agent,
+        keys=one.keys | other.keys,
         git_config=one.git_config or other.git_config,
         programs=one.programs | other.programs,
     )

@@ -84,7 +84,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     directories = follow_links(map(str, request.directories), (), are_changeable=True)
     extra = follow_links(map(os.path.expanduser, request.readable), directories)
     hidden = _hidden_paths(request, place)
-    shown = [*place.visible, *request.needs.sockets]
+    shown = [*place.visible, *request.needs.sockets, *request.needs.keys, *_gpg_sockets(request.needs, place)]
     if request.needs.agent and _is_path(agent := place.env.get("SSH_AUTH_SOCK")):
         shown.append(str(agent))
     visible = frozenset(path for path in map(os.path.realpath, shown) if os.path.exists(path))
@@ -122,7 +122,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         network=_network(request),
         temporary=_temporary(place),
         own_files=request.own_files,
-        names_sockets=bool(request.needs.sockets) or request.needs.agent or request.needs.whole_network,
+        names_sockets=_names_sockets(request.needs),
     )
 
 
@@ -202,14 +202,14 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset
     """Return the existing paths that the command cannot read, without those that it names."""
     needs = request.needs
     secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
-    named = [] if needs.agent else [place.env.get(name, "") for name in SECRET_VARIABLES]
+    named = [place.env.get(name, "") for name, usual in SECRET_VARIABLES.items() if usual not in needs.credentials]
     secrets += [path for paths in named for path in paths.split(os.pathsep) if _is_path(path)]
     secrets += [*SYSTEM_SECRETS, *_host_keys(), *place.private, *request.denied]
     if place.home != "/root":
         secrets.append("/root")
     if request.policy is PolicyName.WORK:
         secrets += _sockets_of_others(request, place)
-    shown = [os.path.realpath(path) for path in needs.sockets]
+    shown = [os.path.realpath(path) for path in (*needs.sockets, *_gpg_sockets(request.needs, place))]
     real = {os.path.realpath(path) for path in secrets}
     return frozenset(
         path for path in real if os.path.exists(path) and path != "/" and not any(is_inside(path, one) for one in shown)
@@ -234,6 +234,18 @@ def _sockets_of_others(request: ConfinementRequest, place: SandboxPaths) -> list
     ]
     # Commands themselves can open any number of sockets, in caches: then their directories are hidden.
     return others if len(others) <= _MAX_SOCKETS else sorted({os.path.dirname(path) for path in others})
+
+
+def _names_sockets(needs: CommandNeeds) -> bool:
+    return bool(needs.sockets) or needs.agent or needs.gpg_agent or needs.whole_network
+
+
+def _gpg_sockets(needs: CommandNeeds, place: SandboxPaths) -> list[str]:
+    """Return the sockets of gpg's agent, or their directory, for a command that needs it."""
+    if not needs.gpg_agent:
+        return []
+    own = place.env.get("GNUPGHOME") or os.path.join(place.home, ".gnupg")
+    return [os.path.join(own, "S.gpg-agent"), f"/run/user/{os.getuid()}/gnupg"]
 
 
 def _host_keys() -> list[str]:

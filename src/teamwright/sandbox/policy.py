@@ -112,6 +112,8 @@ class SandboxSettings(Struct, frozen=True):
 
     `auto_allow`: a command that needs nothing beyond the policy *work* runs without a question. `memory_mb` limits each
     process, in MiB; 0: three quarters of the machine's memory. `processes` limits a command's processes; 0: no limit.
+    `answers`: the sandbox answers questions about commands with unknown effects. A bound that confines the commands of
+    a person who has the sandbox off only restricts them, so it answers none.
     """
 
     mode: SandboxMode = SandboxMode.AUTO
@@ -121,6 +123,7 @@ class SandboxSettings(Struct, frozen=True):
     auto_allow: bool = False
     memory_mb: int = 0
     processes: int = 4_096
+    answers: bool = True
 
 
 UNBOUNDED = SandboxSettings(SandboxMode.OFF, NetworkAccess.ALLOW, ("/",), ("/",), auto_allow=True, processes=0)
@@ -151,7 +154,7 @@ def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSetting
     """Return the settings, restricted to what the bounds allow too: those of an agent type, or of the agent above."""
     if bounds == UNBOUNDED:
         return settings
-    memory_mb = settings.memory_mb or (usual_memory_mb() if bounds.memory_mb else 0)
+    memory_mb, off = settings.memory_mb or (usual_memory_mb() if bounds.memory_mb else 0), SandboxMode.OFF
     return SandboxSettings(
         mode=max(settings.mode, bounds.mode, key=_MODE_ORDER.index),
         network=min(settings.network, bounds.network, key=_NETWORK_ORDER.index),
@@ -160,6 +163,7 @@ def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSetting
         auto_allow=settings.auto_allow and bounds.auto_allow,
         memory_mb=min(memory_mb, bounds.memory_mb or memory_mb),
         processes=min(settings.processes or bounds.processes, bounds.processes or settings.processes),
+        answers=settings.answers and bounds.answers and (settings.mode is not off or bounds.mode is off),
     )
 
 

@@ -225,7 +225,7 @@ class Sandbox:
 
     def answers(self) -> frozenset[PolicyName]:
         """Return the policies that are enforced here and answer a question about unknown effects of a command."""
-        if not GUARANTEES[self.implementation().name]["reads"].holds:
+        if not self.settings.answers or not GUARANTEES[self.implementation().name]["reads"].holds:
             return frozenset()
         works = self.settings.auto_allow and self.holds_all
         return frozenset({PolicyName.READ, PolicyName.WORK} if works else {PolicyName.READ})

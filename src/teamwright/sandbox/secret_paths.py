@@ -58,13 +58,26 @@ SYSTEM_SECRETS = (
 )
 """Paths of the system that no command of an agent needs, and that a superuser could read."""
 
-SECRET_VARIABLES = (
-    *("SSH_AUTH_SOCK", "KUBECONFIG", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GNUPGHOME", "NETRC"),
-    *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "GH_CONFIG_DIR", "PGPASSFILE"),
-    *("PGSERVICEFILE", "PGSSLKEY"),
-    *("XAUTHORITY", "ICEAUTHORITY"),
-)
-"""Variables that name a file or directory with credentials, or a socket."""
+SECRET_VARIABLES: Mapping[str, str] = {
+    "SSH_AUTH_SOCK": ".ssh",
+    "KUBECONFIG": ".kube",
+    "AWS_SHARED_CREDENTIALS_FILE": ".aws",
+    "AWS_CONFIG_FILE": ".aws",
+    "GNUPGHOME": ".gnupg",
+    "NETRC": ".netrc",
+    "GOOGLE_APPLICATION_CREDENTIALS": ".config/gcloud",
+    "DOCKER_CONFIG": ".docker",
+    "NPM_CONFIG_USERCONFIG": ".npmrc",
+    "GH_CONFIG_DIR": ".config/gh",
+    "PGPASSFILE": ".pgpass",
+    "PGSERVICEFILE": ".pgpass",
+    "PGSSLKEY": ".pgpass",
+    "XAUTHORITY": ".Xauthority",
+    "ICEAUTHORITY": ".ICEauthority",
+}
+"""Variables that name a file or directory with credentials, or a socket, each with its usual path in the home.
+
+A command that names the usual path can read the other one."""
 
 SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST", "TMUX", "DISPLAY", "WAYLAND_DISPLAY")
 """Variables that name sockets of the person's session, which a confined command cannot reach."""

@@ -16,6 +16,7 @@ from teamwright.config.settings.settings import Settings
 from teamwright.config.trust_store import TrustState
 from teamwright.permissions.verdict import Approver
 from teamwright.sandbox.command_policy import SandboxPaths
+from teamwright.sandbox.policy import SandboxSettings
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.session.work_confinement import confine_line
 from teamwright.storage.paths import Home
@@ -68,6 +69,8 @@ class IntegrationCommands:
         """End the connections of the commands."""
         await self._sandbox.close()
 
-    async def _confine(self, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
+    async def _confine(
+        self, purpose: str, command: str, tree: Path, _bounds: SandboxSettings
+    ) -> CommandConfinement | None:
         program = f"the {purpose} of the worktree {tree.name}"
         return await confine_line(self._sandbox, self._gate, program, (tree,), command, tree)

@@ -22,6 +22,7 @@ from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.timestamps import iso_time, now_ms
+from teamwright.sandbox.policy import UNBOUNDED
 from teamwright.teams.backend_teammate import IN_PROCESS
 from teamwright.teams.incarnation import Incarnation, stored_entry
 from teamwright.teams.local_team_access import LocalTeamAccess
@@ -111,7 +112,8 @@ async def _add_worktree(
     with suppress(StorageError, CannotStart):  # the queue's worker reports a damaged queue; hooks work without git
         if not await team.stores.integration(team.directory).entries():
             await worktrees.set_aside_integration(team.name)
-    record = await worktrees.create(team.name or team.session_list_name, member.name)
+    bounds = UNBOUNDED if spec.command else team.builder.command_bounds(spec)
+    record = await worktrees.create(team.name or team.session_list_name, member.name, bounds=bounds)
     undo.push_async_callback(worktrees.discard, record)
     member = replace(member, cwd=record.path, worktree_path=record.path)
     await team.roster.add(member)

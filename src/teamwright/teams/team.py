@@ -22,6 +22,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import now_ms
 from teamwright.requests.request_store import RequestStore
+from teamwright.sandbox.policy import SandboxSettings
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_rules import task_info
@@ -53,19 +54,16 @@ class AgentBuilder(Protocol):
     """The port that builds agents, implemented in `session`, from tools, models and settings."""
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
-        """Return an agent with the transcript of this incarnation: new, or existing and resumed.
+        """Return an agent, new or resumed, with the transcript of this incarnation. Raises TeamwrightError."""
 
-        Raises TeamwrightError when it cannot be built.
-        """
-        ...
+    def command_bounds(self, spec: SpawnSpec) -> SandboxSettings:
+        """Return the bounds of a teammate's commands in the sandbox."""
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """Return the model that the agent will really use, as shown on the roster. Raises TeamwrightError."""
-        ...
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
         """Return the spec with the values of its role. Raises UsageError for an unknown agent type."""
-        ...
 
 
 class SessionTeam(Struct):
@@ -180,9 +178,9 @@ class SessionTeam(Struct):
         name = self._task_list_name
         if self._tasks is None or self._tasks_name != name:
             store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""
-            self._tasks_name, on_change, review = name, self._on_task_changed, self.settings.review
+            self._tasks_name, change, review = name, self._on_task_changed, self.settings.review
             self._tasks = TaskList(
-                store, on_change=on_change, realm=realm, check=self.check, work=self.work, review=review
+                store, on_change=change, realm=realm, check=self.check, work=self.work, review=review
             )
         return self._tasks
 

@@ -21,6 +21,7 @@ from teamwright.processes.repository_discovery import discover
 from teamwright.protocol.errors import CannotStart, StorageError, WorktreeRefused
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
@@ -99,9 +100,12 @@ class SessionWorktrees(Struct):
         """Let new worktrees begin at the commit of this one, in which the whole session works."""
         self.start = tree
 
-    async def create(self, team: str, member: str, start: Path | None = None) -> WorktreeRecord:
+    async def create(
+        self, team: str, member: str, start: Path | None = None, bounds: SandboxSettings = UNBOUNDED
+    ) -> WorktreeRecord:
         """Create a worktree for an agent, at the commit of the checkout that contains `start`, and set it up.
 
+        `bounds` are those of the agent's commands in the sandbox, and of the setup.
         Raises TeamwrightError; then nothing remains.
         """
         where, owner = start or self.start or self.cwd, Owner(team, member, self.session)
@@ -114,7 +118,7 @@ class SessionWorktrees(Struct):
             made = await asyncio.to_thread(create_worktree, git, self.root, owner)
         record = made.record
         try:
-            if await self.setup.run(record.tree, self.variables(record)):
+            if await self.setup.run(record.tree, self.variables(record), bounds):
                 record = await asyncio.to_thread(note_setup, git, record)
         except BaseException:
             await self.discard(record)

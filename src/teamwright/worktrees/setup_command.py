@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
 from teamwright.protocol.errors import WorktreeRefused
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 if TYPE_CHECKING:
     from teamwright.sandbox.sandbox import CommandConfinement
@@ -27,11 +28,11 @@ def _no_variables() -> Mapping[str, str]:
     return {}
 
 
-ConfineCommand: TypeAlias = "Callable[[str, Path], Awaitable[CommandConfinement | None]]"
-"""Returns the confinement of a command in a worktree; None without a sandbox."""
+ConfineCommand: TypeAlias = "Callable[[str, Path, SandboxSettings], Awaitable[CommandConfinement | None]]"
+"""Returns the confinement of a command in a worktree, within bounds; None without a sandbox."""
 
 
-async def _unconfined(_command: str, _tree: Path) -> None:
+async def _unconfined(_command: str, _tree: Path, _bounds: SandboxSettings) -> None:
     return None
 
 
@@ -69,9 +70,10 @@ class SetupCommand(Struct, frozen=True):
     confine: ConfineCommand = _unconfined
     quarantine: Path = Path(os.devnull)
 
-    async def run(self, tree: Path, variables: Mapping[str, str]) -> bool:
+    async def run(self, tree: Path, variables: Mapping[str, str], bounds: SandboxSettings = UNBOUNDED) -> bool:
         """Run the command in the worktree. Returns True when there is one.
 
+        `bounds` are those of the commands of the agent that works there.
         Raises WorktreeRefused with the end of its output when it fails.
         """
         if not self.command:
@@ -81,7 +83,7 @@ class SetupCommand(Struct, frozen=True):
 
         environment = {**self.environment(), **variables, "PWD": str(tree)}
         purpose = ProcessPurpose(member=tree.name, call=self.purpose)
-        confinement = await self.confine(self.command, tree)
+        confinement = await self.confine(self.command, tree, bounds)
         guard = None if confinement is None else confinement.guard()
         made = ProcessCommand(
             (self.shell, "-c", self.command), tree, environment, self.records, purpose, confinement=confinement

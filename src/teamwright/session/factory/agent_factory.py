@@ -34,7 +34,7 @@ from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
 from teamwright.protocol.messages import Block
-from teamwright.sandbox.policy import narrow
+from teamwright.sandbox.policy import SandboxSettings, narrow
 from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, AgentTerms, start_reading_state
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.agent_skills import with_skills
@@ -336,7 +336,8 @@ class AgentFactory(AgentParts):
         if spec.worktree is not None and has_record(spec.worktree):
             return spec
         start = None if parent.place is None else parent.place.scope.tree
-        record = await self.worktrees.create(self.team.name if self.team is not None else "", run.id, start)
+        bounds = narrow(parent.sandbox, self.resolver.definition(spec).sandbox)
+        record = await self.worktrees.create(self.team.name if self.team is not None else "", run.id, start, bounds)
         return replace(spec, worktree=record.tree, cwd=None)
 
     async def end_subagent(self, run: SubagentRun) -> None:
@@ -363,6 +364,10 @@ class AgentFactory(AgentParts):
         card = (await self._open(spec.model, spec.name, spec.budget, spec)).card
         self.resolver.resolve_effort(spec, self.resolver.definition(spec), card, self.first.effort)
         return card.name
+
+    def command_bounds(self, spec: SpawnSpec) -> SandboxSettings:
+        """Return the bounds of a teammate's commands in the sandbox (port of `teams`)."""
+        return narrow(self.first.sandbox, self.resolver.definition(spec).sandbox)
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
         """Return the spec completed by role and agent type (port of `teams` and `tools`); a resolved spec unchanged.

@@ -91,7 +91,9 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
 async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:
     """Return the confinement of a hook that asks for it, in the policy *work*. A plugin's hook may change its data."""
     agent_factory = find()
-    if (sandbox := agent_factory.toolset.use_sandbox()) is None or sandbox.is_off:
+    if (session := agent_factory.toolset.use_sandbox()) is None:
+        return None
+    if (sandbox := session.narrowed(agent_factory.first.sandbox)).is_off:
         return None
     from teamwright.session.work_confinement import confine_work, lead_gate
 

@@ -94,9 +94,10 @@ def _confine(context: SessionContext, agent_factory: AgentFactory, config: Serve
 
     In a worktree it changes only that. A plugin's server may change the plugin's data.
     """
-    sandbox, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
-    if sandbox is None:
+    session, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
+    if session is None:
         return None
+    sandbox = session.narrowed(agent_factory.first.sandbox)
     project = () if agent_factory.worktree is not None else (context.trust.root,)
     roots = (*project, *policy.scope.directories) if config.worktree is None else (config.worktree,)
     plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}

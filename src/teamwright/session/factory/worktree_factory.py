@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.sandbox.policy import SandboxSettings, narrow
 from teamwright.session.session_preparation import SessionContext
 from teamwright.session.work_confinement import confine_line, lead_gate
 from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_environment
@@ -109,7 +110,13 @@ def _command(
     )
 
 
-async def _confine(agent_factory: AgentFactory, purpose: str, command: str, tree: Path) -> CommandConfinement | None:
-    """Return the confinement of a command in a worktree: it can change that and the repository's git directory."""
-    program, sandbox = f"the {purpose} of the worktree {tree.name}", agent_factory.toolset.use_sandbox()
+async def _confine(
+    agent_factory: AgentFactory, purpose: str, command: str, tree: Path, bounds: SandboxSettings
+) -> CommandConfinement | None:
+    """Return the confinement of a command in a worktree: it can change that and the repository's git directory.
+
+    It is no wider than that of the lead's commands, and of the commands of the agent that works there.
+    """
+    program, session = f"the {purpose} of the worktree {tree.name}", agent_factory.toolset.use_sandbox()
+    sandbox = session and session.narrowed(narrow(agent_factory.first.sandbox, bounds))
     return await confine_line(sandbox, lead_gate(agent_factory), program, (tree,), command, tree)

@@ -21,6 +21,7 @@ from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.sandbox.command_needs import Words, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
+from teamwright.sandbox.git_signatures import with_signatures
 from teamwright.sandbox.named_hosts import Destination, named_hosts
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.protected_files import ProtectedFiles
@@ -55,7 +56,7 @@ def confine_command(
     if ctx.confinement is not PolicyName.WORK:
         request = ConfinementRequest(ctx.confinement, place.roots, denied=denied, own_files=files)
         return sandbox.confine(request)
-    request = line_request(command, place.cwd, place.roots)
+    request = _signing_request(sandbox, command, place)
     ask = partial(ctx.may_connect, command)
     return sandbox.confine(replace(request, denied=denied, hosts=hosts, own_files=files, ask_host=ask))
 
@@ -73,9 +74,21 @@ def line_request(command: str, cwd: Path, roots: Sequence[Path]) -> ConfinementR
     return ConfinementRequest(PolicyName.WORK, roots, command_needs(_commands(command, cwd)))
 
 
+def _signing_request(sandbox: Sandbox, command: str, place: Workplace) -> ConfinementRequest:
+    """Return the confinement of an agent's line, with the keys for signatures: the question names them.
+
+    Landlock cannot open the socket of one agent alone.
+    """
+    request, paths = line_request(command, place.cwd, place.roots), sandbox.place
+    if sandbox.implementation().bubblewrap is None:
+        return request
+    needs = with_signatures(request.needs, _commands(command, place.cwd), place.cwd, paths.home, paths.env)
+    return replace(request, needs=needs)
+
+
 def describe_needs(sandbox: Sandbox, command: str, place: Workplace, hosts: Sequence[Destination]) -> str:
     """Return the network, hosts and credentials that a line names, for the question; empty when there are none."""
-    request = line_request(command, place.cwd, place.roots)
+    request = _signing_request(sandbox, command, place)
     return request.needs.describe(map(str, hosts) if sandbox.asks_about_hosts(request) else None)
 
 

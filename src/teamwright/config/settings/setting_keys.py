@@ -68,9 +68,7 @@ KEYS: dict[str, SettingKey] = {
     "permissions.allow": SettingKey("texts", "Rules for calls that run without a question."),
     "permissions.ask": SettingKey("texts", "Rules for calls that ask."),
     "permissions.deny": SettingKey("texts", "Rules for calls that never run."),
-    "permissions.additionalDirectories": SettingKey(
-        "texts", "Directories that agents may use in addition to the working directory."
-    ),
+    "permissions.additionalDirectories": SettingKey("texts", "Further directories that agents may use."),
     "permissions.defaultMode": SettingKey("text", "The permission mode at the start."),
     "permissions.leadAnswers": SettingKey(
         "bool", "Whether the lead may answer permission requests of its members instead of the user.", user_only=True

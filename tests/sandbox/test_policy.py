@@ -28,6 +28,7 @@ from teamwright.testing.model_server_replies import Answer
 from tests.support.programs import needs
 from tests.support.repositories import git
 
+SERVER = Path(__file__).parent / "writing_server.py"
 ROOT = Path(__file__).resolve().parent.parent
 TREES = [str(ROOT / name) for name in ("ui", "ui/terminal", "storage", "storage/short_sockets", "tools")]
 PATHS = st.lists(st.sampled_from(["/", *TREES]), max_size=3).map(tuple)
@@ -191,6 +192,38 @@ async def test_the_setup_of_a_worktree_is_no_wider_than_the_agent_that_works_the
         await team.spawn("bob", "Rest.", isolation="worktree")
     assert crew.wrote(crew.shared) == {"crew-ann", "crew-bob"}
     assert crew.wrote(crew.other) == {"crew-bob"}
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("place", ["its definition", "the agent above"])
+async def test_the_mcp_servers_of_an_agent_type_are_no_wider_than_its_agents(tmp_path, place):
+    crew = Crew(tmp_path)
+    server = {"command": "python3", "args": [str(SERVER), str(crew.shared / "server"), str(crew.other / "server")]}
+    own = f"{AGENT.format(BOUND.format(tmp_path))}".replace(
+        "name: ", "mcpServers: " + json.dumps({"x": server}) + "\nname: "
+    )
+    if place == "the agent above":
+        own = own.replace(f"sandbox: {BOUND.format(tmp_path)}\n", "")
+        crew.save("state/agents/above.md", AGENT.format(BOUND.format(tmp_path)).replace("careful", "above"))
+    crew.save("state/agents/careful.md", own)
+    begins = {"LEAD": "above" if place == "the agent above" else "careful", "ABOVE": "careful"}
+
+    async def play(body: dict) -> Answer | str:
+        first, step = json.dumps(body["messages"][0]), len(body["messages"])
+        who = next(name for name in ("LEAD", "ABOVE", "CAREFUL") if name in first)
+        if who == "CAREFUL":
+            return Answer(tools=[("mcp__x__write", {})]) if step == 1 else "Done."
+        kind = begins[who]
+        agent = {"prompt": kind.upper(), "description": "write", "subagent_type": kind}
+        agent |= {"name": "ann"} if kind == "above" else {}
+        return Answer(tools=[("Agent", agent)]) if step == 1 else "Done."
+
+    async with LoopbackModel(play) as model:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-none"}
+        options = {"cwd": tmp_path / "work", "home": tmp_path / "state", "env": env, "sandbox": "auto"}
+        async with Team("crew", permission_mode="bypassPermissions", **options) as team:
+            await team.run("LEAD")
+    assert (crew.wrote(crew.shared), crew.wrote(crew.other)) == ({"server"}, set())
 
 
 @needs("bwrap")

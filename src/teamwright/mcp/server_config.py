@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.protocol.secret_texts import repr_without
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
 
@@ -62,6 +64,8 @@ class ServerConfig(Struct, frozen=True):
     """True for a program that runs in the worktree of the agent that uses it."""
     worktree: Path | None = None
     """The worktree in which this process runs."""
+    bounds: SandboxSettings = UNBOUNDED
+    """The bounds in the sandbox of the agents whose type defines the server."""
 
     @property
     def log_name(self) -> str:
@@ -72,6 +76,16 @@ class ServerConfig(Struct, frozen=True):
     def move_to(self, worktree: Path, cwd: Path) -> ServerConfig:
         """Return the configuration of its process in a worktree, with the working directory `cwd`."""
         return replace(self, worktree=worktree, cwd=cwd)
+
+    def narrow_to(self, bounds: SandboxSettings) -> ServerConfig:
+        """Return the configuration of its process for agents with these bounds: in the sandbox, if they are any.
+
+        Agents with other bounds have another process.
+        """
+        if bounds == UNBOUNDED:
+            return self
+        digest = hashlib.sha256(self.digest.encode() + msgspec.json.encode(bounds)).hexdigest()[:32]
+        return replace(self, bounds=bounds, digest=digest, is_confined=True)
 
     @property
     def display_text(self) -> str:

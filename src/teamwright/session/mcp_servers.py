@@ -17,6 +17,7 @@ from teamwright.agent.toolbox import Toolbox
 from teamwright.config.mcp_settings import McpSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.session.mcp_state_file import ServerStatus, write_state
 
 if TYPE_CHECKING:
@@ -63,16 +64,22 @@ class SessionMcpServers(Struct):
         return self._servers
 
     async def tools_of(
-        self, kind: AgentType | None, allowed: Callable[[str], bool], place: AgentWorkspace | None = None
+        self,
+        kind: AgentType | None,
+        allowed: Callable[[str], bool],
+        place: AgentWorkspace | None = None,
+        bounds: SandboxSettings = UNBOUNDED,
     ) -> list[AnyTool]:
         """Return the servers' tools for a new agent; `allowed` says which names it may have, `place` is its worktree.
+
+        `bounds` are those of its commands in the sandbox, and of the servers that its type defines.
 
         Servers whose tools are unknown are waited for, a few seconds. Raises UsageError, CannotStart for servers that
         the agent type needs.
         """
         if not self.configs and (kind is None or not (kind.mcp_servers or kind.required_mcp_servers)):
             return []
-        servers = [server for server in self._of(kind, place) if self._visible(server, kind, allowed)]
+        servers = [server for server in self._of(kind, place, bounds) if self._visible(server, kind, allowed)]
         if kind is not None and kind.required_mcp_servers:
             await self.require(kind.required_mcp_servers, servers)
         await self.servers.wait_for_tools(servers, self.settings.wait_s)
@@ -100,7 +107,7 @@ class SessionMcpServers(Struct):
             except McpServerError as problem:
                 raise _failed(server, problem.what) from None
 
-    def _of(self, kind: AgentType | None, place: AgentWorkspace | None) -> list[McpServer]:
+    def _of(self, kind: AgentType | None, place: AgentWorkspace | None, bounds: SandboxSettings) -> list[McpServer]:
         """Return the shared servers, and the agent type's own in place of shared ones of the same name.
 
         Those that run in the agent's worktree have a process there.
@@ -118,7 +125,7 @@ class SessionMcpServers(Struct):
                 self._told.add(line)
                 self.warn(line)
         for config in configs:
-            servers[config.key] = self.servers.own_server(config)
+            servers[config.key] = self.servers.own_server(config.narrow_to(bounds))
         if place is None:
             return list(servers.values())
         tree = place.scope.tree

@@ -20,6 +20,7 @@ from teamwright.hooks.hook_index import TASK_CREATED
 from teamwright.models.model_settings import ModelSettings
 from teamwright.permissions.verdict import Approver
 from teamwright.protocol.task import Task
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.session_hooks import SessionHooks
 from teamwright.skills.skill_catalog import SkillCatalog, list_for_model
@@ -192,8 +193,9 @@ class Toolset(Struct):
         kind: AgentType | None = None,
         denied: Sequence[str] = (),
         place: AgentWorkspace | None = None,
+        bounds: SandboxSettings = UNBOUNDED,
     ) -> list[AnyTool]:
-        """Return an agent's tools of MCP servers; `place` is its worktree.
+        """Return an agent's tools of MCP servers; `place` is its worktree, `bounds` those of its commands.
 
         Raises UsageError, CannotStart for servers that it needs.
         """
@@ -201,7 +203,7 @@ class Toolset(Struct):
         def allowed(name: str) -> bool:
             return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
 
-        return await self.serving.tools_of(kind, allowed, place)
+        return await self.serving.tools_of(kind, allowed, place, bounds)
 
     def plan_tools(self, member: str, mode: PlanMode, approval: PlanApproval) -> list[AnyTool]:
         """Return the tools of an agent that may plan."""

@@ -55,15 +55,19 @@ class AgentBuilder(Protocol):
 
     async def build_teammate(self, spec: SpawnSpec, team: SessionTeam, incarnation: Incarnation) -> Agent:
         """Return an agent, new or resumed, with the transcript of this incarnation. Raises TeamwrightError."""
+        ...
 
     def command_bounds(self, spec: SpawnSpec) -> SandboxSettings:
         """Return the bounds of a teammate's commands in the sandbox."""
+        ...
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """Return the model that the agent will really use, as shown on the roster. Raises TeamwrightError."""
+        ...
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
         """Return the spec with the values of its role. Raises UsageError for an unknown agent type."""
+        ...
 
 
 class SessionTeam(Struct):
@@ -171,10 +175,7 @@ class SessionTeam(Struct):
 
     @property
     def tasks(self) -> TaskList:
-        """The list that all members share: the team's, or the session's own without a team.
-
-        A list that several sessions share replaces both; there the session tells its members from others'.
-        """
+        """The list of all members: one that sessions share, else the team's, else the session's own."""
         name = self._task_list_name
         if self._tasks is None or self._tasks_name != name:
             store, realm = self.stores.tasks(name), self.session_list_name if self.external.shared_list else ""

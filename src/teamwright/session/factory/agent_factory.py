@@ -112,7 +112,7 @@ class AgentFactory(AgentParts):
         async def tools() -> list[AnyTool]:
             own = [t for t in self.toolset.tools(Caller(LEAD, team)) if kind is None or _is_lead_tool(kind, t.name)]
             own += self.toolset.plan_tools(LEAD, plan, self.plans)
-            return self._shown([*own, *await self._server_tools(kind)])
+            return self._shown([*own, *await self._server_tools(kind, self.first)])
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
@@ -155,10 +155,11 @@ class AgentFactory(AgentParts):
         return about | {"cwd": str(self.cwd), WORKTREE_KEY: place}
 
     async def _server_tools(
-        self, kind: AgentType | None, place: AgentWorkspace | None = None, denied: tuple[str, ...] = ()
+        self, kind: AgentType | None, born: Inheritance, denied: tuple[str, ...] = ()
     ) -> list[AnyTool]:
         """Return an agent's tools of MCP servers, in its worktree or in that of the session."""
-        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place or self.worktree)
+        place = born.place or self.worktree
+        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place, born.sandbox)
 
     def _offer_search(self, model: Model) -> Model:
         """Choose the way to search the web with the first model of this process, and return the model.
@@ -236,7 +237,7 @@ class AgentFactory(AgentParts):
             own = [t for t in self.toolset.tools(Caller(spec.name, team)) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
             own += self.toolset.plan_tools(spec.name, plan, self.plans)
-            return self._shown([*own, *await self._server_tools(kind, place)])
+            return self._shown([*own, *await self._server_tools(kind, born)])
 
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header, place))
@@ -287,7 +288,7 @@ class AgentFactory(AgentParts):
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools = [
             *tools,
-            *await self._server_tools(kind, place, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
+            *await self._server_tools(kind, born, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
         ]
         tools = self._shown(told.tools(tools, self.toolset))
         system = subagent_prompt(kind, self._session_part(told.header, place))

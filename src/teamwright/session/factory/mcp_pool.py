@@ -19,6 +19,7 @@ from teamwright.mcp.servers import McpServerPool
 from teamwright.mcp.stdio_transport import ServerEnvironment
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.sandbox.policy import narrow
 from teamwright.session.mcp_servers import SessionMcpServers
 from teamwright.session.server_requests import SamplingTerms, ServerRequests
 from teamwright.session.session_preparation import SessionContext
@@ -92,12 +93,13 @@ async def _prepare_start(toolset: Toolset) -> None:
 def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:
     """Return the confinement of a server of a repository or a plugin, which gets no credentials by its name.
 
-    In a worktree it changes only that. A plugin's server may change the plugin's data.
+    It is no wider than the commands of the lead, and of the agents whose type defines the server. In a worktree it
+    changes only that. A plugin's server may change the plugin's data.
     """
     session, policy = agent_factory.toolset.use_sandbox(), agent_factory.policy
     if session is None:
         return None
-    sandbox = session.narrowed(agent_factory.first.sandbox)
+    sandbox = session.narrowed(narrow(agent_factory.first.sandbox, config.bounds))
     project = () if agent_factory.worktree is not None else (context.trust.root,)
     roots = (*project, *policy.scope.directories) if config.worktree is None else (config.worktree,)
     plugins = {f"plugin {plugin.name}": plugin for plugin in context.places.plugins}

@@ -101,7 +101,7 @@ def parents_below(path: str, writable: Iterable[str]) -> list[str]:
     """Return the directories above the path that are inside a writable one."""
     found: list[str] = []
     parent = os.path.dirname(path)
-    while any(parent.startswith(f"{one.rstrip('/')}/") for one in writable):
+    while parent != "/" and any(parent.startswith(f"{one.rstrip('/')}/") for one in writable):
         found.append(parent)
         parent = os.path.dirname(parent)
     return found

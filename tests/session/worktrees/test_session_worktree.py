@@ -88,7 +88,7 @@ async def test_changes_outside_are_refused_in_every_mode_and_in_added_directorie
     model = script([*calls, write(extra / "in.txt"), write("in.txt")])
     async with a_team(shop, model, worktree=True, add_dirs=[extra]) as team:
         await team.run("Go.")
-        assert told(model, "team-lead").count("not allowed: Your copy of this file is") == 2
+        assert told(model, "team-lead").count("out.txt is outside your worktree; your copy of it is") == 2
         [record] = records()
     assert (record.tree / "in.txt").exists() and (extra / "in.txt").exists()
     assert not (shop / "out.txt").exists() and git(shop, "rev-list", "--count", "HEAD") == "1"

@@ -35,7 +35,7 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(program):
     assert "s3cret" not in done.stdout + done.stderr
 
 
-def test_a_command_that_works_on_files_only_says_so(program, postgres):
+def test_a_command_about_a_database_without_tables_says_how_to_make_them(program, postgres):
     done = program.run("--database", postgres.new_space(), "stop", "crew")
-    assert done.returncode == 2 and "--database none" in done.stderr
+    assert error_of(done)[0] == "database" and done.returncode == 3 and "database init" in done.stderr
     assert error_of(program.run("--database", "none", "stop", "crew"))[0] == "unknown-team"

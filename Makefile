@@ -72,11 +72,11 @@ again: $(VENV)/.dev  ## what failed last, one after the other
 bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 	$(BIN)/python -m bench $(ARGS)
 
-crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing, then one with members in processes, one in a database, and an integration queue (CRASH_KILLS=400, CRASH_MEMBER_KILLS=100, CRASH_SEED=… to replay)
+crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing, then one with members in processes, one in a database, one over several machines, and an integration queue (CRASH_KILLS=400, CRASH_MEMBER_KILLS=100, CRASH_WORKER_KILLS=30, CRASH_SEED=… to replay)
 	$(BIN)/python -m tests.crash.run $(ARGS)
 	$(BIN)/python -m tests.crash.processes
 	$(BIN)/python -m tests.crash.database --kills 60
-	$(BIN)/python -m tests.crash.workers --kills 30
+	$(BIN)/python -m tests.crash.workers
 	$(BIN)/python -m tests.crash.integration
 
 scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and are killed: nothing is lost, memory and CPU stay flat (ARGS='--minutes 60'; MACHINES=8: a team over so many machines instead, ARGS='--members 10 --tasks 200')

@@ -360,7 +360,7 @@ def main() -> int:
     """0 when everything held, 1 when something was wrong."""
     env = os.environ.get
     parser = argparse.ArgumentParser(prog="crash.workers")
-    parser.add_argument("--kills", type=int, default=int(env("CRASH_WORKER_KILLS", "60")))
+    parser.add_argument("--kills", type=int, default=int(env("CRASH_WORKER_KILLS", "30")))
     parser.add_argument("--most", type=int, default=6, help="kills of one round")
     parser.add_argument("--seconds", type=float, default=900, help="no round starts later")
     parser.add_argument("--seed", default=env("CRASH_SEED") or secrets.token_hex(4))

@@ -5,6 +5,7 @@ A file for each range names the record of its worktree; a range whose record is 
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def claim_ports(root: Path, record: Path) -> int:
 
     Raises StorageError.
     """
-    for first in range(_FIRST, _LAST, PORTS):
+    claimed = _claimed(root)
+    # Those that nobody claimed come first: the cost does not grow with the number of worktrees.
+    for first in sorted(range(_FIRST, _LAST, PORTS), key=lambda first: str(first) in claimed):
         file = root / "ports" / str(first)
         if not write_new(file, str(record).encode("utf-8", "surrogateescape")):
             if _is_used(file):
@@ -40,6 +43,13 @@ def release_ports(root: Path, first: int) -> None:
     """Release a range."""
     if first:
         (root / "ports" / str(first)).unlink(missing_ok=True)
+
+
+def _claimed(root: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(root / "ports"))
+    except FileNotFoundError:
+        return frozenset()
 
 
 def _is_used(file: Path) -> bool:

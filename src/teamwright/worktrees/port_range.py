@@ -24,7 +24,7 @@ def claim_ports(root: Path, record: Path) -> int:
     Raises StorageError.
     """
     claimed = _claimed(root)
-    # Those that nobody claimed come first: the cost does not grow with the number of worktrees.
+    # Unclaimed ranges come first: the cost does not grow with the number of worktrees.
     for first in sorted(range(_FIRST, _LAST, PORTS), key=lambda first: str(first) in claimed):
         file = root / "ports" / str(first)
         if not write_new(file, str(record).encode("utf-8", "surrogateescape")):

@@ -111,23 +111,23 @@ class TeamsCopy:
         if marks != self._team_marks:
             self._teams = {team.directory: team for team in await load_teams(connection)}
             self._team_marks = marks
-        meant = self._meant_teams()
-        named = meant or [*self._teams.values()]
-        archived = [] if meant else await self._copy_archived(connection)
+        named = self._named_teams()
+        copied = named or [*self._teams.values()]
+        archived = [] if named else await self._copy_archived(connection)
         sessions = {str(row["session"]): row for row in await connection.fetch("select session, cwd from sessions")}
-        for session in self._wanted_sessions(meant, archived, sessions):
+        for session in self._wanted_sessions(named, archived, sessions):
             await self._copy_session(connection, session, str(sessions[session]["cwd"]))
-        live = await held_sessions(connection, [team.file.lead.session for team in named]) - self.own_sessions
-        for team in named:
+        live = await held_sessions(connection, [team.file.lead.session for team in copied]) - self.own_sessions
+        for team in copied:
             await self._copy_team(connection, team)
-        for directory in self._shown.keys() - {team.directory for team in named}:
+        for directory in self._shown.keys() - {team.directory for team in copied}:
             self._forget(directory)
-        for team in named:
+        for team in copied:
             self._set_lease(team, is_live=team.file.lead.session in live)
 
     # ── teams ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _meant_teams(self) -> list[StoredTeam]:
+    def _named_teams(self) -> list[StoredTeam]:
         """Return the teams that the word names; none for the beginning of a session's id, and without a word."""
         name = self._word.rpartition("@")[2].lower()
         return [team for team in self._teams.values() if name in {team.config.name.lower(), team.directory.lower()}]
@@ -170,18 +170,18 @@ class TeamsCopy:
             self._archived.add(entry)
         return [team for _, team in teams]
 
-    async def _copy_tasks(self, connection: Connection, list: str, directory: Path) -> None:
-        known = self._tasks.get(list, {})
-        rows = await connection.fetch("select id, xmin::text as mark from tasks where list = $1", list)
+    async def _copy_tasks(self, connection: Connection, task_list: str, directory: Path) -> None:
+        known = self._tasks.get(task_list, {})
+        rows = await connection.fetch("select id, xmin::text as mark from tasks where list = $1", task_list)
         marks = {int(row["id"]): str(row["mark"]) for row in rows}
         changed = [id for id, mark in marks.items() if known.get(id) != mark]
         for row in await connection.fetch(
-            "select id, body from tasks where list = $1 and id = any($2::bigint[])", list, changed
+            "select id, body from tasks where list = $1 and id = any($2::bigint[])", task_list, changed
         ):
             write_atomic(directory / f"{row['id']}.json", bytes(row["body"]))
         for id in known.keys() - marks.keys():
             (directory / f"{id}.json").unlink(missing_ok=True)
-        self._tasks[list] = marks
+        self._tasks[task_list] = marks
 
     async def _copy_mail(self, connection: Connection, team: str, directory: Path) -> None:
         for box in await connection.fetch(_MAIL_MARKS, team):
@@ -197,12 +197,12 @@ class TeamsCopy:
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _wanted_sessions(
-        self, meant: Sequence[StoredTeam], archived: Sequence[StoredTeam], known: Mapping[str, Row]
+        self, named: Sequence[StoredTeam], archived: Sequence[StoredTeam], known: Mapping[str, Row]
     ) -> Iterator[str]:
         """Yield the sessions of the teams that the word names, and those whose id begins so; else all."""
         own = [session for session in known if self._word and session.startswith(self._word)]
         deleted = [team for team in archived if team.config.name.lower() == self._word.lower()]
-        led = [session for team in (*meant, *deleted) for session in _sessions_of(team) if session in known]
+        led = [session for team in (*named, *deleted) for session in _sessions_of(team) if session in known]
         yield from dict.fromkeys((*own, *led)) or known
 
     async def _copy_session(self, connection: Connection, session: str, cwd: str) -> None:

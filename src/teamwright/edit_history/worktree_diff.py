@@ -77,17 +77,11 @@ class WorktreeDiff(Struct, frozen=True):
         is_binary = counts[0] == "-"
         text = "" if is_binary else self._git(index, "diff", "--no-renames", self.base, "--", f":(top,literal){path}")
         at = text.find("\n@@ ")
-        old, new = (
-            "/dev/null" if state == "created" else f"a/{path}",
-            "/dev/null" if state == "removed" else f"b/{path}",
-        )
-        note = (
-            f"binary, or larger than {COMPARED_MOST // 1024**2} MB"
-            if is_binary
-            else ""
-            if at >= 0
-            else "no line differs"
-        )
+        old = "/dev/null" if state == "created" else f"a/{path}"
+        new = "/dev/null" if state == "removed" else f"b/{path}"
+        note = "" if at >= 0 else "no line differs"
+        if is_binary:
+            note = f"binary, or larger than {COMPARED_MOST // 1024**2} MB"
         return FileChange(
             path,
             str(self.record.tree / path),
@@ -115,9 +109,7 @@ class WorktreeDiff(Struct, frozen=True):
         return [part for part in self._git(index, "diff", "--no-renames", form, "-z", self.base).split("\0") if part]
 
     def _git(self, index: Path, *args: str, text: str = "") -> str:
-        variables = (
-            {"GIT_INDEX_FILE": str(index), "GIT_LITERAL_PATHSPECS": "1"} if text else {"GIT_INDEX_FILE": str(index)}
-        )
+        variables = {"GIT_INDEX_FILE": str(index)} | ({"GIT_LITERAL_PATHSPECS": "1"} if text else {})
         switches = ("-c", f"core.bigFileThreshold={COMPARED_MOST}")
         terms = GitCallOptions(self.git.trusted, switches, variables, text, exact=True)
         done = run_git(self.record.tree, *args, timeout_s=TIMEOUT_S, terms=terms)

@@ -83,12 +83,15 @@ class HttpLimits(Struct, frozen=True):
 def _url_pattern(text: str) -> re.Pattern[str]:
     scheme, mark, rest = text.partition("://")
     host, slash, path = rest.partition("/")
-    plain = [
-        re.escape(part).replace(r"\*", any) for part, any in ((scheme, "[a-z]*"), (host, "[^/?#@]*"), (path, ".*"))
-    ]
-    return re.compile(
-        f"{plain[0]}{mark}{plain[1]}{slash}{plain[2]}" if mark else re.escape(text).replace(r"\*", ".*"), re.DOTALL
-    )
+    if not mark:
+        return re.compile(_with_stars(text, ".*"), re.DOTALL)
+    place = f"{_with_stars(scheme, '[a-z]*')}{mark}{_with_stars(host, '[^/?#@]*')}"
+    return re.compile(f"{place}{slash}{_with_stars(path, '.*')}", re.DOTALL)
+
+
+def _with_stars(text: str, star: str) -> str:
+    """Return the expression for a text in which each `*` matches the expression `star`."""
+    return re.escape(text).replace(r"\*", star)
 
 
 class ServerToolCall(Struct, frozen=True):

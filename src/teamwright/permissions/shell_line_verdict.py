@@ -257,7 +257,7 @@ def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[C
         given = parsed.variables_exported | parsed.variables_set
         yield from (found for fact in facts if (found := tree.refuse_git(fact.command, given)) is not None)
         unknown = [] if context.is_confined else [fact for fact in facts if fact.reads is None and fact.changes is None]
-        yield from (found for fact in unknown if (found := tree.refuse_program(fact.command)) is not None)
+        yield from (found for fact in unknown if (found := tree.ask_about_program(fact.command)) is not None)
     if (
         not parsed.is_valid
         or any(changed.has_unknown for changed in every)

@@ -91,7 +91,7 @@ class WorktreeBounds(Struct, frozen=True):
             return _ask("It changes branches, tags or settings that your worktree shares with the person's checkout.")
         return None
 
-    def refuse_program(self, command: ShellCommand) -> Decision | None:
+    def ask_about_program(self, command: ShellCommand) -> Decision | None:
         """Return the question about a program without a proof that names a file of the person's checkout."""
         if command.words and command.words[0] in _READS_FILES:
             return None

@@ -61,7 +61,7 @@ class WorktreeState(Struct, frozen=True):
     moved_to: str = ""
     problem: str = ""
     submodules: tuple[str, ...] = ()
-    """What could be lost in checked out submodules, whose repositories are removed with the worktree."""
+    """Sentences about losses in checked out submodules, whose repositories are removed with the worktree."""
 
     @property
     def keeps(self) -> tuple[str, ...]:

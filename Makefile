@@ -59,9 +59,9 @@ format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Three workers for two cores: tests wait for processes. A file stays with one worker, so that it makes its fixtures once.
+# Four workers for two cores: tests wait for processes. A file stays with one worker, so that it makes its fixtures once.
 pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test` alone (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not slow' $(ARGS)
 
 slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some; SLOW=slow without all examples of Hypothesis)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m '$(or $(SLOW),slow or hypothesis)' --hypothesis-profile=full $(ARGS)

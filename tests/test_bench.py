@@ -35,7 +35,7 @@ SPECS = [
 ]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("module", "spec"), SPECS, ids=lambda part: part if isinstance(part, str) else part.get("kind", "plain")
 )
@@ -60,6 +60,7 @@ def test_a_reader_and_a_sender_in_two_processes_both_end(way):
     assert "p50_ms" in done.stdout
 
 
+@pytest.mark.slow
 def test_one_that_fails_ends_those_that_wait_for_it(tmp_path):
     spec = {"kind": "bell", "reader": "bell", "root": str(tmp_path), "times": 1, "pause": [0, 0]}
     crew = [spec, {**spec, "kind": "sender", "pause": ["none"]}]
@@ -117,6 +118,7 @@ def test_a_resume_has_a_goal_for_the_time_until_the_next_turn(monkeypatch):
 
 
 @pytest.mark.finding("B1", "B2")
+@pytest.mark.slow
 def test_a_whole_member_is_measured_beside_its_layers(monkeypatch):
     def figures(module, spec):
         if spec["kind"] == "spawn":

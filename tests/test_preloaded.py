@@ -22,6 +22,7 @@ input = { command = "echo $$ > pid; exec sleep 600", description = "wait" }
 
 
 @pytest.mark.parametrize("args", [["--version"], ["status", "--json"], ["stattus", "x"], ["-p", "hello"], ["trust"]])
+@pytest.mark.slow_after(1)
 def test_both_end_with_the_same_code_and_the_same_words(tmp_path, args):
     options = {"cwd": tmp_path, "text": True, "stdin": subprocess.DEVNULL, "timeout": WAIT_S}
     started = subprocess.run([*COMMAND, *args], capture_output=True, **options)

@@ -15,6 +15,7 @@ SHELLS = "tests/ui/setup/test_completion.py"
 
 
 @pytest.mark.finding("V2")
+@pytest.mark.slow
 def test_a_run_without_some_programs_says_how_many_tests_were_not_tried_and_what_installs_the_programs(tmp_path):
     (tmp_path / "git").symlink_to(str(shutil.which("git")))
     command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", SHELLS, "-k", "fish or zsh"]

@@ -26,12 +26,21 @@ def literal(node: ast.expr) -> float:
     return given if isinstance(given, int | float) else 0
 
 
+def called(function: ast.expr) -> str:
+    """Return the last part of the name of what is called."""
+    match function:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case _:
+            return ast.unparse(function)
+
+
 def short_waits(tree: ast.AST) -> list[int]:
     """Return the lines of waits with a number of seconds for a bound; below one second a test means a pause."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            name = called(node.func)
             given = [word.value for word in node.keywords if word.arg in {"timeout", "within_s"}]
             given += node.args[-1:] if name in {"timeout", "wait", "wait_for", "join"} else []
             if name.endswith("to_thread") and isinstance(node.args[0], ast.Attribute) and node.args[0].attr in WAITS:

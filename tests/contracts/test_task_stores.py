@@ -245,6 +245,7 @@ async def test_changes_of_others_are_reported_once_and_own_ones_never(open_store
 
 
 @pytest.mark.finding("L7")
+@pytest.mark.slow
 async def test_of_many_claims_at_once_no_two_overlapping_tasks_are_at_work(open_store):
     stores = [open_store() for _ in range(6)]
     for number in range(12):

@@ -51,6 +51,7 @@ SECRETS = {"PGPASSWORD": "hush-1", "PGPASSFILE": "/tmp/hush-2", "PGUSER": "hush-
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
+@pytest.mark.slow_after(1)
 async def test_a_command_of_a_member_gets_no_variable_that_leads_to_the_database_and_confined_no_password_file(
     tmp_path, postgres, monkeypatch, own_home, sandbox
 ):

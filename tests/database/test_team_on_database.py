@@ -66,6 +66,7 @@ async def run_crew(tmp_path, url) -> tuple[str, ScriptedModel]:
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 async def test_a_team_works_through_tasks_and_mail_in_a_database_and_leaves_no_team_files(tmp_path, space, own_home):
     session, model = await run_crew(tmp_path, space)
     assert "All parts are done." in told(model, LEAD)
@@ -86,6 +87,7 @@ async def test_a_team_works_through_tasks_and_mail_in_a_database_and_leaves_no_t
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 async def test_mail_that_is_flagged_as_read_is_in_the_shipped_transcript(tmp_path, space, own_home):
     session, _ = await run_crew(tmp_path, space)
     elsewhere = Home.at(tmp_path / "elsewhere")
@@ -108,6 +110,7 @@ async def test_mail_that_is_flagged_as_read_is_in_the_shipped_transcript(tmp_pat
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 async def test_a_team_continues_on_another_machine_with_its_conversations(tmp_path, space, own_home):
     session, _ = await run_crew(tmp_path, space)
     elsewhere = tmp_path / "elsewhere"
@@ -131,6 +134,7 @@ async def test_a_view_shows_the_team_from_a_copy_in_the_formats_of_files(tmp_pat
     assert view.member_names == ["lead", "ada", "bob"]
 
 
+@pytest.mark.slow
 async def test_two_people_with_one_database_do_not_see_each_others_teams(tmp_path, postgres, own_home):
     spaces = [postgres.new_space(), postgres.new_space()]
     for url in spaces:

@@ -317,6 +317,7 @@ async def test_ended_orders_are_removed_unless_they_have_commits_or_their_lead_r
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 async def test_a_resumed_lead_fetches_the_commits_of_members_that_ended_without_it(tmp_path, space, own_home):
     repository = make_repository(tmp_path / "repository", {"one.txt": "1\n"})
     script = tmp_path / "machines.toml"

@@ -119,6 +119,7 @@ def program(block: Block) -> str:
     return f"{AROUND}\n\n{text}"
 
 
+@pytest.mark.slow
 def test_the_programs_in_the_pages_are_right_for_a_type_checker(tmp_path: Path):
     shown = [block for block in blocks("python") if not block.not_run]
     assert len(shown) >= 8

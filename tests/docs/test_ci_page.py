@@ -68,6 +68,7 @@ def machine(tmp_path: Path, origin: Path, tools: Path, url: str, *, fork: bool =
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_the_workflow_of_the_page_runs_as_it_stands_and_its_report_is_the_summary(tmp_path, origin, tools):
     with LoopbackModel.in_thread([Answer(tools=[LOOK]), Answer("They match [c1].")]) as server:
         ci = machine(tmp_path, origin, tools, server.url)
@@ -103,6 +104,7 @@ def test_a_job_that_hits_a_cap_is_gone_on_with_in_the_next_job(tmp_path, origin,
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_a_job_that_fails_is_red_its_report_is_shown_and_nothing_goes_on(tmp_path, origin, tools):
     with LoopbackModel.in_thread([Answer("Looking.", tools=[("Glob", {"pattern": "*"})]), Status(400, "no")]) as server:
         ci = machine(tmp_path, origin, tools, server.url)
@@ -112,6 +114,7 @@ def test_a_job_that_fails_is_red_its_report_is_shown_and_nothing_goes_on(tmp_pat
 
 
 @pytest.mark.promise("K14", "P7")
+@pytest.mark.slow
 def test_a_stranger_s_pull_request_is_left_out_and_without_the_condition_there_is_no_key(tmp_path, origin, tools):
     with LoopbackModel.in_thread() as server:
         ci = machine(tmp_path, origin, tools, server.url, fork=True)
@@ -125,6 +128,7 @@ def test_a_stranger_s_pull_request_is_left_out_and_without_the_condition_there_i
 
 
 @pytest.mark.promise("K14", "P7")
+@pytest.mark.slow
 def test_on_a_stranger_s_branch_agents_that_only_read_change_run_and_send_nothing(tmp_path, origin, tools):
     own = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
     own |= {"permissions": {"allow": ["Bash(*)", "Edit", "Write"], "defaultMode": "bypassPermissions"}}
@@ -185,6 +189,7 @@ def in_shell(job: Program, script: str) -> subprocess.CompletedProcess[str]:
     ("command", "code"),
     [("make docs", 0), ("make docs && git push", 5), ("make install", 5)],
 )
+@pytest.mark.slow_after(1)
 def test_the_first_command_of_the_page_allows_what_it_says_and_no_more(job, command, code):
     with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": command})]), "Done."]) as server:
         job.url = server.url

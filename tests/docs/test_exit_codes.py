@@ -101,6 +101,7 @@ ENDINGS: dict[tuple[int, str], Callable[[Program], int]] = {
 
 @pytest.mark.promise("K11", "H8")
 @pytest.mark.parametrize(("code", "how"), ENDINGS, ids=lambda value: str(value))
+@pytest.mark.slow_after(1)
 def test_the_program_ends_with_the_code_of_the_page(tmp_path: Path, repo: Path, code: int, how: str):
     assert ENDINGS[code, how](Program(repo, tmp_path / "home")) == code
 

@@ -66,6 +66,7 @@ def step(block: Block, here: Path, env: dict[str, str]) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.slow_after(1)
 def test_a_tutorial_works_as_it_is_written(page: Path, tmp_path: Path):
     directory, home = tmp_path / "work", tmp_path / "home"
     directory.mkdir()

@@ -59,7 +59,7 @@ def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leav
 
 
 @pytest.mark.promise("E8")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_the_last_words_of_a_turn_reach_the_lead_in_the_way_of_its_format(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, "There are 12.") as bob:
         lead = bob.lead(bob.spawn(), IDLE, *STOP)
@@ -110,7 +110,7 @@ def test_a_signal_while_it_joins_ends_it_in_order(strangers, tmp_path, monkeypat
 
 
 @pytest.mark.promise("E8", "D3", "F23")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_its_model_may_object_to_being_stopped_and_is_asked_again(strangers, tmp_path, monkeypatch):
     def object_to(request):
         id = request_ids(words_of(request))[0]
@@ -166,7 +166,7 @@ def test_in_the_pane_that_its_lead_made_its_yes_names_that_pane_and_it_leaves_th
 
 
 @pytest.mark.promise("E8", "C3", "P1")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_mail_reaches_it_between_its_rounds_and_wakes_it_when_it_is_idle(strangers, tmp_path, monkeypatch):
     second, third = tmp_path / "second", tmp_path / "third"
     gate = Gate(call("TaskList"))
@@ -185,7 +185,7 @@ def test_mail_reaches_it_between_its_rounds_and_wakes_it_when_it_is_idle(strange
         assert bob.told().count("while you work") == bob.told().count("while you rest") == 1
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("E8", "B1", "P2")
 def test_it_claims_a_free_task_of_the_team_and_leaves_what_others_wrote_in_it(strangers, tmp_path, monkeypatch):
     done = call("TaskUpdate", taskId="1", status="completed")
@@ -201,7 +201,7 @@ def test_it_claims_a_free_task_of_the_team_and_leaves_what_others_wrote_in_it(st
         bob.over(lead)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("E8", "B1", "D3", "F16")
 def test_what_it_had_not_done_goes_back_to_the_list_when_it_leaves(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, "ready", "will do") as bob:
@@ -217,7 +217,7 @@ def test_what_it_had_not_done_goes_back_to_the_list_when_it_leaves(strangers, tm
 
 
 @pytest.mark.promise("E8", "C4", "G4", "F44")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_permission_is_asked_by_mail_and_another_input_and_a_mode_that_come_back_hold(
     strangers, tmp_path, monkeypatch
 ):
@@ -239,6 +239,7 @@ def test_a_permission_is_asked_by_mail_and_another_input_and_a_mode_that_come_ba
 
 
 @pytest.mark.promise("E8", "C4", "G4", "F44")
+@pytest.mark.slow
 def test_a_permission_that_is_denied_does_not_run_and_its_model_reads_why(newer, tmp_path, monkeypatch):
     with ours(newer, tmp_path, monkeypatch) as bob:
         file = bob.work / "one"
@@ -251,6 +252,7 @@ def test_a_permission_that_is_denied_does_not_run_and_its_model_reads_why(newer,
 
 
 @pytest.mark.promise("E8", "C4", "F44")
+@pytest.mark.slow
 def test_a_permission_that_nobody_answers_is_denied_when_its_time_is_up(newer, tmp_path, monkeypatch):
     with ours(newer, tmp_path, monkeypatch) as bob:
         bob.settings(ask_timeout_s=0.5)
@@ -261,7 +263,7 @@ def test_a_permission_that_nobody_answers_is_denied_when_its_time_is_up(newer, t
 
 
 @pytest.mark.promise("E8", "G5", "C4", "F47")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_plan_is_handed_in_by_mail_sent_back_once_and_approved_with_a_mode(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch) as bob:
         file = bob.work / "made"
@@ -287,6 +289,7 @@ def test_a_plan_is_handed_in_by_mail_sent_back_once_and_approved_with_a_mode(str
 
 
 @pytest.mark.promise("E8", "G5", "P7")
+@pytest.mark.slow
 def test_a_lead_that_approves_everything_with_its_own_bypass_gives_no_more_than_edits(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch) as bob:
         ask = {"do": "hear", "words": "permission_request"}
@@ -303,6 +306,7 @@ def test_a_lead_that_approves_everything_with_its_own_bypass_gives_no_more_than_
 
 
 @pytest.mark.promise("E8", "P4", "F23")
+@pytest.mark.slow
 def test_messages_of_the_protocol_from_anybody_but_the_lead_and_for_an_id_that_is_not_open_are_data(
     newer, tmp_path, monkeypatch
 ):
@@ -360,6 +364,7 @@ def test_an_entry_that_the_lead_writes_over_is_put_back(older, tmp_path, monkeyp
 
 
 @pytest.mark.promise("E8", "P1", "F03")
+@pytest.mark.slow
 def test_files_that_are_cut_while_it_reads_them_lose_it_nothing(older, tmp_path, monkeypatch):
     cuts = {name: tmp_path / f"cut-{name}" for name in ("config.json", "bob.json")}
     with ours(older, tmp_path, monkeypatch, send("one"), "two") as bob:
@@ -421,7 +426,7 @@ def keep_alive(lock, found):
 # ── kills and ends ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("E8", "P1", "F02", "F05")
 def test_a_kill_and_a_start_with_the_same_flags_go_on_and_each_message_is_seen_once(strangers, tmp_path, monkeypatch):
     gate = Gate("never said")
@@ -479,6 +484,7 @@ def test_it_ends_when_its_lead_has_ended_and_nobody_took_over_in_time(newer, tmp
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow
 def test_it_ends_when_a_lead_without_a_process_to_ask_reads_no_mail(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "ready") as bob:
         bob.settings(members={"orphan_timeout_s": 0.1})
@@ -491,6 +497,7 @@ def test_it_ends_when_a_lead_without_a_process_to_ask_reads_no_mail(older, tmp_p
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow
 def test_it_ends_when_its_team_was_removed(newer, tmp_path, monkeypatch):
     with ours(newer, tmp_path, monkeypatch, "ready") as bob:
         lead = bob.lead({"do": "send", "to": "bob", "text": "x"}, until(tmp_path / "end"))
@@ -517,6 +524,7 @@ def test_one_that_cannot_start_tells_its_lead_why_and_leaves_no_entry(strangers,
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow
 def test_its_own_model_stands_in_where_the_one_of_the_flags_cannot_be_had(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "ready") as bob:
         bob.settings(model="claude-haiku-4-5")

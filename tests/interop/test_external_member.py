@@ -249,6 +249,7 @@ async def test_what_we_send_while_a_stranger_has_emptied_the_inbox_waits_and_bot
 
 
 @pytest.mark.promise("F29", "E8", "P1")
+@pytest.mark.slow
 async def test_a_lock_that_a_stranger_keeps_is_an_error_with_its_path_and_nothing_was_sent(newer, tmp_path):
     send = {"do": "send", "to": "ann", "text": "theirs"}
     async with with_zed(newer, tmp_path, gated(tmp_path, "ann.json", "read", send)) as (team, start, heard):

@@ -49,6 +49,7 @@ def answers_in(zed):
 
 
 @pytest.mark.promise("E8", "G5", "C4", "F47")
+@pytest.mark.slow
 async def test_a_plan_of_a_stranger_is_answered_by_the_lead_and_its_mode_changes_by_the_answer(strangers, tmp_path):
     again = {"when": "once more", "do": [{"do": "plan", "plan": "# Two"}]}
     script, model = {"turns": [*PLANS["turns"], again]}, deciding((False, "once more"), (True,))
@@ -69,6 +70,7 @@ async def test_a_plan_of_a_stranger_is_answered_by_the_lead_and_its_mode_changes
 
 
 @pytest.mark.promise("E8", "G5", "F44")
+@pytest.mark.slow
 async def test_a_plan_of_a_stranger_goes_to_a_person_where_a_person_approves(newer, tmp_path):
     asked = Asked()
     more = {"plan_approval": "human", "on_request": asked}
@@ -81,6 +83,7 @@ async def test_a_plan_of_a_stranger_goes_to_a_person_where_a_person_approves(new
 
 
 @pytest.mark.promise("E8", "G5")
+@pytest.mark.slow
 async def test_where_a_setting_approves_plans_a_stranger_gets_its_answer_too_and_that_is_said(newer, tmp_path):
     async with with_zed(newer, tmp_path, PLANS, "--plan-mode-required", plan_approval="auto") as (_, start, heard):
         zed = start()
@@ -89,6 +92,7 @@ async def test_where_a_setting_approves_plans_a_stranger_gets_its_answer_too_and
 
 
 @pytest.mark.promise("E8", "G5", "P7")
+@pytest.mark.slow
 async def test_a_plan_under_the_id_of_another_request_or_of_none_opens_nothing(newer, tmp_path):
     """The second plan has an id that is in use; the third one's cannot be an id at all."""
     model = ScriptedModel("ok")
@@ -114,6 +118,7 @@ async def say_as(crew, name, text):
 
 
 @pytest.mark.promise("E8", "D3", "F16", "F20")
+@pytest.mark.slow
 async def test_a_stranger_is_asked_to_stop_agrees_and_the_team_can_be_deleted_then(strangers, tmp_path):
     async with with_zed(strangers, tmp_path, {}) as (team, start, heard):
         crew, zed = team.session.team, start()
@@ -136,6 +141,7 @@ async def test_a_stranger_is_asked_to_stop_agrees_and_the_team_can_be_deleted_th
 
 
 @pytest.mark.promise("E8", "D3", "F23")
+@pytest.mark.slow
 async def test_a_stranger_that_objects_keeps_its_place_and_can_be_asked_again(newer, tmp_path):
     script = {"turns": [{"when": "shutdown_request", "do": [{"do": "refuse", "reason": "busy now"}]}]}
     async with with_zed(newer, tmp_path, script) as (team, start, heard):
@@ -202,6 +208,7 @@ async def a_lead_to_kill(tmp_path):
 
 
 @pytest.mark.promise("E8", "C4", "D8", "F44", "G4")
+@pytest.mark.slow
 async def test_a_permission_that_was_open_when_our_lead_was_killed_is_asked_again_and_answered_once(
     strangers, tmp_path, shared_root
 ):

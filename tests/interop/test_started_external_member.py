@@ -78,6 +78,7 @@ async def test_a_stranger_is_started_works_rests_is_written_to_and_stops_on_requ
 
 @pytest.mark.promise("E8", "E5", "D3")
 @needs_tmux
+@pytest.mark.slow
 async def test_in_tmux_it_has_a_pane_of_its_own_which_is_closed_when_it_agreed_to_stop(newer, tmp_path):
     async with a_crew(tmp_path, newer.settings({}, backend="tmux")) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
@@ -91,6 +92,7 @@ async def test_in_tmux_it_has_a_pane_of_its_own_which_is_closed_when_it_agreed_t
 
 
 @pytest.mark.promise("E8", "D6", "D7")
+@pytest.mark.slow
 async def test_a_headless_lead_waits_while_a_stranger_works_and_ends_when_it_rests(started, tmp_path):
     go = tmp_path / "go"
     turns = [{"when": "Begin.", "do": [{"do": "await", "file": str(go)}]}]
@@ -107,6 +109,7 @@ async def test_a_headless_lead_waits_while_a_stranger_works_and_ends_when_it_res
 
 
 @pytest.mark.promise("E8", "C4", "G4", "G5", "D7")
+@pytest.mark.slow
 async def test_what_a_started_stranger_asks_and_plans_is_answered_and_shown_while_it_waits(started, tmp_path):
     asked = Asked()
     call = {"do": "tool", "tool": "Bash", "input": {"command": "make"}}
@@ -131,6 +134,7 @@ async def test_what_a_started_stranger_asks_and_plans_is_answered_and_shown_whil
 
 
 @pytest.mark.promise("E8", "G5", "C4")
+@pytest.mark.slow
 async def test_a_plan_is_answered_and_the_turn_on_it_is_over_before_anybody_looked(started, tmp_path):
     """A lead that is busy for a while sees only that the member rests: it waits for no answer any more."""
     asked = Asked()
@@ -216,6 +220,7 @@ def nothing_is_left(team, name) -> bool:
 
 
 @pytest.mark.promise("E8", "P3", "A2")
+@pytest.mark.slow
 async def test_a_start_is_over_when_it_read_its_prompt_however_long_that_takes(newer, tmp_path):
     go = tmp_path / "go"
     async with a_crew(tmp_path, newer.settings({"zed": {"start": {"await": str(go)}}})) as (team, heard):
@@ -294,6 +299,7 @@ async def test_a_variable_that_is_not_set_or_a_program_that_is_not_there_is_said
 
 
 @pytest.mark.promise("E8", "P7")
+@pytest.mark.slow
 async def test_a_repository_names_a_command_of_the_user_once_trusted_and_defines_none(newer, tmp_path):
     settings = newer.settings({})
     ours = tmp_path / ".teamwright"
@@ -318,6 +324,7 @@ async def test_a_role_that_nobody_trusted_runs_no_other_program(newer, tmp_path)
 
 
 @pytest.mark.promise("E8")
+@pytest.mark.slow
 async def test_keys_of_ours_are_not_handed_on_and_the_mode_is_the_leads_or_a_stricter_one(newer, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ours")
     settings = newer.settings({}, permissions={"deny": ["Bash(rm:*)"]})
@@ -337,6 +344,7 @@ async def test_keys_of_ours_are_not_handed_on_and_the_mode_is_the_leads_or_a_str
 @pytest.mark.finding("N6")
 @pytest.mark.promise("E8", "P3")
 @pytest.mark.parametrize(("backend", "says"), [("tmux", False), ("detached", True)])
+@pytest.mark.slow
 async def test_the_cause_of_a_stranger_s_end_is_its_last_output_but_not_the_status_line_of_its_screen(
     newer, tmp_path, backend, says
 ):
@@ -416,6 +424,7 @@ async def test_a_stranger_that_objects_goes_on_and_one_that_does_not_answer_is_e
 
 
 @pytest.mark.promise("E8", "D4", "A2")
+@pytest.mark.slow
 async def test_nothing_of_a_stranger_outlives_the_session_and_a_resume_says_that_it_is_gone(newer, tmp_path):
     settings = newer.settings({})
     async with a_crew(tmp_path, settings) as (team, _):
@@ -481,7 +490,7 @@ def process_of(root) -> int:
     return int(json.loads((root / "teams/crew/team.json").read_bytes())["lives"]["zed"]["place"]["facts"]["pid"])
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("E8", "D8", "C4", "G4")
 async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_is_asked_of_a_person(
     started, tmp_path, shared_root
@@ -505,7 +514,7 @@ async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_i
     assert not runs(pid)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("E8", "D8", "G5")
 async def test_after_a_kill_of_our_lead_a_plan_that_waits_is_answered_once(started, tmp_path):
     started.settings({"zed": {"turns": [{"when": "Begin.", "do": [{"do": "plan", "plan": "# One"}]}]}})
@@ -522,6 +531,7 @@ async def test_after_a_kill_of_our_lead_a_plan_that_waits_is_answered_once(start
 
 
 @pytest.mark.promise("E8", "D8", "D3")
+@pytest.mark.slow_after(1)
 async def test_one_that_agreed_to_stop_while_nobody_led_is_seen_off_by_the_resume(started, tmp_path, shared_root):
     go = tmp_path / "go"
     turns = [{"when": "shutdown_request", "do": [{"do": "await", "file": str(go)}, {"do": "agree"}]}]
@@ -546,6 +556,7 @@ async def test_one_that_agreed_to_stop_while_nobody_led_is_seen_off_by_the_resum
 
 
 @pytest.mark.promise("E8", "D4", "D7")
+@pytest.mark.slow
 async def test_what_only_its_own_program_can_do_is_refused_and_a_stop_closes_its_place(newer, tmp_path):
     async with a_crew(tmp_path, newer.settings({})) as (team, heard):
         member = await team.spawn("zed", "Begin.", command="other")
@@ -570,6 +581,7 @@ async def test_what_only_its_own_program_can_do_is_refused_and_a_stop_closes_its
 
 
 @pytest.mark.promise("E8", "F26", "A3")
+@pytest.mark.slow
 async def test_an_old_copy_of_the_roster_costs_a_started_stranger_neither_its_entry_nor_its_rest(older, tmp_path):
     """yan writes the roster back as it was before zed joined, in the middle of zed's start."""
     gate = {"do": "gate", "file": "config.json", "at": "read", "until": str(tmp_path / "go")}
@@ -588,6 +600,7 @@ async def test_an_old_copy_of_the_roster_costs_a_started_stranger_neither_its_en
 
 
 @pytest.mark.promise("E8", "F04", "P1")
+@pytest.mark.slow
 async def test_mail_that_meets_the_inbox_while_its_program_has_emptied_it_waits_and_is_read(older, tmp_path):
     gate = {"do": "gate", "file": "zed.json", "at": "cut", "until": str(tmp_path / "go")}
     async with a_crew(tmp_path, older.settings({"zed": {"turns": [{"when": "Begin.", "do": [gate]}]}})) as (
@@ -636,6 +649,7 @@ async def test_an_entry_that_says_active_for_ever_though_it_told_that_it_is_idle
 
 
 @pytest.mark.promise("E8", "D6", "row F1")
+@pytest.mark.slow
 async def test_a_headless_run_starts_one_by_its_role_hears_of_its_work_and_leaves_nothing_of_it(started, tmp_path):
     do = [{"do": "claim"}, {"do": "complete"}, {"do": "send", "to": LEAD, "text": "the review is done"}]
     settings = started.settings({"zed": {"turns": [{"when": "Begin.", "do": do}]}})
@@ -660,6 +674,7 @@ async def test_a_headless_run_starts_one_by_its_role_hears_of_its_work_and_leave
 
 
 @pytest.mark.promise("E8", "P7")
+@pytest.mark.slow
 async def test_the_usual_command_runs_teammates_of_which_nothing_else_is_said(newer, tmp_path):
     settings = newer.settings({})
     body = json.loads(settings.read_text())

@@ -16,6 +16,7 @@ def archived(place):
 
 
 @pytest.mark.promise("P1", "F03", "C3")
+@pytest.mark.slow
 def test_four_writers_lose_nothing(start, on_disk):
     writers = [start("send", f"w{n}", 100) for n in range(4)]
     assert [w.wait(WAIT_S) for w in writers] == [0, 0, 0, 0]
@@ -41,6 +42,7 @@ def test_writers_of_ours_and_strangers_that_truncate_and_rewrite_lose_nothing(st
 
 
 @pytest.mark.promise("F03", "C3")
+@pytest.mark.slow
 def test_a_stranger_that_removes_what_it_consumed_gets_everything_once(start, tmp_path, path):
     processes = [start("send", "a", 100), start("send", "b", 100), start("newer_stranger", 150)]
     assert [p.wait(WAIT_S) for p in processes] == [0, 0, 0]
@@ -73,6 +75,7 @@ async def test_writers_of_1_b_to_200_kb_killed_at_any_moment_tear_no_file_and_hi
 
 
 @pytest.mark.promise("P1", "F02", "F05", "F29")
+@pytest.mark.slow
 def test_an_owner_killed_at_any_moment_sees_again_only_what_it_had_not_flagged(start, place, tmp_path):
     writer = start("send", "alice", 600)
     for rounds in (1, 3, 8, 15):
@@ -95,6 +98,7 @@ def test_an_owner_killed_at_any_moment_sees_again_only_what_it_had_not_flagged(s
 @pytest.mark.promise("P1", "F04")
 @pytest.mark.parametrize("limit", [3_000, 8_192, 9_999])
 @pytest.mark.parametrize("size", [10, 900])
+@pytest.mark.slow_after(1)
 def test_on_a_full_disk_a_send_fails_and_the_file_is_as_it_was(start, on_disk, path, limit, size):
     said, _ = start("send_until_full", limit, size).communicate(timeout=WAIT_S)
     *sent, slug = said.split()

@@ -36,6 +36,7 @@ def flood(path, many, indent=2):
 
 @pytest.mark.finding("T17")
 @pytest.mark.parametrize("indent", [2, None])
+@pytest.mark.slow_after(1)
 async def test_very_many_entries_are_read_some_at_a_time_each_once_and_in_order(inbox, path, parsed, indent):
     flood(path, 5_000, indent)
     found, looks = [], []
@@ -53,6 +54,7 @@ MANY = pytest.mark.parametrize("many", [20_000, pytest.param(100_000, marks=pyte
 
 @MANY
 @pytest.mark.finding("T17")
+@pytest.mark.slow
 async def test_a_look_at_a_flooded_inbox_parses_no_more_than_one_turn_takes(inbox, path, parsed, many):
     flood(path, many)
     parsed.clear()
@@ -75,6 +77,7 @@ async def test_refused_sends_to_a_flooded_inbox_count_it_once(inbox, path, parse
 
 
 @pytest.mark.finding("T17")
+@pytest.mark.slow
 async def test_an_own_entry_behind_very_many_others_is_not_taken_for_lost(inbox, path):
     arrived, lost = [], []
     inbox().set_listeners(arrived.extend, lost.extend)

@@ -61,6 +61,7 @@ def test_elements_that_moved_while_the_array_was_damaged_are_all_found(place):
 
 
 @pytest.mark.parametrize(("many", "result"), [(MAX_UNREAD, "all is done"), (MAX_UNREAD - 5, None)])
+@pytest.mark.slow_after(1)
 async def test_a_notice_in_place_of_an_older_one_parses_that_one_alone(inbox, on_disk, monkeypatch, many, result):
     for number in range(many):
         text = notice(number, result) if number in {300, 301} else f"message {number}"

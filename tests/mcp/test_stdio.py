@@ -180,7 +180,7 @@ async def test_one_that_cannot_be_spoken_to_is_ended(place, habit, said):
     await server.close()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("F62")
 @pytest.mark.parametrize(("tool", "said"), [("flood", "were not requested"), ("line", "a message of more than")])
 async def test_a_flood_ends_the_server_and_nobody_else(place, tool, said):
@@ -239,6 +239,7 @@ async def test_a_new_list_is_kept_for_agents_that_are_born_later(place):
 
 
 @pytest.mark.promise("F62", "F21")
+@pytest.mark.slow
 async def test_closing_ends_the_family_of_a_server_that_will_not_go(place):
     server = place.server("stubborn", "child")
     pid = await pid_of(server)

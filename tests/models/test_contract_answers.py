@@ -252,6 +252,7 @@ async def test_nothing_of_a_broken_answer_counts(client, fault):
 @pytest.mark.promise("F40")
 @pytest.mark.parametrize("pings", [True, False], ids=["nothing but pings", "nothing at all"])
 @pytest.mark.parametrize("after", [0, 1, 4])
+@pytest.mark.slow_after(1)
 async def test_a_stream_without_progress_is_given_up_and_tried_again(client, quick, pings, after):
     script = [Stall(after, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
     settings = quick(stall_s=1.5, read_timeout_s=5 if pings else 1.0)

@@ -73,6 +73,7 @@ async def refuse(one, seconds=0.0):
         one.note_throttled(turn, seconds)
 
 
+@pytest.mark.slow
 async def test_a_refusal_of_one_process_makes_the_other_wait_and_call_less(start, page):
     other = start("listens", page)
     assert await other.says() == "ready"

@@ -135,6 +135,7 @@ def test_the_programs_in_the_manual_are_python():
 
 
 @pytest.mark.promise("J1")
+@pytest.mark.slow
 def test_the_first_program_of_the_manual_runs(tmp_path):
     block = re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL)[0]
     script = EXAMPLES / "scripts" / "release_team.toml"

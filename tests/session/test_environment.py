@@ -33,6 +33,7 @@ def words_of(block: dict) -> str:
 
 
 @pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.slow_after(1)
 async def test_commands_and_the_shell_startup_see_the_environment_that_the_program_gave(tmp_path, monkeypatch, backend):
     monkeypatch.setenv("THEIRS", "of the process")
     home, work = tmp_path / "other", tmp_path / "work"

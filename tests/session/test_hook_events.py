@@ -78,6 +78,7 @@ async def lend(hooks: HookLog) -> str:
     return model.request_text(1)
 
 
+@pytest.mark.slow
 async def test_a_hook_answers_a_form_of_a_server_and_another_changes_the_answer(hooks):
     reply = {"action": "accept", "content": {"reader": "Ada", "days": 3}}
     hooks.on("Elicitation", own("Elicitation", **reply), matcher="library")
@@ -91,6 +92,7 @@ async def test_a_hook_answers_a_form_of_a_server_and_another_changes_the_answer(
 
 
 @pytest.mark.parametrize("answer", [refusing("never"), saying({"continue": False})], ids=["refuses", "halts"])
+@pytest.mark.slow_after(1)
 async def test_a_hook_that_refuses_a_form_declines_it(hooks, answer):
     hooks.on("Elicitation", answer)
     assert (await lend(hooks)).startswith("decline")

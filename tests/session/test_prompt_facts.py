@@ -266,6 +266,7 @@ NO_TEXTS = {
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.slow_after(1)
 def test_prompts_notices_errors_help_and_screen_have_no_word_of_a_private_dialect(package):
     files = sorted((ROOT / package).rglob("*.*"))
     texts = {path: [path.read_text(encoding="utf-8")] for path in files if path.suffix == ".md"}

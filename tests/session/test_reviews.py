@@ -53,6 +53,7 @@ async def completed(team: Team, count: int) -> list[Task]:
         await until(team, team.session.team.changed.is_set)
 
 
+@pytest.mark.slow
 async def test_a_member_returns_work_with_a_comment_and_approves_the_next_round(tmp_path):
     model = script(
         ann=[
@@ -139,6 +140,7 @@ async def test_a_review_by_a_person_stays_open_where_nobody_can_answer(tmp_path)
         assert "needs a review by the user" in told(model, model.requests[-1].agent_name)
 
 
+@pytest.mark.slow
 async def test_only_approved_work_of_a_worktree_is_integrated(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     shop = make_repository(tmp_path / "shop", {"a.txt": "one\n"})
@@ -166,6 +168,7 @@ async def program(*words: str, cwd: Path) -> str:
     return out.decode()
 
 
+@pytest.mark.slow
 async def test_a_person_answers_from_another_terminal(tmp_path):
     asked = asyncio.Event()
     model = script(ann=[update("1", status="completed"), "Done.", update("1", status="completed"), "Done again."])
@@ -215,6 +218,7 @@ async def test_a_reviewer_that_ends_without_an_answer_is_replaced(tmp_path):
 
 
 @pytest.mark.finding("L7")
+@pytest.mark.slow
 async def test_overlapping_tasks_are_worked_on_at_once_in_worktrees_and_the_lists_say_so(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     shop = make_repository(tmp_path / "shop", {"src/a.txt": "one\n"})
@@ -376,6 +380,7 @@ async def test_a_silent_lead_is_reminded_once_and_then_a_person_is_asked(tmp_pat
     assert [request.kind for request in asked] == ["review"]
 
 
+@pytest.mark.slow
 async def test_a_task_in_review_is_shown_and_a_person_answers_on_the_review_screen(tmp_path):
     asked = asyncio.Event()
     work = [write("a.txt", "one\n"), update("1", status="completed"), "Done."]

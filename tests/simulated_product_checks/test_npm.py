@@ -146,6 +146,7 @@ async def test_npms_held_lock_is_waited_for_and_then_told_with_path_and_age(targ
 
 
 @pytest.mark.promise("F29")
+@pytest.mark.slow
 async def test_a_lock_that_npm_keeps_fresh_is_never_stale_however_long_it_is_held(target, guard, npm, monkeypatch):
     holder = holding(npm("hold", target, 10_000))
     first = lock_directory(target).stat().st_mtime
@@ -186,6 +187,7 @@ async def test_what_npm_holds_past_its_time_is_taken_over_and_its_late_release_m
 
 
 @pytest.mark.promise("F29")
+@pytest.mark.slow
 async def test_when_npm_takes_our_lock_over_we_commit_nothing_and_release_nothing_of_theirs(target, guard, npm):
     """Ours is held far too long by a program that was stopped; npm's stale time here is 2 s."""
     async with FileLock(target, guard).hold() as held:
@@ -197,7 +199,7 @@ async def test_when_npm_takes_our_lock_over_we_commit_nothing_and_release_nothin
     assert not lock_directory(target).exists()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("F03", "F05", "C3")
 @pytest.mark.parametrize("habit", ["truncate", "rename"])
 def test_senders_of_ours_and_npms_on_one_inbox_lose_nothing(tmp_path, ours, npm, habit):

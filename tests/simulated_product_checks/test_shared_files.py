@@ -47,6 +47,7 @@ def bob(tmp_path, path):
 
 
 @pytest.mark.promise("P1", "F03", "F04", "C3")
+@pytest.mark.slow
 def test_beside_strangers_that_write_in_place_and_wait_for_no_lock_nothing_is_lost_and_no_look_sees_half(
     tmp_path, path, ours, stranger
 ):
@@ -65,6 +66,7 @@ def test_beside_strangers_that_write_in_place_and_wait_for_no_lock_nothing_is_lo
 
 
 @pytest.mark.promise("P1", "F03", "F05", "C3")
+@pytest.mark.slow
 def test_a_stranger_that_renames_and_removes_what_it_consumed_gets_each_message_once_and_unchanged(
     tmp_path, path, ours, stranger
 ):
@@ -154,6 +156,7 @@ def tasks(home):
 
 
 @pytest.mark.promise("P2", "F14", "F18", "B1", "B5", "B6")
+@pytest.mark.slow
 async def test_beside_a_stranger_that_overwrites_owners_without_a_lock_ours_do_no_task_twice_and_give_way(
     home, tasks, ours, stranger
 ):

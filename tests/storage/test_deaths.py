@@ -101,6 +101,7 @@ def archived(home):
     ],
     ids=["a new file", "in place", "over a page", "large", "together"],
 )
+@pytest.mark.slow_after(1)
 def test_a_sender_killed_before_any_step_tears_nothing_and_bars_nobody(deaths, mortal, there, texts):
     for home, answer, known in deaths(mail(there, 100), "send", texts=texts):
         found = entries(home)
@@ -115,6 +116,7 @@ def test_a_sender_killed_before_any_step_tears_nothing_and_bars_nobody(deaths, m
 
 @pytest.mark.promise("P1", "F02", "F04", "F29")
 @pytest.mark.parametrize("size", [30, 3_000])
+@pytest.mark.slow
 def test_an_owner_killed_while_it_flags_has_flagged_whole_entries_and_can_flag_again(deaths, mortal, size):
     for home, _, known in deaths(mail(6, size), "mark_read", ids=lambda known: known[1:4]):
         found = entries(home)
@@ -126,6 +128,7 @@ def test_an_owner_killed_while_it_flags_has_flagged_whole_entries_and_can_flag_a
 
 @pytest.mark.promise("P1", "F04")
 @pytest.mark.parametrize("inside", range(1, 5))
+@pytest.mark.slow_after(1)
 def test_a_flag_that_lies_on_two_pages_is_never_half_set(deaths, mortal, tmp_path, inside):
     def before(mortal, home):
         mortal.root = tmp_path / "probe"
@@ -146,6 +149,7 @@ def test_a_flag_that_lies_on_two_pages_is_never_half_set(deaths, mortal, tmp_pat
 
 
 @pytest.mark.promise("P1", "F10", "F29", "C9")
+@pytest.mark.slow
 def test_an_owner_killed_while_it_archives_loses_and_doubles_nothing(deaths, mortal):
     for home, _, known in deaths(mail(110, read=99), "mark_read", ids=lambda known: known[:104]):
         there = [e["msg_id"] for e in archived(home)] + [e["msg_id"] for e in entries(home)]
@@ -156,6 +160,7 @@ def test_an_owner_killed_while_it_archives_loses_and_doubles_nothing(deaths, mor
 
 
 @pytest.mark.promise("P1", "F05", "C3")
+@pytest.mark.slow
 def test_an_owner_killed_while_it_names_strangers_entries_gives_each_one_name(deaths, mortal):
     def before(mortal, home):
         mortal.life("send", texts=["ours"])
@@ -201,7 +206,7 @@ def graph_holds(tasks):
         assert find_path(b, a, lambda id: [y for x, y in edges if x == id]) is None
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("P2", "P5", "F13", "F14", "F16", "F17", "F18", "F29", "B1", "B3", "B5", "B7")
 @pytest.mark.parametrize(
     ("do", "args"),

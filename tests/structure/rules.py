@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import teamwright
 from teamwright import testing
 from tests.structure.assignments import assignments
-from tests.structure.source import by_name, modules
+from tests.structure.source import Module, by_name, modules
 
 LAYERS = (
     *("protocol", "storage", "processes", "sandbox"),
@@ -135,19 +135,19 @@ def long_modules() -> list[str]:
 
 def stores_named_by_path() -> list[str]:
     """Return each module outside the stores that names one by its path, with the store."""
+    outside = [module for module in modules() if not module.name.startswith(STORE_MODULES)]
     return sorted(
         f"{module.name.removeprefix('teamwright.')} -> {store}"
-        for module in modules()
-        if not module.name.startswith(STORE_MODULES)
+        for module, used in zip(outside, map(_path_names, outside), strict=True)
         for store, names in STORES.items()
-        if names & _path_names(module.tree)
+        if names & used
     )
 
 
-def _path_names(tree: ast.Module) -> set[str]:
+def _path_names(module: Module) -> set[str]:
     """Return the attributes of homes, the constants and the names of files in a module."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in module.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name) if "home" in owner:
                 found.add(name)
@@ -190,7 +190,7 @@ def unused_public_names() -> list[str]:
     named: Counter[str] = Counter()
     defined: dict[str, list[str]] = defaultdict(list)
     for module in modules():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             named.update(_names_in(node))
         if module.layer not in {"api", "testing", ""}:
             for name in _public_definitions(module.tree):

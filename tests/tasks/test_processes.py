@@ -48,6 +48,7 @@ async def test_processes_that_create_at_once_get_distinct_numbers_and_replace_no
 
 
 @pytest.mark.promise("F14", "B5", "B6", "P2")
+@pytest.mark.slow
 async def test_processes_that_drain_a_list_do_each_task_once_and_in_order(start, tasks, view):
     for n in range(40):
         before = [] if n < 10 else [str(n - 9), str((n // 10 - 1) * 10 + (n + 3) % 10 + 1)]
@@ -60,6 +61,7 @@ async def test_processes_that_drain_a_list_do_each_task_once_and_in_order(start,
 
 
 @pytest.mark.promise("F14", "B5", "P2")
+@pytest.mark.slow
 async def test_of_many_processes_that_want_one_task_one_wins_and_the_others_are_told_by_whom(start, tasks, view):
     await tasks.create("a", "", by="ann")
     workers = [start("grab", f"p{k}", "1") for k in range(5)]
@@ -76,6 +78,7 @@ async def test_of_many_processes_that_want_one_task_one_wins_and_the_others_are_
 
 @pytest.mark.promise("P5", "F13", "F17", "B1")
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow_after(1)
 async def test_a_list_whose_writers_are_killed_at_any_moment_loads_and_goes_on(start, view, seed, home):
     created = set()
     for life in range(3):

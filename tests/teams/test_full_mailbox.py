@@ -28,6 +28,7 @@ async def test_a_member_answers_1500_messages_without_a_turn_of_the_lead(tmp_pat
 
 
 @pytest.mark.finding("T15")
+@pytest.mark.slow
 async def test_notices_that_find_no_room_replace_the_older_ones_of_their_sender(tmp_path, own_home):
     """The lead's mailbox is full of other mail but for the room of the runtime."""
     model = ScriptedModel(lambda request: f"answer {len(request.items) // 2 + 1}")

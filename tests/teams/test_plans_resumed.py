@@ -65,6 +65,7 @@ async def test_an_open_plan_waits_on_and_no_model_is_asked_for_that(tmp_path):
 @pytest.mark.promise("G5", "F47", "P4")
 @pytest.mark.parametrize("approve", [True, False])
 @pytest.mark.parametrize("point", ["answered", "applied", "told"])
+@pytest.mark.slow_after(1)
 async def test_an_answer_that_was_cut_off_is_applied_and_told_once(tmp_path, approve, point):
     id = await leave_with_a_plan_open(tmp_path)
     box = RequestStore(find_home().requests("crew"))
@@ -133,6 +134,7 @@ async def test_a_lead_that_planned_plans_on_and_its_file_is_the_same(tmp_path):
 
 
 @pytest.mark.promise("G5", "F23")
+@pytest.mark.slow
 async def test_a_new_life_of_the_name_begins_without_the_plans_of_the_old_one(tmp_path):
     id = await leave_with_a_plan_open(tmp_path)
     model = ScriptedModel(lambda r: "ok")

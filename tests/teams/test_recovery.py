@@ -107,6 +107,7 @@ async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, h
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5", "D8")
 @pytest.mark.parametrize("step", ["teams.team_recovery.recover_teams", "teams.team_creation.attach_team"])
+@pytest.mark.slow
 async def test_a_resume_restores_a_roster_that_is_emptied_after_this_step_of_it(tmp_path, home, monkeypatch, step):
     await leave_ada_and_bob(tmp_path)
     before = parse_config(home.config("crew").read_bytes())
@@ -242,6 +243,7 @@ async def test_a_resume_removes_the_lock_that_a_killed_process_left_on_an_inbox(
 
 @pytest.mark.finding("N5", "T24")
 @pytest.mark.parametrize("word", ["crew", "Crew", "ada@crew", "crew-2"])
+@pytest.mark.slow
 async def test_a_command_that_names_a_team_repairs_that_team_alone(tmp_path, home, word):
     await leave_ada_and_bob(tmp_path)
     others = ["crew-2", "crew-two", "other"]

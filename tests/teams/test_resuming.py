@@ -40,6 +40,7 @@ async def leave_with_ada_and_bob(tmp_path, *answers: str) -> None:
 
 
 @pytest.mark.promise("D8", "F55")
+@pytest.mark.slow
 async def test_members_come_back_with_their_colours_their_words_and_their_prefix(tmp_path, home):
     await leave_with_ada_and_bob(tmp_path)
     before = roster(home)
@@ -76,6 +77,7 @@ async def test_a_round_that_is_owed_is_run_at_once_and_unread_mail_is_told_once(
 
 
 @pytest.mark.promise("D8", "P2", "B7")
+@pytest.mark.slow
 async def test_tasks_stay_with_their_owners_and_one_that_was_not_told_yet_is_told(tmp_path):
     await leave_with_ada_and_bob(tmp_path)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I am on it."], "bob": []})
@@ -127,6 +129,7 @@ async def test_a_parting_that_a_kill_cut_off_is_seen_through_and_told_once(tmp_p
 
 
 @pytest.mark.promise("F26", "D8")
+@pytest.mark.slow
 async def test_a_start_that_had_only_its_name_is_taken_back_and_one_with_a_life_is_completed(tmp_path, home):
     await leave_with_ada_and_bob(tmp_path)
     config = json.loads(home.config("crew").read_bytes())

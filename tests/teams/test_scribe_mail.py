@@ -68,6 +68,7 @@ async def test_a_busy_member_has_not_read_it_yet_and_the_mail_is_told_all_the_sa
 
 @pytest.mark.promise("P1", "F02")
 @pytest.mark.parametrize("harm", ["remove", "empty", "flag"])
+@pytest.mark.slow_after(1)
 async def test_mail_that_a_stranger_destroys_before_it_was_seen_is_told_to_its_sender_and_logged(tmp_path, harm):
     model = Holding(lambda _request: "ok", "ann")
     async with a_team(tmp_path, model) as team, a_stranger() as stranger:

@@ -216,6 +216,7 @@ async def test_members_that_start_while_a_stranger_rewrites_are_all_on_the_roste
     "damage",
     ["", '{"name": "crew", "members": [{"na', "{}", '{"name": "crew", "leadAgentId": "team-lead@crew", "members": []}'],
 )
+@pytest.mark.slow_after(1)
 async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_memory(tmp_path, damage):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
@@ -234,6 +235,7 @@ async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_
 
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5")
+@pytest.mark.slow
 async def test_a_start_and_an_end_that_meet_an_empty_roster_wait_until_it_is_restored(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)

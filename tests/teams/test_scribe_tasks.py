@@ -128,6 +128,7 @@ async def test_who_completes_a_task_that_changed_hands_unnoticed_is_refused_and_
 
 
 @pytest.mark.promise("B1", "F04")
+@pytest.mark.slow
 async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
@@ -181,6 +182,7 @@ async def test_a_task_that_was_damaged_before_a_resume_is_repaired_and_not_creat
 
 @pytest.mark.finding("D1")
 @pytest.mark.promise("B1", "F04")
+@pytest.mark.slow
 async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_from_being_removed(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
@@ -201,6 +203,7 @@ async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_fr
 
 
 @pytest.mark.promise("P3", "P6")
+@pytest.mark.slow
 async def test_a_thousand_files_at_once_are_told_one_by_one_while_others_go_on(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
@@ -235,6 +238,7 @@ async def test_a_list_that_a_stranger_removes_is_told_and_goes_on_being_watched(
 
 
 @pytest.mark.promise("P3", "B1")
+@pytest.mark.slow
 async def test_whatever_our_own_members_do_at_once_is_never_taken_for_a_strangers(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)

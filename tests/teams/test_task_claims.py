@@ -126,6 +126,7 @@ async def test_idle_members_claim_no_task_early_and_leave_none_waiting_in_200_ra
 
 
 @pytest.mark.finding("T1")
+@pytest.mark.slow
 async def test_an_idle_member_is_woken_when_a_draft_becomes_claimable_by_its_time(tmp_path):
     """The lead creates a task and its turn goes on for ever."""
     model = ScriptedModel(lambda request: work(request) if request.agent_name != LEAD else "done")

@@ -91,6 +91,7 @@ async def test_functions_aliases_options_and_path_are_there_in_every_command(con
     assert context.warnings == []
 
 
+@pytest.mark.slow_after(1)
 async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startup(context, ctx, work):
     context.rc("cd() { echo lies; }\npwd() { echo lies; }\nalias e='exit 7'\n")
     (work / "a b").mkdir()
@@ -141,6 +142,7 @@ async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(context
     "text",
     ["exit 3\n", "exec sh\n", "exec sleep 600\n", "sleep 600\n", "while :; do echo noise; done\n", "kill -9 $$\n"],
 )
+@pytest.mark.slow_after(1)
 async def test_a_startup_that_fails_costs_one_warning_and_commands_run_without_it(
     kind, own_home, jobs, ctx, text, monkeypatch
 ):

@@ -64,6 +64,7 @@ def test_the_list_says_what_holds_what_is_shadowed_and_what_is_wrong(tmp_path, t
 
 
 @pytest.mark.finding("U10")
+@pytest.mark.slow
 def test_the_bare_command_lists_source_model_tools_and_description(tmp_path, teamwright):
     put(tmp_path, "state/agents/reviewer.md", REVIEWER.replace("tools:", "model: haiku\ntools:"))
     done = teamwright("agents")
@@ -79,6 +80,7 @@ def test_the_bare_command_lists_source_model_tools_and_description(tmp_path, tea
 
 
 @pytest.mark.promise("row F8")
+@pytest.mark.slow
 def test_show_says_file_fields_warnings_and_the_words(tmp_path, teamwright):
     put(tmp_path, "state/agents/reviewer.md", REVIEWER)
     done = teamwright("agents", "show", "REVIEWER")
@@ -96,6 +98,7 @@ def test_a_text_of_a_file_moves_no_cursor(tmp_path, teamwright):
 
 
 @pytest.mark.promise("row F8")
+@pytest.mark.slow
 def test_agents_and_plugins_that_flags_give_are_listed_and_run(tmp_path, teamwright):
     put(tmp_path, "whales/agents/reviewer.md", REVIEWER)
     put(tmp_path, "whales/output-styles/s.md", "x")

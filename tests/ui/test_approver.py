@@ -124,6 +124,7 @@ def test_a_background_command_of_an_agent_has_no_authority(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_daemon_of_an_agent_has_no_authority_after_its_session_has_ended(scene):
     start, results = scene.folder / "start", Path(f"{scene.results}.fifo")
     os.mkfifo(start)
@@ -153,6 +154,7 @@ def test_a_command_of_a_sub_agent_has_no_authority(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_command_of_a_member_with_its_own_process_has_no_authority(scene):
     call = {"description": "try it", "prompt": "Try it.", "name": "ada", "team_name": "crew"}
     create, command = Answer(tools=[("TeamCreate", {"team_name": "crew"})]), bash(scene.bare())
@@ -173,6 +175,7 @@ def test_a_command_of_a_member_with_its_own_process_has_no_authority(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_hook_has_no_authority_for_it_runs_what_agents_may_have_written(scene):
     scene.victim.program.settings(
         model="sonnet",
@@ -184,6 +187,7 @@ def test_a_hook_has_no_authority_for_it_runs_what_agents_may_have_written(scene)
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_server_of_mcp_and_its_children_have_no_authority(scene):
     server = {"command": "bash", "args": ["-c", f"{scene.bare()}; true"]}
     scene.agent(lambda body: "Done.", "--mcp-config", json.dumps({"mcpServers": {"tries": server}}))
@@ -191,6 +195,7 @@ def test_a_server_of_mcp_and_its_children_have_no_authority(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_what_a_command_of_an_agent_tried_is_an_event_of_its_session(scene):
     scene.runs(scene.line())
     [found] = [
@@ -225,6 +230,7 @@ def ended_well(scene: Scene) -> None:
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_person_answers_while_a_command_of_an_agent_runs(scene):
     mark, stop = Mark(scene.folder / "mark"), scene.folder / "stop"
     os.mkfifo(stop)
@@ -262,6 +268,7 @@ def test_a_person_answers_by_a_line_of_the_shell_in_another_session(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_person_answers_in_a_pane_of_tmux(scene):
     tmux = ["tmux", "-f", "/dev/null", "-S", str(scene.folder / "tmux")]
     line = f"{shlex.join(allow(scene))}; echo $? > {scene.folder}/code; {shlex.join([*tmux, 'wait-for', '-S', 'over'])}"
@@ -275,6 +282,7 @@ def test_a_person_answers_in_a_pane_of_tmux(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_person_s_daemon_answers_without_terminal_parent_and_environment(scene):
     code = f"""
 import os, subprocess, sys
@@ -294,6 +302,7 @@ open({str(scene.folder / "over")!r}, "w").write("over")
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_person_whose_process_has_the_number_of_a_recorded_command_is_no_agent(scene):
     [records] = _sessions(scene)
     (records / "processes").mkdir(exist_ok=True)

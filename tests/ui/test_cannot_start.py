@@ -91,6 +91,7 @@ def test_a_service_that_cannot_be_reached_means_cannot_start(tmp_path, repo):
     assert "127.0.0.1" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_name_that_no_server_has_means_cannot_start(tmp_path, repo):
     program = Program(repo, tmp_path / "home", "https://model.invalid", env={"HTTPS_PROXY": "", "https_proxy": ""})
     done = program.run("-p", "Hello")
@@ -216,6 +217,7 @@ for words in ("status", "requests", "sessions", "teams", "send a@t hi", "log t",
 
 @pytest.mark.finding("T23", "D4")
 @pytest.mark.parametrize("closed", [".", "teams", "a file"])
+@pytest.mark.slow_after(1)
 def test_a_home_that_cannot_be_read_is_one_sentence_with_the_path_and_what_to_type(tmp_path, repo, closed):
     home = tmp_path / "home"
     (home / "teams" / "t").mkdir(parents=True)
@@ -288,6 +290,7 @@ def test_a_user_without_a_home_is_told_so_in_words(repo, words):
 
 
 @in_a_namespace
+@pytest.mark.slow
 def test_a_user_without_a_home_works_with_one_that_is_named(tmp_path, repo):
     nobody = ["unshare", "-U", "--map-user=23456", "env", "-u", "HOME"]
     script = [Answer(tools=[("Bash", {"command": "id -u"})]), "Fine."]
@@ -312,6 +315,7 @@ def test_a_full_disk_at_the_start_is_a_failed_run(tmp_path, repo):
 
 
 @in_a_namespace
+@pytest.mark.slow
 def test_a_disk_that_fills_up_in_the_middle_is_a_failed_run_and_what_was_written_loads(tmp_path, repo):
     home, kept = tmp_path / "home", tmp_path / "kept"
     home.mkdir()

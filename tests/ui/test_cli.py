@@ -298,6 +298,7 @@ def test_every_option_that_is_never_suggested_exists():
 
 
 @pytest.mark.promise("K8")
+@pytest.mark.slow
 def test_off_a_terminal_without_a_pipe_the_error_says_how_to_be_headless():
     done = run("do this")
     assert done.returncode == 2

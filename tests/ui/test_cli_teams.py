@@ -301,6 +301,7 @@ def test_a_finished_team_makes_way_in_silence_and_a_name_that_only_collides_gets
 
 
 @pytest.mark.promise("A1", "F25", "F18")
+@pytest.mark.slow
 def test_the_lead_is_told_what_a_dead_team_of_the_name_has_open_and_how_to_take_it_up(tmp_path, repo):
     with LoopbackModel.in_thread(creates("crew", TASK)) as server:
         program = Program(repo, tmp_path / "home", server.url)

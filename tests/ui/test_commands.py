@@ -54,6 +54,7 @@ def test_a_command_is_told_with_arguments_output_and_files(repo, mine):
 
 
 @pytest.mark.promise("H4", "G2")
+@pytest.mark.slow
 def test_a_shell_line_goes_by_the_rules_and_a_refused_one_ends_the_command(repo, mine):
     put(mine / "commands" / "touch.md", "!`touch made-by-a-command`\nGo on.")
     done, bodies = run(repo, mine, "-p", "/touch")
@@ -208,6 +209,7 @@ def test_without_skills_no_agent_hears_of_them(repo, mine):
 
 
 @pytest.mark.promise("H4", "row F6", "F59")
+@pytest.mark.slow
 def test_a_skill_that_forks_answers_from_a_sub_agent_and_rules_about_agents_hold(repo, mine):
     put(
         mine / "skills" / "look" / "SKILL.md",
@@ -253,6 +255,7 @@ def test_an_untrusted_repository_brings_no_skill_and_no_command_and_its_lines_ne
 
 @pytest.mark.promise("H4", "K1", "K9")
 @pytest.mark.finding("C3")
+@pytest.mark.slow
 def test_a_command_of_a_trusted_repository_answers_for_the_git_command_that_it_names_and_for_no_other(repo, mine):
     text = "---\nallowed-tools: Bash({})\n---\n!`git rm -q --cached main.py`\nGo on."
     for rule in ("git:*", "git commit:*", "*"):

@@ -47,6 +47,7 @@ class Job:
 
 
 @pytest.mark.promise("H6", "F54", "F58", "row F7a")
+@pytest.mark.slow
 def test_a_conversation_three_times_its_window_long_keeps_working_and_knows_its_tasks(tmp_path, repo):
     (repo / "long.txt").write_text("word " * 4_000)
     job = Job(20)

@@ -81,11 +81,13 @@ def test_lines_fit_eighty_columns_and_need_neither_colour_nor_cursor(run):
     assert not re.search("[┌│└]", run.done.stdout), "the panel is for terminals"
 
 
+@pytest.mark.slow_after(1)
 def test_the_lead_is_called_lead(run):
     assert "team-lead" not in run.done.stdout
     assert re.search(r"^ +\d+\.\d  lead       creates the team demo-", run.done.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_rules_by_which_it_ranks_are_printed(runs):
     for kind in WITH_HISTORY:
         text = "\n".join(runs(kind).report)
@@ -103,6 +105,7 @@ def test_nobody_is_named(runs):
         assert "@example.org" not in made.done.stdout
 
 
+@pytest.mark.slow
 def test_history_that_is_missing_is_said_and_its_rows_are_left_out(runs):
     shallow, empty = "\n".join(runs("shallow").report), "\n".join(runs("empty").report)
     assert re.search(r"Year to \S+: left out, a shallow clone has \d+ commits of its history \[c\d+\]", shallow)
@@ -184,7 +187,7 @@ def test_nothing_is_left_running_or_lying_about(run):
     assert run.stage.leftovers == []
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("kind", WITH_HISTORY)
 def test_three_receipts_at_random_say_the_same_again(kind, runs):
@@ -259,6 +262,7 @@ def test_a_pace_is_kept_and_said(stage, place):
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_the_report_file_has_every_receipt_with_command_output_and_time(stage, place, tmp_path):
     target = tmp_path / "out" / "report.md"
     target.parent.mkdir()
@@ -301,6 +305,7 @@ def test_a_report_that_meets_a_full_disk_is_a_failure_and_the_device_stays_a_dev
 
 
 @pytest.mark.promise("K11")
+@pytest.mark.slow
 def test_json_is_alone_on_stdout(stage, place):
     done = stage.run("demo", "--output-format", "json", "--pace", "0", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -355,6 +360,7 @@ def test_a_directory_with_an_awkward_name_gets_a_receipt_that_works_as_it_is_pri
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([awkward.name, "stage"])
 
 
+@pytest.mark.slow
 def test_a_users_settings_neither_stop_it_nor_widen_it(stage, place):
     home = stage.root / "home" / ".teamwright"
     home.mkdir()
@@ -410,6 +416,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing_and_the_next_demo_runs(moment, stag
 
 
 @pytest.mark.promise("F21")
+@pytest.mark.slow
 def test_impatient_presses_of_ctrl_c_change_nothing(stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
     until(process, "claims #")
@@ -452,6 +459,7 @@ def test_a_signal_while_the_sample_is_unpacked_leaves_no_part_of_it(name, code, 
 
 
 @pytest.mark.promise("K11")
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_without_a_word(stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
     until(process, "claims #")

@@ -36,6 +36,7 @@ def commits(place: Path) -> str:
 
 
 @pytest.mark.promise("F44", "G4", "K5")
+@pytest.mark.slow
 def test_off_a_terminal_a_second_process_answers_and_that_is_said(stage, place):
     before = snapshot(place)
     stage.watching = True
@@ -74,6 +75,7 @@ def test_a_person_answers_from_a_second_terminal(stage, place):
 
 
 @pytest.mark.promise("F44", "P4")
+@pytest.mark.slow
 def test_a_person_refuses_and_the_demo_still_ends_well(stage, place):
     watcher = Watcher(stage, "--ask", "--pace", "0", cwd=place, size=(60, 80))
     watcher.sees("Answer it in another terminal:")
@@ -96,6 +98,7 @@ def test_at_its_deadline_it_is_denied_and_the_demo_still_ends_well(stage, place)
 
 
 @pytest.mark.promise("F44", "P4")
+@pytest.mark.slow
 def test_by_policy_nobody_is_asked_and_the_report_says_what_is_missing(stage, place):
     done = stage.run("demo", "--ask", "deny", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -105,6 +108,7 @@ def test_by_policy_nobody_is_asked_and_the_report_says_what_is_missing(stage, pl
     assert "asked     no one: the policy of this run denies" in done.stdout
 
 
+@pytest.mark.slow
 def test_as_json_the_answer_stands_beside_the_result(stage, place):
     done = stage.run("demo", "--ask", "--output-format", "json", cwd=place)
     body = json.loads(done.stdout)
@@ -118,6 +122,7 @@ def test_as_json_the_answer_stands_beside_the_result(stage, place):
 
 
 @pytest.mark.promise("F21")
+@pytest.mark.slow
 def test_an_interrupt_while_it_waits_leaves_nothing(stage, place):
     watcher = Watcher(stage, "--ask", "--pace", "0", cwd=place)
     watcher.sees("Answer it in another terminal:")
@@ -128,6 +133,7 @@ def test_an_interrupt_while_it_waits_leaves_nothing(stage, place):
 
 
 @pytest.mark.parametrize("kind", ["empty", "outside"])
+@pytest.mark.slow
 def test_without_a_commit_and_outside_git_it_ends_well(stage, tmp_path, kind):
     there = tmp_path / "there"
     there.mkdir()
@@ -158,6 +164,7 @@ def test_what_does_not_go_together_is_refused_before_anything_starts(stage, plac
     assert not (stage.root / "home" / ".teamwright").exists()
 
 
+@pytest.mark.slow
 def test_a_repository_cannot_put_a_program_of_its_own_into_the_second_process(stage, place, tmp_path):
     (place / "teamwright").mkdir()
     (place / "teamwright" / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")

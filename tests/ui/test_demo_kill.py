@@ -22,6 +22,7 @@ def place(tmp_path):
 
 
 @pytest.mark.promise("P1", "P2", "P5", "C7a", "D8")
+@pytest.mark.slow
 def test_three_kills_lose_nothing_and_leave_the_same_numbers(stage, place):
     before = snapshot(place)
     done = stage.run("demo", "--kill", "--pace", "20", cwd=place, timeout=3 * WAIT_S)

@@ -75,6 +75,7 @@ def shown(request, tmp_path) -> tuple[History, Path]:
     return history, history.write(tmp_path / "shown")
 
 
+@pytest.mark.slow
 def test_two_repositories_give_different_numbers_that_a_count_without_git_confirms(tmp_path):
     texts = []
     for kind in ("python and go", "javascript and rust"):
@@ -94,6 +95,7 @@ def test_two_repositories_give_different_numbers_that_a_count_without_git_confir
     assert texts[0] != texts[1]
 
 
+@pytest.mark.slow_after(1)
 async def test_all_six_tasks_are_done_by_members_and_the_join_by_the_lead(shown, tmp_path):
     _, place = shown
     played = await play(place, tmp_path / "home")
@@ -107,6 +109,7 @@ async def test_all_six_tasks_are_done_by_members_and_the_join_by_the_lead(shown,
     assert owners[5] == "team-lead"
 
 
+@pytest.mark.slow
 async def test_every_receipt_is_a_command_that_says_the_same_again(shown, tmp_path):
     _, place = shown
     played = await play(place, tmp_path / "home")
@@ -121,6 +124,7 @@ async def test_every_receipt_is_a_command_that_says_the_same_again(shown, tmp_pa
     assert [line for line in numbered if not re.search(r"\[c\d+\]", line)] == dates
 
 
+@pytest.mark.slow
 async def test_every_number_of_the_report_stands_in_the_output_of_its_receipt(shown, tmp_path):
     _, place = shown
     played = await play(place, tmp_path / "home")
@@ -134,6 +138,7 @@ async def test_every_number_of_the_report_stands_in_the_output_of_its_receipt(sh
         assert all(number in outputs + maps for number in re.findall(r"[\d,]*\d", said)), line
 
 
+@pytest.mark.slow
 async def test_the_report_fits_eighty_columns_and_names_nobody(shown, tmp_path):
     history, place = shown
     played = await play(place, tmp_path / "home")
@@ -145,6 +150,7 @@ async def test_the_report_fits_eighty_columns_and_names_nobody(shown, tmp_path):
 
 
 @pytest.mark.promise("P4")
+@pytest.mark.slow
 async def test_a_member_with_an_open_task_objects_to_its_shutdown(shown, tmp_path):
     _, place = shown
     played = await play(place, tmp_path / "home", pace_s=0.05)
@@ -166,6 +172,7 @@ async def test_a_member_with_an_open_task_objects_to_its_shutdown(shown, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["shallow", "empty", "outside"])
+@pytest.mark.slow_after(1)
 async def test_what_is_missing_is_said_and_left_out(kind, tmp_path):
     place = tmp_path / "place"
     if kind == "shallow":
@@ -189,6 +196,7 @@ async def test_what_is_missing_is_said_and_left_out(kind, tmp_path):
     assert "  file  " not in played.text
 
 
+@pytest.mark.slow
 async def test_one_source_file_makes_a_table_of_one_row(tmp_path):
     history = History([commit for commit in invented("python and go", 14, commits=60).commits if not commit.merge])
     only = "core/engine.py"
@@ -200,6 +208,7 @@ async def test_one_source_file_makes_a_table_of_one_row(tmp_path):
     assert sum("cross-examine" in call.input.get("description", "") for call in played.calls.values()) == 1
 
 
+@pytest.mark.slow
 async def test_file_names_that_would_be_commands_are_only_names(tmp_path):
     history = invented("python and go", 15, commits=40)
     canary = tmp_path / "canary"

@@ -128,7 +128,7 @@ def test_a_window_without_room_gets_the_lines_alone(size, stage, place):
     assert "Read first  (rule" in person.raw
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"TERM": ""}], ids=["dumb", "nameless"])
 def test_a_terminal_whose_cursor_cannot_be_moved_gets_the_lines_alone(env, stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place, **env)
@@ -138,12 +138,14 @@ def test_a_terminal_whose_cursor_cannot_be_moved_gets_the_lines_alone(env, stage
 
 
 @pytest.mark.promise("K11")
+@pytest.mark.slow
 def test_there_is_no_colour_at_all(stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place, NO_COLOR="1")
     assert person.leaves() == 0
     assert set(re.findall(r"\x1b\[[?0-9;]*([A-Za-z])", person.raw)) == {"A", "J"}, "the panel moves, nothing shines"
 
 
+@pytest.mark.slow
 def test_a_window_that_changes_its_size_meanwhile_does_not_end_it(stage, place):
     person = Watcher(stage, "--pace", "20", cwd=place)
     person.sees("joins the team")

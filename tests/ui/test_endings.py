@@ -153,7 +153,7 @@ def finish(running: Running, *flags: str) -> subprocess.CompletedProcess[str]:
 # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("D6", "F70", "F21", "D8")
 @pytest.mark.parametrize(
     ("phase", "number", "code"),
@@ -177,6 +177,7 @@ def test_a_signal_in_any_phase_ends_all_at_once_and_the_session_goes_on(tmp_path
 
 
 @pytest.mark.promise("D6")
+@pytest.mark.slow
 def test_a_second_signal_cuts_the_goodbye_short_that_another_terminal_asked_for(tmp_path, repo):
     with run_in("waiting", tmp_path, repo) as running:
         [team] = [place.name for place in (running.program.home / "teams").iterdir()]
@@ -212,7 +213,7 @@ def test_time_that_is_spent_while_a_member_and_a_job_run_ends_both_without_a_goo
     assert (done.returncode, done.stdout) == (0, f"{FINAL}\n"), done.stderr
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("D6", "F70", "P1")
 def test_a_report_that_came_when_no_turn_was_left_is_told_at_the_resume(tmp_path, repo):
     gate = Mark(tmp_path / "gate")
@@ -244,6 +245,7 @@ def test_a_report_that_came_when_no_turn_was_left_is_told_at_the_resume(tmp_path
 
 
 @pytest.mark.promise("D6", "F70", "P6")
+@pytest.mark.slow
 def test_a_member_that_never_comes_to_rest_is_cut_off_by_the_cap(tmp_path, repo):
     def players(body: dict) -> Answer:
         if who(body) == "ada":
@@ -326,6 +328,7 @@ def test_a_member_that_fails_for_good_is_told_once_and_keeps_no_run_from_its_end
 
 
 @pytest.mark.promise("D6", "F70")
+@pytest.mark.slow
 def test_standard_input_and_output_that_are_closed_change_no_ending(tmp_path, repo):
     def players(body: dict) -> Answer:
         if who(body) == "ada":

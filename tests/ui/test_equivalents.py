@@ -70,6 +70,7 @@ def test_a_key_is_what_its_line_says(row: EquivalentRow):
     assert bool(row.about) is (row.relation != "same")
 
 
+@pytest.mark.slow
 def test_the_program_answers_a_flag_of_the_other_product_with_the_line(repo: Path, own_home: Path):
     made = Program(repo, own_home / ".teamwright", "http://127.0.0.1:9").run("--chrome")
     assert made.returncode == 2

@@ -23,7 +23,7 @@ def scripted(tmp_path):
     return ("--model", f"scripted:{tmp_path / 'hello.toml'}")
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("args", "env", "code", "slug", "words"),
     [
@@ -49,11 +49,13 @@ def test_what_cannot_start_says_why_and_what_to_do(program, scripted, args, env,
 
 
 @pytest.mark.parametrize("mode", ["acceptEdits", "accept-edits"])
+@pytest.mark.slow
 def test_a_mode_is_understood_in_every_spelling(program, scripted, mode):
     done = program.run("-p", "hi", "--permission-mode", mode, *scripted)
     assert (done.returncode, done.stdout) == (0, "Hello from the script.\n")
 
 
+@pytest.mark.slow
 def test_a_misspelt_command_off_a_terminal_names_the_nearest(program):
     done = program.run("modles")
     assert done.returncode == 2
@@ -90,6 +92,7 @@ def test_with_stderr_or_stdin_closed_the_answer_comes_all_the_same(program, scri
         assert (done.returncode, done.stdout) == (0, "Hello from the script.\n")
 
 
+@pytest.mark.slow
 def test_a_prompt_of_megabytes_makes_no_list_slow(program, scripted):
     assert program.run("-p", *scripted, stdin="a" * 3_000_000).returncode == 0
     done = program.run("sessions")  # within its minute: a cut of one step a character took ten
@@ -97,6 +100,7 @@ def test_a_prompt_of_megabytes_makes_no_list_slow(program, scripted):
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_are_a_prompt_and_break_nothing(program, scripted):
     command = [*COMMAND, "-p", *scripted]
     raw = bytes(range(256)) * 12
@@ -107,6 +111,7 @@ def test_bytes_that_are_no_text_are_a_prompt_and_break_nothing(program, scripted
     assert program.run("sessions").returncode == 0
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_session_the_second_is_refused_and_the_first_ends_well(program, tmp_path, scripted):
     slow = tmp_path / "slow.toml"
     slow.write_text('[script]\npace_ms = 60000\n[[agent.lead.turn]]\nsay = "late"\n')
@@ -123,6 +128,7 @@ def test_two_processes_on_one_session_the_second_is_refused_and_the_first_ends_w
     assert first.returncode == 143
 
 
+@pytest.mark.slow
 def test_what_was_refused_is_told_under_the_leads_own_name(program, tmp_path):
     report, script = tmp_path / "report.md", tmp_path / "tool.toml"
     call = '[[agent.lead.turn]]\n[[agent.lead.turn.call]]\ntool = "Bash"\ninput = { command = "make x" }\n'

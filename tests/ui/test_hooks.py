@@ -113,6 +113,7 @@ def pushed(repo: Path) -> str:
 
 
 @pytest.mark.promise("G7", "K1")
+@pytest.mark.slow
 def test_three_hooks_of_a_claude_folder_work_unchanged(tmp_path, claude_folder):
     with LoopbackModel.in_thread(WORK) as server:
         program = Program(claude_folder, tmp_path / "home", server.url)
@@ -127,6 +128,7 @@ def test_three_hooks_of_a_claude_folder_work_unchanged(tmp_path, claude_folder):
 
 
 @pytest.mark.promise("G7", "F60")
+@pytest.mark.slow
 def test_a_hook_that_runs_the_program_is_not_run_again_by_what_it_started(tmp_path, repo):
     """Without that each answer would start another run, and each of those another one."""
     runs, said = tmp_path / "runs", tmp_path / "said"
@@ -146,6 +148,7 @@ def test_a_hook_that_runs_the_program_is_not_run_again_by_what_it_started(tmp_pa
 
 
 @pytest.mark.promise("K1", "G7", "P7")
+@pytest.mark.slow
 def test_a_hook_of_a_repository_runs_what_was_trusted_from_any_directory(tmp_path, repo):
     for name, said in (("tools/note.sh", "trusted"), ("below/tools/note.sh", "nobody looked at this")):
         (repo / name).parent.mkdir(parents=True)
@@ -215,6 +218,7 @@ def test_no_agent_changes_what_a_hook_runs_without_being_asked(tmp_path, repo, t
 
 
 @pytest.mark.promise("G7", "K1", "P7")
+@pytest.mark.slow
 def test_a_trusted_hook_whose_script_was_changed_waits_for_trust_again(tmp_path, claude_folder):
     with LoopbackModel.in_thread(["Done."]) as server:
         program = Program(claude_folder, tmp_path / "home", server.url)
@@ -284,6 +288,7 @@ class Players:
 
 
 @pytest.mark.promise("G7", "F69", "D8")
+@pytest.mark.slow
 def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo):
     hooks = HookLog(tmp_path)
     for event in ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"):

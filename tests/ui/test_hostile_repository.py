@@ -122,6 +122,7 @@ def test_nothing_of_an_untrusted_repository_runs_redirects_or_widens(tmp_path, r
 
 @pytest.mark.promise("K1")
 @pytest.mark.parametrize("how", ["for this run", "for good"])
+@pytest.mark.slow
 def test_a_trusted_repository_widens_but_never_sets_endpoint_key_home_trust_or_bypass(tmp_path, repo, hostile, how):
     calls = [
         *WIDE[:2],
@@ -190,6 +191,7 @@ def test_instructions_and_narrowing_hold_before_anybody_trusts(tmp_path, repo, h
 
 
 @pytest.mark.promise("K1")
+@pytest.mark.slow
 def test_instructions_lead_nowhere_outside_before_anybody_trusts(tmp_path, repo, hostile):
     secret = tmp_path / "secret.md"
     secret.write_text("a secret outside\n")
@@ -248,6 +250,7 @@ def test_rules_hold_for_the_real_path_whatever_a_link_is_called(tmp_path, repo, 
 
 @pytest.mark.promise("K1")
 @pytest.mark.parametrize("command", ["git status", "git diff", "git log -p -1", "git blame main.py", "git grep hello"])
+@pytest.mark.slow_after(1)
 def test_gits_own_configuration_runs_nothing(tmp_path, repo, hostile, command):
     hostile.put(".gitattributes", "*.py diff=theirs filter=theirs\n")
     for key, value in {
@@ -342,6 +345,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path, repo, hostile, kind):
 
 
 @pytest.mark.promise("K1")
+@pytest.mark.slow
 def test_a_git_file_that_points_to_a_trusted_repository_is_not_trusted_with_it(tmp_path, repo, hostile):
     wide = hostile.put(".teamwright/settings.json", {"permissions": {"allow": ["Bash"]}})
     program = Program(repo, tmp_path / "home")

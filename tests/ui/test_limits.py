@@ -20,7 +20,7 @@ def late(_body: dict) -> Answer:
     return Answer("Too late.", delay_s=60)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("K4", "F61", "H8")
 @pytest.mark.parametrize(
     ("flags", "script", "limit", "subtype", "rounds"),
@@ -55,6 +55,7 @@ def test_a_cap_ends_the_run_with_its_name_and_the_way_on(tmp_path, repo, flags, 
 
 
 @pytest.mark.promise("K4", "F61")
+@pytest.mark.slow
 def test_a_cap_is_the_whole_teams_and_the_members_work_counts(tmp_path, repo):
     def players(body: dict) -> Answer:
         if "# You are ada" in str(body["system"]):
@@ -76,6 +77,7 @@ def test_a_cap_is_the_whole_teams_and_the_members_work_counts(tmp_path, repo):
 
 
 @pytest.mark.promise("K4", "F59")
+@pytest.mark.slow
 def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
     spawns = [("Agent", {"description": "x", "prompt": "work", "name": f"m{n}"}) for n in range(4)]
 
@@ -117,6 +119,7 @@ def test_an_unknown_price_is_called_unknown_and_never_nothing(tmp_path, repo):
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_the_report_holds_the_answer_its_receipts_the_team_and_the_way_on(tmp_path, repo):
     def players(body: dict) -> Answer:
         if "# You are ada" in str(body["system"]):

@@ -61,6 +61,7 @@ def test_a_killed_program_s_servers_are_seen_and_ended_by_the_resume_which_calls
 
 
 @pytest.mark.promise("H7", "H8")
+@pytest.mark.slow
 def test_a_headless_run_names_its_servers_and_a_denied_call_by_its_own_name(tmp_path, repo):
     calls = [("McpCall", {"server": "plain", "tool": "pid", "arguments": {}})]
     with LoopbackModel.in_thread([Answer("", tools=calls), Answer("Done.")]) as server:

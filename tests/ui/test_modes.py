@@ -157,6 +157,7 @@ def test_a_person_looks_at_modes_changes_them_by_name_and_has_all_back_at_once(r
 
 
 @pytest.mark.promise("G1")
+@pytest.mark.slow
 def test_the_tab_key_completes_modes_and_members(repo: Path, own_home):
     with at_terminal(at_work, repo) as (person, _):
         start(person)

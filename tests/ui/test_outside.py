@@ -95,6 +95,7 @@ def test_what_cannot_be_sent_says_why_and_makes_nothing(tmp_path, repo):
 
 
 @pytest.mark.promise("P1", "C2")
+@pytest.mark.slow
 def test_with_the_lead_gone_a_message_is_stored_and_seen_when_the_session_goes_on(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         team.process.kill()
@@ -114,6 +115,7 @@ def test_with_the_lead_gone_a_message_is_stored_and_seen_when_the_session_goes_o
 
 
 @pytest.mark.promise("C10")
+@pytest.mark.slow
 def test_waiting_ends_with_the_time_or_with_the_lead_and_says_how_to_go_on(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         late = team.run("send", ADA, "Are you there?", "--wait", "--timeout", "1s")
@@ -130,6 +132,7 @@ def test_waiting_ends_with_the_time_or_with_the_lead_and_says_how_to_go_on(tmp_p
 
 
 @pytest.mark.promise("D4", "F16")
+@pytest.mark.slow
 def test_a_member_is_ended_at_once_with_its_command_and_its_task_goes_back(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         done = team.run("stop", ADA, "--now")
@@ -147,6 +150,7 @@ def test_a_member_is_ended_at_once_with_its_command_and_its_task_goes_back(tmp_p
 
 
 @pytest.mark.promise("D4", "P4")
+@pytest.mark.slow
 def test_a_member_that_is_asked_agrees_or_objects(tmp_path, repo):
     with team_at_work(tmp_path, repo, objects=("ben",)) as team:
         objected = team.run("stop", BEN)
@@ -164,6 +168,7 @@ def test_a_member_that_is_asked_agrees_or_objects(tmp_path, repo):
 
 
 @pytest.mark.promise("D4")
+@pytest.mark.slow
 def test_two_terminals_that_stop_one_member_at_once_are_both_answered(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         both = [team.program.start("stop", ADA, *flags) for flags in (["--now"], ["--now"])]
@@ -178,7 +183,7 @@ def test_two_terminals_that_stop_one_member_at_once_are_both_answered(tmp_path, 
 # ── stop: the team ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("D4", "P5")
 @pytest.mark.parametrize("flags", [[], ["--now"]])
 def test_a_team_is_ended_like_by_sigterm_and_can_be_resumed(tmp_path, repo, home, flags):
@@ -201,6 +206,7 @@ def test_a_team_is_ended_like_by_sigterm_and_can_be_resumed(tmp_path, repo, home
 
 
 @pytest.mark.promise("D4")
+@pytest.mark.slow
 def test_two_terminals_that_stop_one_team_at_once_are_both_answered(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         both = [team.program.start("stop", TEAM, "--json", *flags) for flags in ([], ["--now"])]
@@ -211,6 +217,7 @@ def test_two_terminals_that_stop_one_team_at_once_are_both_answered(tmp_path, re
 
 
 @pytest.mark.promise("D4", "P3")
+@pytest.mark.slow
 def test_a_lead_that_was_stopped_is_ended_by_force_and_nothing_of_it_is_left(tmp_path, repo):
     with team_at_work(tmp_path, repo, silent=("ada",)) as team:
         assert commands_of(team)
@@ -251,6 +258,7 @@ def test_a_lead_that_heeds_no_signal_is_killed_with_all_that_came_out_of_it(tmp_
 
 
 @pytest.mark.promise("D4", "P7")
+@pytest.mark.slow
 def test_a_process_that_has_only_the_number_of_the_lead_is_never_touched(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         team.process.kill()
@@ -304,6 +312,7 @@ def test_a_request_to_an_earlier_life_of_the_lead_ends_nobody_in_the_next(tmp_pa
         assert team.ended()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_team_of_another_product_is_ended_where_it_runs(tmp_path, repo):
     home = tmp_path / "home"
     (home / "teams" / "theirs").mkdir(parents=True)
@@ -364,6 +373,7 @@ def holding_lease(lease: Path):
 
 
 @pytest.mark.finding("P16")
+@pytest.mark.slow
 def test_an_entry_that_a_process_writes_in_the_name_of_the_user_is_of_an_unverified_sender(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         inbox = team.directory / "inboxes" / "ben.json"

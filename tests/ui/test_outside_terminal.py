@@ -10,6 +10,7 @@ from tests.ui.test_terminal_team import a_team, start_team
 
 
 @pytest.mark.promise("C10", "D4")
+@pytest.mark.slow
 def test_what_is_done_in_another_terminal_is_shown_in_the_first_and_it_ends_resumable(repo, own_home):
     for name in ("gate", "gate2"):
         os.mkfifo(repo / name)

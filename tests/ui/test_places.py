@@ -28,6 +28,7 @@ def saved(program, content):
 
 @pytest.mark.promise("E5", "F33")
 @pytest.mark.parametrize("command", [["-p", "hi"], ["demo"]])
+@pytest.mark.slow_after(1)
 def test_a_backend_that_nothing_has_is_refused_before_anything_starts(program, command):
     done = program.run(*command, "--backend", "tmxu")
     assert done.returncode == 2, done.stderr
@@ -48,6 +49,7 @@ def test_a_recipe_with_a_mistake_stops_the_start_with_file_and_key(program):
 
 
 @pytest.mark.promise("E5", "F33")
+@pytest.mark.slow
 def test_doctor_explains_the_choice_and_a_repository_has_no_say_in_it(program):
     adapter = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
     theirs = program.cwd / ".teamwright" / "settings.json"

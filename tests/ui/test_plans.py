@@ -30,6 +30,7 @@ def test_with_nobody_there_the_plan_is_handed_in_in_vain_and_nothing_is_written(
 
 
 @pytest.mark.promise("G5", "F47")
+@pytest.mark.slow
 def test_a_flag_approves_without_a_look_and_the_list_of_tools_stays_as_it_was(tmp_path, repo):
     flags = ("--permission-mode", "plan", "--plan-approval", "auto", "--allowed-tools", "Write", "--verbose")
     done, results, server = play(tmp_path, repo, *flags, turns=[WRITE, HAND_IN, WRITE])

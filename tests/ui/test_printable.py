@@ -69,6 +69,7 @@ def test_a_members_plain_lines_are_cleaned(capsys):
     assert "\\u202e" in (said := capsys.readouterr().out) and not steers(said)
 
 
+@pytest.mark.slow
 def test_verbose_prints_no_character_that_steers_a_terminal(tmp_path, repo):
     (repo / f"{STEERING}.txt").write_text("x")
     calls = [

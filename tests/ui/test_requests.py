@@ -97,6 +97,7 @@ def home(tmp_path) -> Path:
 
 
 @pytest.mark.promise("F44", "K5", "G4")
+@pytest.mark.slow
 def test_a_request_of_a_nested_agent_is_listed_whole_and_allowed_from_another_terminal(repo, home):
     with waiting(repo, home, nested) as run:
         request = run.opened()
@@ -141,6 +142,7 @@ def test_the_second_terminal_shows_the_same_diff_as_the_first(repo):
 
 
 @pytest.mark.promise("F44")
+@pytest.mark.slow
 def test_a_request_that_is_answered_elsewhere_goes_from_the_screen_with_a_line_that_says_who_answered(repo):
     with at_terminal(asks(TOUCH), repo) as (person, _):
         person.says("go")
@@ -158,6 +160,7 @@ def test_a_request_that_is_answered_elsewhere_goes_from_the_screen_with_a_line_t
 
 
 @pytest.mark.promise("F44", "F67", "D7")
+@pytest.mark.slow
 def test_status_and_log_say_who_waits_for_what_and_how_it_is_answered(repo, home):
     def play(body):
         if "# You are tester" in "".join(block["text"] for block in body["system"]):
@@ -210,6 +213,7 @@ def test_a_denial_has_its_reason_for_the_agent(repo, home):
     assert not (repo / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_with_a_number_or_with_words(repo, home):
     with waiting(repo, home, asks(CHOICE)) as run:
         request = run.opened()
@@ -282,6 +286,7 @@ def test_always_keeps_the_rule_where_it_says_and_nobody_is_asked_again(repo, hom
 
 
 @pytest.mark.promise("G4")
+@pytest.mark.slow
 def test_a_suggestion_is_granted_with_its_key(repo, home):
     def play(body):
         count = all_told(body).count('"tool_use"')
@@ -302,7 +307,7 @@ def test_a_suggestion_is_granted_with_its_key(repo, home):
 # ── what is no answer ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("F44")
 @pytest.mark.parametrize("verb", ["allow", "deny"])
 def test_an_id_that_nobody_has_names_the_nearest(repo, home, verb):
@@ -318,6 +323,7 @@ def test_an_id_that_nobody_has_names_the_nearest(repo, home, verb):
 
 
 @pytest.mark.promise("F44")
+@pytest.mark.slow
 def test_a_beginning_that_means_several_is_refused(repo, home):
     with waiting(repo, home, asks(Answer(tools=[*TOUCH.tools, *bash("touch second").tools]))) as run:
         first = run.opened()
@@ -333,6 +339,7 @@ def test_a_beginning_that_means_several_is_refused(repo, home):
 
 
 @pytest.mark.promise("F44", "P4")
+@pytest.mark.slow
 def test_of_a_process_that_is_gone_nobody_waits_and_the_command_that_goes_on_is_named(repo, home):
     with waiting(repo, home, asks(TOUCH)) as run:
         request = run.opened()
@@ -350,6 +357,7 @@ def test_of_a_process_that_is_gone_nobody_waits_and_the_command_that_goes_on_is_
 
 
 @pytest.mark.promise("F44", "P4")
+@pytest.mark.slow
 def test_an_answer_after_the_deadline_is_told_so(repo, home):
     with waiting(repo, home, asks(TOUCH), ask_timeout_s=1.0) as run:
         request = run.opened()
@@ -378,6 +386,7 @@ def test_what_is_typed_wrong_is_said(repo, home, args, said):
     assert said in "\n".join(error_of(done)[1])
 
 
+@pytest.mark.slow
 def test_waiting_for_a_request_that_does_not_come_ends_with_its_time(repo, home):
     done = Program(repo, home).run("requests", "--wait", "1s")
     assert (done.returncode, error_of(done)[0]) == (1, "failed")
@@ -427,6 +436,7 @@ def test_at_a_dumb_terminal_of_80_columns_a_command_is_written_anew(repo):
 
 
 @pytest.mark.promise("K5")
+@pytest.mark.slow
 def test_a_request_is_put_off_and_asked_again_while_the_person_talks_to_the_lead(repo):
     with at_terminal(asks(TOUCH), repo) as (person, _):
         person.says("go")

@@ -109,6 +109,7 @@ def test_nothing_that_a_tool_returns_carries_the_key_and_every_tag_of_the_runtim
     assert all(path == transcript or path.parent in {private / "prefixes", private / "agents"} for path in found)
 
 
+@pytest.mark.slow
 def test_a_resumed_session_keeps_its_key_and_another_one_has_its_own(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -121,6 +122,7 @@ def test_a_resumed_session_keeps_its_key_and_another_one_has_its_own(tmp_path, r
 
 
 @pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.slow
 def test_a_model_that_repeats_the_key_is_masked_wherever_its_words_go(tmp_path, repo, backend):
     def players(body: dict[str, Any]) -> Answer:
         key = key_of(body)
@@ -188,6 +190,7 @@ def test_no_tool_reads_the_key_without_a_question(tmp_path, repo):
     assert not any(key_of(last) in one["text"] for one in results)
 
 
+@pytest.mark.slow
 def test_a_bug_report_does_not_contain_the_key(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)

@@ -68,7 +68,7 @@ def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     assert audited.started() <= {"bash", "git"}, "the children are the agent's own command and git, which reads here"
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K10")
 @pytest.mark.parametrize(
     "args",
@@ -82,6 +82,7 @@ def test_what_needs_no_model_opens_no_connection(tmp_path, repo, args):
 
 
 @pytest.mark.promise("K10", "K3")
+@pytest.mark.slow
 def test_looking_for_local_servers_asks_this_machine_only(tmp_path, repo):
     audited = Audited(Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""}), tmp_path)
     assert audited.program.run("-p", "hi").returncode == 3
@@ -131,6 +132,7 @@ def environments(root: int) -> dict[int, tuple[str, str]]:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 @pytest.mark.promise("F66")
+@pytest.mark.slow
 def test_no_key_is_in_a_file_on_a_stream_in_an_argument_or_in_a_childs_environment(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     calls = [

@@ -34,6 +34,7 @@ def roles(body: dict) -> list[str]:
 
 
 @pytest.mark.promise("H5", "K8")
+@pytest.mark.slow
 def test_a_session_goes_on_by_c_by_the_beginning_of_its_id_and_by_resume(tmp_path, repo):
     with LoopbackModel.in_thread(["One.", "Two.", "Three.", "Four."]) as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -48,6 +49,7 @@ def test_a_session_goes_on_by_c_by_the_beginning_of_its_id_and_by_resume(tmp_pat
     assert len({json.dumps(body["tools"]) for body in server.bodies}) == 1
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_where_it_was_begun_from_wherever_it_is_named(tmp_path, repo):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -126,7 +128,7 @@ def test_a_run_that_failed_goes_on_without_the_prompt_being_typed_again(tmp_path
     assert words_of(server.bodies[-1]) == "a long prompt"
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 @pytest.mark.promise("P5", "F21")
 def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, number, code):
@@ -165,6 +167,7 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
 @pytest.mark.finding("T21")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
 @pytest.mark.promise("P5", "F21")
+@pytest.mark.slow_after(1)
 def test_a_signal_while_a_session_opens_ends_all_that_it_started(tmp_path, repo, number, code):
     mark = Mark(tmp_path / "server")
     program = Program(repo, tmp_path / "home")
@@ -179,6 +182,7 @@ def test_a_signal_while_a_session_opens_ends_all_that_it_started(tmp_path, repo,
     assert not alive(pid), "the server lives on"
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_middle_of_an_answer_leaves_a_session_that_owes_it(tmp_path, repo):
     asked = Mark(tmp_path / "asked")
 
@@ -223,6 +227,7 @@ def assert_loadable(home: Path) -> None:
         assert asked == answered, path
 
 
+@pytest.mark.slow
 def test_the_second_signal_changes_nothing(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     command = f"trap '' TERM INT; echo > {mark.path}; while :; do sleep 1; done"
@@ -238,6 +243,7 @@ def test_the_second_signal_changes_nothing(tmp_path, repo):
     assert_loadable(program.home)
 
 
+@pytest.mark.slow
 def test_only_one_process_drives_a_session(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     with LoopbackModel.in_thread(
@@ -255,6 +261,7 @@ def test_only_one_process_drives_a_session(tmp_path, repo):
     assert copied.returncode == 0, copied.stderr
 
 
+@pytest.mark.slow
 def test_a_session_id_of_ones_own_is_taken_once(tmp_path, repo):
     own = "0f0e0d0c-0b0a-4908-8706-050403020100"
     with LoopbackModel.in_thread() as server:
@@ -267,6 +274,7 @@ def test_a_session_id_of_ones_own_is_taken_once(tmp_path, repo):
     assert len(server.bodies) == 1
 
 
+@pytest.mark.slow
 def test_a_transcript_that_is_damaged_is_named_and_left_as_it_is(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -279,6 +287,7 @@ def test_a_transcript_that_is_damaged_is_named_and_left_as_it_is(tmp_path, repo)
     assert path.read_text() == '{"type":"something"}\n'
 
 
+@pytest.mark.slow
 def test_a_resumed_session_keeps_its_model_unless_another_is_named(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -296,6 +305,7 @@ def test_a_resumed_session_keeps_its_model_unless_another_is_named(tmp_path, rep
 
 @pytest.mark.finding("D2")
 @pytest.mark.promise("H5")
+@pytest.mark.slow
 def test_a_resume_says_which_lines_of_its_files_were_damaged_and_continues_validly(tmp_path, repo):
     with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": "pwd"})]), "One.", "Two."]) as server:
         program = Program(repo, tmp_path / "home", server.url)

@@ -39,6 +39,7 @@ def assert_waits_without_a_request(program, server):
         second.communicate(timeout=WAIT_S)
 
 
+@pytest.mark.slow
 def test_a_second_run_with_the_same_key_waits_for_what_the_first_was_refused(tmp_path):
     with LoopbackModel.in_thread([Status(429, retry_after=PAUSE_S), Answer("Here I am.")]) as server:
         (tmp_path / "work").mkdir()
@@ -54,6 +55,7 @@ def test_a_second_run_with_the_same_key_waits_for_what_the_first_was_refused(tmp
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 def test_a_second_machine_with_the_same_key_and_database_waits_for_what_the_first_was_refused(tmp_path, postgres):
     database = postgres.new_space()
     with LoopbackModel.in_thread([Status(429, retry_after=PAUSE_S), Answer("Here I am.")]) as server:

@@ -39,6 +39,7 @@ def told(server: LoopbackModel) -> list[str]:
     return [result["text"] for result in told_results(server.bodies[-1])]
 
 
+@pytest.mark.slow_after(1)
 def test_a_headless_run_has_the_user_s_shell_and_rules_hold_for_aliases(user):
     (user.cwd / ".envrc").write_text("echo evil")
     user.settings(permissions={"allow": ["Bash"], "deny": ["Bash(git push:*)"]})
@@ -64,7 +65,7 @@ def test_a_run_without_commands_reads_no_startup(user):
     assert not (Path(os.environ["HOME"]) / "count").exists() and not (user.home / "shell-snapshots").exists()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_startup_that_hangs_costs_one_warning_and_the_run_goes_on(user):
     user.rc.write_text("sleep 600\n")
     user.settings(permissions={"allow": ["Bash"]}, bash={"startup_s": 1})
@@ -77,7 +78,7 @@ def test_a_startup_that_hangs_costs_one_warning_and_the_run_goes_on(user):
     assert len([text for text in notices if "it took longer than 1 s" in text]) == 1, events
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_doctor_says_which_shell_it_is_and_why(user):
     def shell() -> dict:
         findings = json.loads(user.run("doctor", "--json").stdout)["findings"]
@@ -94,6 +95,7 @@ def test_doctor_says_which_shell_it_is_and_why(user):
     assert done.returncode == 3 and "bash.shell names a shell that cannot be used: 'fish'" in done.stderr
 
 
+@pytest.mark.slow_after(1)
 def test_a_repository_chooses_no_shell_and_no_startup(user):
     (user.cwd / ".teamwright").mkdir()
     (user.cwd / ".teamwright" / "settings.json").write_text(

@@ -162,6 +162,7 @@ def viewed(program: Program) -> dict:
 
 
 @pytest.mark.promise("D7", "F24", "P3", "F29")
+@pytest.mark.slow
 def test_a_long_call_and_what_a_member_waits_for_are_seen_and_a_kill_shows_as_dead(program: Program, crew: Crew):
     lead = starts(program, crew)
     watch = program.start("status", "--watch", "--json", text=False)
@@ -220,6 +221,7 @@ def test_an_interrupt_ends_a_watch_with_130_and_the_team_goes_on(program: Progra
 
 
 @pytest.mark.promise("D7", "D8")
+@pytest.mark.slow
 def test_a_followed_log_says_when_a_process_is_gone_and_shows_the_one_that_goes_on(program: Program, crew: Crew):
     lead = starts(program, crew)
     lines = Lines(program.start("log", "Crew", "--follow", "--since", "1h", "--json", text=False))
@@ -244,6 +246,7 @@ def test_a_followed_log_says_when_a_process_is_gone_and_shows_the_one_that_goes_
 
 
 @pytest.mark.promise("D7")
+@pytest.mark.slow
 def test_on_a_terminal_the_view_is_drawn_anew(program: Program, crew: Crew):
     lead = starts(program, crew)
     env = program.environment | {"COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
@@ -259,6 +262,7 @@ def test_on_a_terminal_the_view_is_drawn_anew(program: Program, crew: Crew):
     assert screen.exitstatus == 0
 
 
+@pytest.mark.slow
 def test_a_team_that_nobody_has_is_named_with_its_nearest_and_watching_nothing_ends(program: Program, crew: Crew):
     assert program.run("status").stdout.startswith("No team yet.")
     assert program.run("status", "--watch").stdout.startswith("No team yet.")

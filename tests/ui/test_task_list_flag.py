@@ -13,6 +13,7 @@ from tests.ui.subagents.play import Held, agent, call
 
 
 @pytest.mark.promise("B9")
+@pytest.mark.slow
 def test_a_run_finds_the_tasks_that_another_run_left_in_the_list_of_that_name(tmp_path, repo):
     adds = Answer(tools=[("TaskCreate", {"subject": "left for others", "description": "d"})])
     looks = Answer(tools=[("TaskList", {})])
@@ -28,6 +29,7 @@ def test_a_run_finds_the_tasks_that_another_run_left_in_the_list_of_that_name(tm
 
 @pytest.mark.promise("B9", "F64")
 @pytest.mark.parametrize("name", ["../x", "a/b", ""])
+@pytest.mark.slow_after(1)
 def test_a_list_whose_name_could_leave_its_directory_is_refused_before_anything_is_made(tmp_path, repo, name):
     program = Program(repo, tmp_path / "home", "http://127.0.0.1:9")
     done = program.run("-p", "hi", "--task-list", name)

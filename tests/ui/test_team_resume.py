@@ -117,6 +117,7 @@ def assert_finished(done: subprocess.CompletedProcess[str], life: Life) -> None:
 
 
 @pytest.mark.promise("D8", "F55", "F56", "P3")
+@pytest.mark.slow
 def test_after_sigkill_everybody_is_back_and_the_work_is_finished(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         life.killed()
@@ -195,6 +196,7 @@ def after_the_gate(body: dict) -> Answer | str:
 
 
 @pytest.mark.promise("F25", "D8", "P3")
+@pytest.mark.slow
 def test_of_two_that_resume_at_once_exactly_one_goes_on(tmp_path, repo):
     with at_work(tmp_path, repo, holds=True) as life:
         life.killed()
@@ -228,6 +230,7 @@ def first_to_end(processes: list[subprocess.Popen[str]]) -> subprocess.Popen[str
 
 
 @pytest.mark.promise("F25", "A2")
+@pytest.mark.slow
 def test_a_team_that_is_led_is_neither_resumed_nor_adopted_nor_removed(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         pid = life.process.pid
@@ -247,6 +250,7 @@ def test_a_team_that_is_led_is_neither_resumed_nor_adopted_nor_removed(tmp_path,
 
 
 @pytest.mark.promise("F25", "D8", "A1")
+@pytest.mark.slow
 def test_a_team_whose_leads_conversation_is_gone_is_adopted_by_a_new_session(tmp_path, repo):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -269,6 +273,7 @@ def test_a_team_whose_leads_conversation_is_gone_is_adopted_by_a_new_session(tmp
 
 
 @pytest.mark.promise("A2", "F20", "F16")
+@pytest.mark.slow
 def test_a_dead_team_is_removed_with_what_its_commands_left_running(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         life.killed()
@@ -294,6 +299,7 @@ def test_a_dead_team_is_removed_with_what_its_commands_left_running(tmp_path, re
         assert went_on.returncode == 0, went_on.stderr
 
 
+@pytest.mark.slow
 def test_with_nothing_open_a_resume_without_a_prompt_says_so(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         os.write(life.go, b"on\n")

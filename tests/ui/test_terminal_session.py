@@ -175,6 +175,7 @@ def test_ctrl_c_in_a_tool_call_ends_the_turn_and_the_next_prompt_is_accepted(rep
 
 
 @pytest.mark.promise("K8", "F28")
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_the_answer_keeps_the_prompt(repo, own_home):
     stalled = Stall(after_events=5, answer=Answer("one line\nand a half that never ends " * 4))
 
@@ -308,6 +309,7 @@ def test_a_secret_is_never_shown_whoever_says_it(repo):
 
 
 @pytest.mark.promise("K8")
+@pytest.mark.slow
 def test_a_session_that_is_gone_on_with_says_so_and_remembers(repo):
     def play(body):
         return f"{len([m for m in body['messages'] if m['role'] == 'user'])} heard."

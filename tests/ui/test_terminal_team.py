@@ -54,6 +54,7 @@ def let_through(repo) -> None:
 
 
 @pytest.mark.promise("C10", "E5")
+@pytest.mark.slow
 def test_members_work_on_while_the_person_writes_to_them_by_name(gates):
     with at_terminal(a_team, gates) as (person, server):
         start_team(person)
@@ -111,6 +112,7 @@ def test_leaving_with_members_at_work_asks_and_stopping_them_is_said_in_the_exit
 
 
 @pytest.mark.promise("K8")
+@pytest.mark.slow
 def test_leaving_it_resumable_leaves_every_file(gates, own_home):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
@@ -276,6 +278,7 @@ def _script(home):
 
 
 @pytest.mark.parametrize("answer", ["n", "y", "o"])
+@pytest.mark.slow_after(1)
 def test_a_foreign_repository_is_asked_about_before_anything_begins(foreign, own_home, answer):
     person = with_trust_asked(foreign, own_home, answer)
     if answer == "n":

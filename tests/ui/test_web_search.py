@@ -57,6 +57,7 @@ def run(program: Program, player: Player, *flags: str) -> dict:
     return {**json.loads(done.stdout), "stderr": done.stderr}
 
 
+@pytest.mark.slow
 def test_the_service_searches_and_the_price_of_a_search_is_booked(program):
     player, plain = Player(*FOUND), Player()
     program.settings(**{"web_search": {"service": "on"}})
@@ -99,6 +100,7 @@ def test_a_search_needs_an_answer_like_every_call_that_leaves_the_machine(progra
     assert not player.searches and made["permission_denials"][0]["tool_name"] == "WebSearch"
 
 
+@pytest.mark.slow
 def test_an_error_of_the_service_is_named(program):
     problem = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
     player = Player(FOUND[0], {**FOUND[1], "content": problem})
@@ -107,6 +109,7 @@ def test_an_error_of_the_service_is_named(program):
     assert "a search failed: max_uses_exceeded" in player.told
 
 
+@pytest.mark.slow
 def test_a_command_of_the_person_searches_where_the_service_does_not(tmp_path, program):
     player = Player()
     program.settings(**{"web_search": {"command": f"cat > {tmp_path}/asked; echo 'found by hand'"}})
@@ -126,6 +129,7 @@ def test_a_tool_of_an_mcp_server_that_is_missing_is_named(program):
     assert "no MCP server has the tool" in player.told
 
 
+@pytest.mark.slow
 def test_without_a_way_to_search_the_tool_is_absent_and_agents_that_name_it_are_named(program):
     folder = program.cwd / ".claude" / "agents"
     folder.mkdir(parents=True)

@@ -37,6 +37,7 @@ def give(*args: str):
     return CliRunner().invoke(root, list(args), standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_members_branches_are_integrated_and_their_worktrees_removed_from_the_command_line(shop):
     made = make_work(shop, "ann", "bob")
     assert "1 commit not merged" in give("worktrees").output
@@ -52,6 +53,7 @@ def test_members_branches_are_integrated_and_their_worktrees_removed_from_the_co
 
 
 @needs("bwrap")
+@pytest.mark.slow
 def test_setup_and_check_run_in_the_sandbox_without_the_credentials_of_the_person(shop, monkeypatch):
     outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
     monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "auto")
@@ -79,6 +81,7 @@ def test_the_queue_of_a_running_team_is_listed_and_left_alone(shop):
     assert ".integration" not in git(shop, "worktree", "list")
 
 
+@pytest.mark.slow
 def test_the_check_of_the_team_file_counts_once_the_file_is_trusted(shop):
     write_files(shop, {".teamwright/team.toml": "[checks]\nintegration = 'exit 3'\n"})
     make_work(shop, "ann")

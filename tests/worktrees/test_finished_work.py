@@ -115,6 +115,7 @@ async def test_a_repository_inside_the_worktree_is_refused_by_its_name(ann, plac
     assert git(ann.record.tree, "show", "--name-only", "--format=").split() == [".gitignore", "b.txt"]
 
 
+@pytest.mark.slow
 async def test_a_conflict_without_markers_is_resolved_only_when_the_member_says_so(ann, repository, root, checkout):
     commit(checkout, "more", {"gone.txt": "one\n", "image.bin": "\0one"})
     ann, bob = (
@@ -229,6 +230,7 @@ async def test_each_strategy_integrates_a_second_change_of_the_same_line_before_
     assert git(checkout, "show", f"{queue.branch}:b.txt") == "bob"
 
 
+@pytest.mark.slow
 async def test_setup_runs_in_the_worktree_of_the_checks_until_it_succeeded_once(ann, repository, root, tmp_path):
     setup = SetupCommand(f"echo x >> {tmp_path}/runs; test -e {tmp_path}/ready", environment=lambda: dict(os.environ))
     check = SetupCommand("true", environment=lambda: dict(os.environ), purpose="check")

@@ -32,6 +32,7 @@ def make_queue(repository, root, check: SetupCommand = NO_CHECK) -> Integration:
     return Integration(repository, root, "demo", FileIntegrationStore(root.parent / "integration"), check)
 
 
+@pytest.mark.slow
 async def test_branches_are_merged_in_order_and_the_checkout_is_unchanged(checkout, repository, root):
     queue = make_queue(repository, root)
     write_files(checkout, {"dirty.txt": "mine"})
@@ -51,6 +52,7 @@ async def test_branches_are_merged_in_order_and_the_checkout_is_unchanged(checko
     assert await queue.run() == []
 
 
+@pytest.mark.slow
 async def test_a_conflict_is_returned_with_its_paths_and_the_others_are_merged(repository, root, checkout):
     queue = make_queue(repository, root)
     for name in ("ann", "bob", "cid"):
@@ -61,6 +63,7 @@ async def test_a_conflict_is_returned_with_its_paths_and_the_others_are_merged(r
     assert git(checkout, "show", f"{queue.branch}:a.txt") == "ann"
 
 
+@pytest.mark.slow
 async def test_the_reason_of_a_conflict_names_the_commits_of_both_sides_that_changed_its_paths(repository, root):
     queue = make_queue(repository, root)
     for name in ("ann", "bob"):
@@ -75,6 +78,7 @@ async def test_the_reason_of_a_conflict_names_the_commits_of_both_sides_that_cha
     assert "work of" not in reason
 
 
+@pytest.mark.slow
 async def test_a_conflict_that_its_member_resolved_is_merged(repository, root, checkout):
     queue = make_queue(repository, root)
     ann, bob = (make_member(repository, root, name, {"a.txt": f"{name}\n"}) for name in ("ann", "bob"))
@@ -112,6 +116,7 @@ async def test_an_entry_whose_commit_is_missing_is_returned_and_the_others_are_m
     assert "the repository does not have the commit 123456712345 of teamwright/demo/ann" in lost.detail
 
 
+@pytest.mark.slow
 async def test_an_entry_on_which_setup_fails_is_returned_and_the_others_are_merged(repository, root):
     def command(text: str, purpose: str) -> SetupCommand:
         return SetupCommand(text, environment=lambda: dict(os.environ), purpose=purpose)
@@ -126,6 +131,7 @@ async def test_an_entry_on_which_setup_fails_is_returned_and_the_others_are_merg
     assert "the setup of the worktree failed" in bad.detail
 
 
+@pytest.mark.slow
 async def test_a_conflict_in_many_files_names_the_first_hundred(repository, root):
     queue = make_queue(repository, root)
     for name in ("ann", "bob"):
@@ -139,6 +145,7 @@ CHECK = SetupCommand("true", environment=lambda: dict(os.environ))
 
 
 @pytest.mark.parametrize("left", ["files without a git directory", "a git directory of a pruned worktree"])
+@pytest.mark.slow
 async def test_what_a_kill_left_of_the_worktree_of_the_checks_does_not_stop_the_queue(repository, root, checkout, left):
     queue = make_queue(repository, root, CHECK)
     await queue.add(*make_member(repository, root, "ann", {"ann.txt": "x\n"}))
@@ -156,6 +163,7 @@ async def test_what_a_kill_left_of_the_worktree_of_the_checks_does_not_stop_the_
     assert tree.name not in git(checkout, "worktree", "list")
 
 
+@pytest.mark.slow
 async def test_a_cancelled_integration_ends_after_the_git_that_it_started(repository, root):
     started, go = threading.Event(), threading.Event()
     queue = make_queue(repository, root, CHECK)

@@ -123,6 +123,7 @@ def with_submodule(tmp_path: Path) -> Path:
     return shop
 
 
+@pytest.mark.slow
 async def test_commits_and_files_of_a_submodule_keep_the_worktree(root, tmp_path):
     repository, record = ann_of(with_submodule(tmp_path), root, trusted=True)
     git(record.tree, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
@@ -174,6 +175,7 @@ def test_a_filter_whose_program_is_missing_starts_nothing_and_is_named(checkout,
 
 
 @needs("git-lfs")
+@pytest.mark.slow
 async def test_large_files_are_in_a_worktree_and_integrated_as_pointers(checkout, root, tmp_path):
     configure(tmp_path, FILTER)
     write_files(checkout, {".gitattributes": "*.bin filter=lfs -text\n", "x.bin": "large\n" * 1_000})
@@ -293,6 +295,7 @@ async def test_line_ends_that_git_converts_are_no_change(checkout, root, value):
     remove_worktree(repository, root, record)
 
 
+@pytest.mark.slow
 async def test_modes_links_and_a_large_binary_are_integrated(checkout, repository, root):
     _, record = ann_of(checkout, root)
     (record.tree / "a.txt").chmod(0o755)

@@ -105,6 +105,7 @@ def test_a_repository_whose_configuration_runs_a_program_is_refused_before_trust
 
 
 @pytest.mark.promise("P5")
+@pytest.mark.slow
 def test_16_worktrees_at_once_have_no_failure(checkout, repository, root):
     def work(number: int) -> None:
         made = create_worktree(repository, root, Owner("demo", f"m{number}", "s")).record

@@ -95,6 +95,7 @@ def told(reply):
 
 @FEW
 @given(ANSWERS)
+@pytest.mark.slow
 def test_chat_completions_are_read_as_their_sdk_reads_them(served, gpt, speaking, answer):
     served[1]["reply"] = answer
     message = {"role": "user", "content": "x"}

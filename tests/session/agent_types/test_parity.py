@@ -376,6 +376,7 @@ async def test_what_a_teammate_was_denied_its_sub_agents_do_not_have(tmp_path):
     assert not any("Bash" in found for found in heads)
 
 
+@pytest.mark.slow
 async def test_a_definition_that_asks_for_bypass_is_never_above_its_caller(tmp_path):
     write = ("Write", {"file_path": "made", "content": "x"})
     for route in ROUTES:

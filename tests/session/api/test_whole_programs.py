@@ -259,6 +259,7 @@ asyncio.run(main())
 
 
 @pytest.mark.promise("J1", "P6")
+@pytest.mark.slow
 def test_ctrl_c_ends_a_program_as_python_does_and_leaves_nothing_but_what_a_resume_needs(tmp_path):
     with program(INTERRUPTED, tmp_path) as child:
         until(child, "sleeping")

@@ -55,6 +55,7 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
 
 
 @pytest.mark.promise("P4", "P5", "F44", "G4")
+@pytest.mark.slow
 async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_and_the_call(tmp_path):
     id = await killed_while_it_waits(tmp_path)
     [request] = open_requests(find_home())

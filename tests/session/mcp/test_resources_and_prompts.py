@@ -48,6 +48,7 @@ def results(model: ScriptedModel) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_an_agent_lists_and_reads_resources_and_templates(tmp_path):
     model = ScriptedModel(
         [
@@ -72,6 +73,7 @@ async def test_an_agent_lists_and_reads_resources_and_templates(tmp_path):
     assert "answered with error" in nothing and "Did you mean library?" in nobody
 
 
+@pytest.mark.slow
 async def test_a_resource_is_read_after_a_question_and_a_rule_decides_by_server_and_uri(tmp_path):
     script = [
         Call("ReadMcpResource", {"server": "library", "uri": "catalog://books"}),

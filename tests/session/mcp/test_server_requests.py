@@ -50,6 +50,7 @@ class Crew:
         return [block["content"] for block in blocks if isinstance(block, dict) and block["type"] == "tool_result"]
 
 
+@pytest.mark.slow
 async def test_a_server_lists_the_directories_of_the_session_and_those_added_since(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "more").mkdir()
@@ -63,6 +64,7 @@ async def test_a_server_lists_the_directories_of_the_session_and_those_added_sin
     assert json.loads(second) == [(tmp_path / "work").as_uri(), (tmp_path / "more").as_uri()]
 
 
+@pytest.mark.slow
 async def test_a_form_is_asked_field_by_field_and_an_unusable_answer_again(tmp_path):
     crew = Crew(tmp_path, [Call("mcp__library__lend", {}), "Done."], "A", "Ann", "99", "7", "poetry", "leave out")
     [said] = await crew.run()
@@ -74,11 +76,13 @@ async def test_a_form_is_asked_field_by_field_and_an_unusable_answer_again(tmp_p
 
 
 @pytest.mark.parametrize("answers", [("decline",), (None,), ()])
+@pytest.mark.slow_after(1)
 async def test_input_that_no_user_gives_is_declined(tmp_path, answers):
     crew = Crew(tmp_path, [Call("mcp__library__lend", {}), "Done."], *answers)
     assert (await crew.run())[0].strip() == "decline"
 
 
+@pytest.mark.slow
 async def test_an_address_is_shown_whole_and_only_a_person_opens_it(tmp_path):
     calls = [
         Call("mcp__library__pay", {"url": "https://pay.example/fine?id=1"}),
@@ -149,6 +153,7 @@ def test_a_field_that_is_left_out_has_the_default_of_the_server_if_the_field_acc
     assert '"leave out" (left out: Ada)' in fields[0].question
 
 
+@pytest.mark.slow
 async def test_log_messages_of_a_server_are_kept_and_errors_are_shown(tmp_path):
     crew = Crew(tmp_path, [Call("mcp__library__complain", {}), "Done."])
     notices: list[str] = []

@@ -104,6 +104,7 @@ async def test_a_member_in_a_process_of_its_own_has_another_model_from_its_next_
 
 
 @pytest.mark.promise("H6")
+@pytest.mark.slow
 async def test_what_cannot_be_had_is_an_error_as_at_home_and_changes_nothing(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
         await team.spawn("ann", "Begin.")
@@ -117,6 +118,7 @@ async def test_what_cannot_be_had_is_an_error_as_at_home_and_changes_nothing(tmp
 
 
 @pytest.mark.promise("H6")
+@pytest.mark.slow
 async def test_a_member_in_a_process_of_its_own_is_compacted(tmp_path):
     def play(body: dict[str, Any]) -> str:
         return "SUMMARY of all." if "word word" in words(body) else "word " * 3_000
@@ -134,6 +136,7 @@ async def test_a_member_in_a_process_of_its_own_is_compacted(tmp_path):
 
 
 @pytest.mark.promise("H4")
+@pytest.mark.slow
 async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, server):
         await team.spawn("ann", "Begin.")
@@ -150,6 +153,7 @@ async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
 
 
 @pytest.mark.promise("row F4")
+@pytest.mark.slow
 async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_from_the_lead(tmp_path):
     (tmp_path / "work").mkdir()
     os.mkfifo(tmp_path / "work/gate")
@@ -177,6 +181,7 @@ async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_fro
 
 
 @pytest.mark.promise("F67")
+@pytest.mark.slow
 async def test_what_a_member_elsewhere_says_is_shown_while_it_says_it_to_whoever_watches_meanwhile(tmp_path):
     def play(body: dict[str, Any]) -> Answer | str:
         if "Look" in words(body) and "tool_result" not in words(body):

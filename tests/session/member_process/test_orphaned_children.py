@@ -68,6 +68,7 @@ QUICK = {"stop of a process that is stopped", "stop"}
 @pytest.mark.parametrize(
     "way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS], ids=str
 )
+@pytest.mark.slow_after(1)
 async def test_a_child_that_left_a_finished_command_ends_with_the_member(tmp_path, way):
     backend, end = WAYS[way]
     results = list[str]()

@@ -26,6 +26,7 @@ async def file_says(found) -> None:
 @pytest.mark.promise("A3", "P3")
 @pytest.mark.finding("T10", "T14")
 @pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.slow_after(1)
 async def test_the_files_have_each_mode_of_a_member_and_no_notice_calls_that_an_overwrite(tmp_path, backend):
     away, home = backend == "detached", tmp_path / "home"
 

@@ -155,6 +155,7 @@ async def test_finished_work_is_integrated_and_a_dependent_begins_with_the_commi
     assert after == before
 
 
+@pytest.mark.slow
 async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):
     model = script(
         ann=[*edit("a.txt", "ann\n"), complete("2"), "Done."],
@@ -262,6 +263,7 @@ async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_wor
     assert len([text for text in warnings if "finished work waits" in text]) == 1
 
 
+@pytest.mark.slow
 async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_branch(shop):
     model = script(
         ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=[write("bob.txt", "x\n"), complete("1"), "Done."]
@@ -279,6 +281,7 @@ async def test_the_work_of_a_second_team_of_a_session_is_integrated_on_its_own_b
     assert git(shop, "show", "teamwright/second/integration:bob.txt") == "x"
 
 
+@pytest.mark.slow
 async def test_a_team_with_the_name_of_an_ended_team_has_a_queue_and_a_branch_for_itself(shop):
     for name in ("ann", "bob"):
         model = script(**{name: [write(f"{name}.txt", "x\n"), complete("1"), "Done."]})
@@ -293,6 +296,7 @@ async def test_a_team_with_the_name_of_an_ended_team_has_a_queue_and_a_branch_fo
     assert len(list(find_home().archive.glob("crew-*/integration/*.json"))) == 1
 
 
+@pytest.mark.slow
 async def test_a_resume_moves_the_worktree_of_a_task_that_was_claimed_before_a_kill(shop, monkeypatch):
     model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."], bob=["I begin."])
     async with a_team(shop, model) as team:
@@ -328,6 +332,7 @@ async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
     assert git(shop, "show", "teamwright/crew/ann:ann.txt") == "x"
 
 
+@pytest.mark.slow
 async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktree_and_loses_nothing(shop, monkeypatch):
     monkeypatch.setattr(member_worktrees, "LEASE_WAIT_S", 0.0)
     quick = settings(shop, **{"checks.integration_timeout_s": 0.2})
@@ -400,6 +405,7 @@ say = "Nothing."
 """
 
 
+@pytest.mark.slow
 async def test_the_work_of_members_in_processes_is_integrated_and_a_dependent_begins_with_it(shop, tmp_path):
     (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
     async with a_team(shop, f"scripted:{tmp_path / 'script.toml'}", backend="detached") as team:
@@ -412,6 +418,7 @@ async def test_the_work_of_members_in_processes_is_integrated_and_a_dependent_be
     assert git(shop, "show", "teamwright/crew/bob:ann.txt") == "x"
 
 
+@pytest.mark.slow
 async def test_the_lead_starts_and_completes_a_task_of_a_member_process_in_its_worktree(shop, tmp_path):
     (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
     model = f"scripted:{tmp_path / 'script.toml'}"

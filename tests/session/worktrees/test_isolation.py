@@ -47,6 +47,7 @@ async def run_member(shop, scripted, *, keep=True, **options):
 
 
 @pytest.mark.promise("P5")
+@pytest.mark.slow
 async def test_a_member_commits_in_its_worktree_and_the_checkout_is_unchanged(shop):
     before = (git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD"))
     cwd, items, _ = await run_member(shop, model(("Bash", {"command": COMMIT})), isolation="worktree")
@@ -84,6 +85,7 @@ async def test_a_write_outside_the_worktree_is_refused_also_in_bypass(shop):
     assert items.count("outside your worktree") >= 3
 
 
+@pytest.mark.slow
 async def test_no_tool_background_job_or_sub_agent_of_a_member_changes_the_checkout(shop):
     write_files(shop, {"n.ipynb": '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'})
     commit(shop, "a notebook")
@@ -119,6 +121,7 @@ async def test_no_tool_background_job_or_sub_agent_of_a_member_changes_the_check
     assert items.count("not allowed") >= len(outside)
 
 
+@pytest.mark.slow
 async def test_a_session_in_a_worktree_of_the_person_keeps_that_checkout_unchanged(shop):
     feature = shop.with_name("feature")
     git(shop, "worktree", "add", "-q", "-b", "feature", str(feature))
@@ -133,12 +136,14 @@ async def test_a_session_in_a_worktree_of_the_person_keeps_that_checkout_unchang
     assert f"out.txt is outside your worktree; your copy of it is {cwd}/out.txt" in items
 
 
+@pytest.mark.slow
 async def test_a_worktree_without_work_is_gone_at_the_end_with_its_branch(shop):
     await run_member(shop, model("Nothing to do."), isolation="worktree", keep=False)
     assert records() == []
     assert git(shop, "branch", "--format=%(refname:short)") == "main"
 
 
+@pytest.mark.slow
 async def test_the_person_is_notified_once_of_uncommitted_files(shop):
     write_files(shop, {"a.txt": "changed\n"})
     async with a_team(shop, ScriptedModel({"lead": ["ok"] * 5, "ann": ["a"] * 5, "bob": ["b"] * 5})) as team:
@@ -158,6 +163,7 @@ async def test_isolation_outside_a_repository_starts_nothing(tmp_path):
             await team.spawn("ann", "Do it.", isolation="container")
 
 
+@pytest.mark.slow
 async def test_a_sub_agent_with_isolation_reports_its_branch_and_one_without_work_leaves_nothing(shop):
     start = {"description": "make it", "prompt": "Make it.", "subagent_type": "general-purpose"}
     made, looked = ({**start, "prompt": prompt, "isolation": "worktree"} for prompt in ("Make it.", "Look."))
@@ -170,6 +176,7 @@ async def test_a_sub_agent_with_isolation_reports_its_branch_and_one_without_wor
     assert git(shop, "log", "--format=%s", "-1", record.branch) == "ann: made"
 
 
+@pytest.mark.slow
 async def test_a_member_commits_without_a_question_in_a_mode_that_asks_for_git(shop):
     calls = [
         ("Write", {"file_path": "made.txt", "content": "x\n"}),
@@ -184,6 +191,7 @@ async def test_a_member_commits_without_a_question_in_a_mode_that_asks_for_git(s
 
 
 @pytest.mark.finding("T14")
+@pytest.mark.slow
 async def test_a_resumed_member_works_in_no_directory_that_only_the_roster_names(shop, tmp_path):
     """Another program may write the roster, and put a record beside a directory that it chose."""
     async with a_team(shop, ScriptedModel("ok")) as team:

@@ -61,6 +61,7 @@ def turns(tmp_path, *commands: str) -> tuple[str, ...]:
 
 
 @pytest.mark.promise("P5")
+@pytest.mark.slow
 async def test_the_lead_commits_in_a_worktree_and_the_checkout_is_unchanged(shop):  # noqa: F811
     write_files(shop, {"a.txt": "changed\n"})
     before = (git(shop, "status", "--porcelain"), git(shop, "rev-parse", "HEAD"), git(shop, "branch", "--show-current"))
@@ -94,6 +95,7 @@ async def test_changes_outside_are_refused_in_every_mode_and_in_added_directorie
     assert not (shop / "out.txt").exists() and git(shop, "rev-list", "--count", "HEAD") == "1"
 
 
+@pytest.mark.slow
 async def test_teammates_share_the_worktree_or_begin_at_its_newest_commit(shop):  # noqa: F811
     model = script(
         [write("made.txt"), COMMIT],
@@ -140,6 +142,7 @@ async def test_paths_of_roles_and_rules_of_the_checkout_hold_in_the_worktree(sho
             assert (record.tree / "key.txt").read_text() == "k\n"
 
 
+@pytest.mark.slow
 async def test_a_worktree_without_work_is_removed_and_made_again_for_a_resume(shop):  # noqa: F811
     async with a_team(shop, script("Nothing."), worktree=True, keep=True) as team:
         await team.run("Look.")
@@ -154,6 +157,7 @@ async def test_a_worktree_without_work_is_removed_and_made_again_for_a_resume(sh
         assert "Your worktree was made again" in told(model, "team-lead") and "b.txt" in told(model, "team-lead")
 
 
+@pytest.mark.slow
 async def test_a_resume_continues_in_the_worktree_with_its_work(shop):  # noqa: F811
     async with a_team(shop, script(write("made.txt")), worktree=True, keep=True) as team:
         await team.run("Make it.")
@@ -167,6 +171,7 @@ async def test_a_resume_continues_in_the_worktree_with_its_work(shop):  # noqa: 
             pass
 
 
+@pytest.mark.slow
 async def test_a_member_process_without_isolation_works_in_the_worktree_of_the_session(shop, tmp_path):  # noqa: F811
     script_file = tmp_path / "members.toml"
     script_file.write_text(
@@ -182,6 +187,7 @@ async def test_a_member_process_without_isolation_works_in_the_worktree_of_the_s
         assert not (shop / "no.txt").exists()
 
 
+@pytest.mark.slow
 async def test_the_command_line_names_the_worktree_at_start_and_end_and_continues_in_it(shop, tmp_path):  # noqa: F811
     flags = turns(tmp_path, "echo x > made.txt", "cat made.txt > copy.txt")
     _, errors = await run_program(*flags, "-w", "--", "Make it.", cwd=shop)
@@ -194,6 +200,7 @@ async def test_the_command_line_names_the_worktree_at_start_and_end_and_continue
     assert (record.tree / "copy.txt").exists() and git(shop, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 async def test_a_named_worktree_is_used_again_by_one_session_at_a_time(shop, tmp_path):  # noqa: F811
     flags = turns(tmp_path, "echo x >> made.txt")
     for _ in range(2):
@@ -206,6 +213,7 @@ async def test_a_named_worktree_is_used_again_by_one_session_at_a_time(shop, tmp
     assert str(os.getpid()) in errors and records() == [record]
 
 
+@pytest.mark.slow
 async def test_wrong_uses_of_the_flag_start_nothing(shop, tmp_path):  # noqa: F811
     flags = turns(tmp_path, "true")
     await run_program(*flags, "Go.", cwd=shop)
@@ -222,6 +230,7 @@ async def test_wrong_uses_of_the_flag_start_nothing(shop, tmp_path):  # noqa: F8
             pass
 
 
+@pytest.mark.slow
 async def test_a_fork_of_the_session_gets_another_worktree_at_the_same_commit(shop, tmp_path):  # noqa: F811
     flags = turns(tmp_path, "echo x > made.txt; git add made.txt; git commit -qm made", "cat made.txt > copy.txt")
     await run_program(*flags, "-w", "--", "Make it.", cwd=shop)
@@ -232,6 +241,7 @@ async def test_a_fork_of_the_session_gets_another_worktree_at_the_same_commit(sh
     assert second.base == git(first.tree, "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 async def test_the_work_of_the_lead_is_integrated_with_that_of_its_members(shop, tmp_path):  # noqa: F811
     done = ("TaskUpdate", {"taskId": "1", "status": "completed"})
     model = script([write("made.txt"), COMMIT], ann=[write("ann.txt"), done])

@@ -23,6 +23,7 @@ def give(*words: str):
 
 
 @pytest.mark.parametrize("strategy", ["merge", "squash"])
+@pytest.mark.slow_after(1)
 async def test_the_diff_of_a_member_has_what_is_not_integrated_with_files_that_are_in_no_commit(
     shop, tmp_path, monkeypatch, strategy
 ):

@@ -100,6 +100,7 @@ async def test_a_secret_of_the_launch_and_of_the_lead_reaches_no_command_of_the_
 
 
 @pytest.mark.promise("E4", "F21")
+@pytest.mark.slow
 async def test_closing_takes_the_pane_and_the_program_even_one_that_ignores_it(panes, programs):
     place = panes.place()
     locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
@@ -170,6 +171,7 @@ OPENERS = {
 
 @pytest.mark.promise("E4", "F27", "F32")
 @pytest.mark.parametrize(("text", "why"), OPENERS.values(), ids=OPENERS)
+@pytest.mark.slow_after(1)
 async def test_an_opener_that_does_anything_else_is_an_error_and_closes_nothing(panes, programs, text, why):
     mine = await panes.place().open(programs.launch("mine"))
     await programs.report()

@@ -372,6 +372,7 @@ async def test_a_zoomed_pane_of_the_user_stays_zoomed(rig, programs):
 
 
 @pytest.mark.promise("E2", "F31")
+@pytest.mark.slow
 async def test_what_several_people_look_at_never_changes(rig, programs):
     rig.window()
     rig.run("new-session", "-d", "-t", "main", "-s", "grouped")

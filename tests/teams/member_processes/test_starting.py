@@ -66,7 +66,7 @@ def said(problem: TeamwrightError) -> str:
     return "\n".join([problem.what, *(line for _, line in problem.looked_at)])
 
 
-@pytest.mark.slow_after(4)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("A4", "F35", "P3")
 @pytest.mark.parametrize("how", REFUSED)
 async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_nothing_is_left(tmp_path, marked, how):
@@ -83,6 +83,7 @@ async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_no
         await quiet_about(here)
 
 
+@pytest.mark.slow
 async def test_a_process_that_never_calls_is_ended_at_the_deadline(tmp_path, marked, monkeypatch):
     monkeypatch.setattr(process_launcher, "READY_S", 1.0)
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
@@ -130,6 +131,7 @@ async def cancelled(starts: "asyncio.Task[object]") -> None:
         await starts
 
 
+@pytest.mark.slow
 async def test_the_name_of_one_that_could_not_begin_is_free(tmp_path, marked):
     async with house(tmp_path, PROCESS, {"ann": []}) as here:
         elsewhere = here.team.session.team.launcher.processes
@@ -144,6 +146,7 @@ async def test_the_name_of_one_that_could_not_begin_is_free(tmp_path, marked):
 
 
 @pytest.mark.finding("T5")
+@pytest.mark.slow
 async def test_a_member_whose_process_fails_during_a_resume_keeps_its_place_and_its_conversation(
     tmp_path, marked, monkeypatch
 ):
@@ -199,6 +202,7 @@ async def test_of_sixteen_at_once_of_which_some_fail_the_others_are_there(tmp_pa
         assert {name for name, _ in here.parts.bodies} == set(there)
 
 
+@pytest.mark.slow
 async def test_a_member_that_agrees_to_stop_and_ends_during_the_resume_is_not_started_again(
     tmp_path, marked, monkeypatch
 ):

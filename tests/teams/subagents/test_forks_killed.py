@@ -40,6 +40,7 @@ def again(tmp_path, model) -> Team:
 
 
 @pytest.mark.promise("row F5", "F38", "F57")
+@pytest.mark.slow
 async def test_forks_that_a_kill_cut_off_are_told_once_and_go_on_from_the_bytes_that_they_began_with(tmp_path):
     count, other = killed(tmp_path)
     on = Call("Agent", {"description": "more", "prompt": "Finish.", "resume": count})
@@ -63,6 +64,7 @@ async def test_forks_that_a_kill_cut_off_are_told_once_and_go_on_from_the_bytes_
 
 
 @pytest.mark.promise("row F5", "F57")
+@pytest.mark.slow
 async def test_a_fork_of_which_only_its_transcript_is_left_is_still_a_fork(tmp_path):
     count, _ = killed(tmp_path)
     [journal] = Path(os.environ["TEAMWRIGHT_HOME"]).rglob("agents.jsonl")

@@ -38,6 +38,7 @@ def again(tmp_path, model) -> Team:
 
 
 @pytest.mark.promise("F38", "F57", "row F3")
+@pytest.mark.slow
 async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_with(tmp_path):
     id = killed(tmp_path, "background")
     model = Children(Call("Agent", {"description": "more", "prompt": "Finish.", "resume": id}), "Good.")
@@ -57,6 +58,7 @@ async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_w
 
 
 @pytest.mark.promise("F57", "row F1")
+@pytest.mark.slow
 async def test_one_that_was_waited_for_goes_on_where_it_was_and_its_answer_is_the_calls_result(tmp_path):
     id = killed(tmp_path, "foreground")
     model = Children("I have it.")
@@ -94,6 +96,7 @@ async def test_caps_are_for_its_life_also_when_it_is_gone_on_with(tmp_path, cap)
 
 @pytest.mark.promise("row F15", "F57")
 @pytest.mark.parametrize("cap", list(CAPS))
+@pytest.mark.slow_after(1)
 async def test_after_a_kill_its_caps_count_what_it_used_before(tmp_path, cap):
     id = killed(tmp_path, cap, NESTED).split()[0]
     model = Nest(lead=["I see.", more(id)], one=[LOOK] * 9)

@@ -67,7 +67,7 @@ def test_the_end_of_a_line_is_no_answer_and_the_line_is_given_back(repo, gate):
         person.sees("Done. 1")
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("K5", "K11")
 @pytest.mark.parametrize(("columns", "env"), [(80, {}), (40, {}), (40, {"NO_COLOR": "1"}), (60, {"TERM": "dumb"})])
 def test_on_every_terminal_all_of_a_hostile_command_is_seen(repo, gate, columns, env):
@@ -121,6 +121,7 @@ def _pastes(person, text: str) -> None:
 
 @pytest.mark.promise("K8", "F44")
 @pytest.mark.parametrize("how", [signal.SIGHUP, "closed"])
+@pytest.mark.slow_after(1)
 def test_a_terminal_that_goes_at_a_dialog_says_neither_yes_nor_no_and_loses_nothing(repo, gate, own_home, how):
     with at_terminal(asks_at_the_gate("touch made"), repo) as (person, _):
         person.says("go")

@@ -57,6 +57,7 @@ def status(repo: Path) -> str:
     return said.stdout + "".join(sorted(str(path) for path in (repo / ".git").rglob("*")))
 
 
+@pytest.mark.slow
 def test_changed_new_and_removed_files_are_recorded_with_the_member_and_git_is_untouched(recorder: Recorder):
     repo, before = recorder.repo, status(recorder.repo)
     begun = recorder.begin("ada")
@@ -92,6 +93,7 @@ def test_changes_before_a_command_and_of_the_person_are_not_recorded_as_a_member
     assert recorder.recorded() == {"README.md": [("ada", b"# A small project\n", b"by ada\n")]}
 
 
+@pytest.mark.slow
 def test_changes_while_two_members_commands_overlap_belong_to_neither(recorder: Recorder):
     ada = recorder.begin("ada")
     (recorder.repo / "main.py").write_text("ada alone\n")
@@ -114,6 +116,7 @@ def test_an_edit_with_a_tool_during_a_command_is_not_recorded_twice(recorder: Re
     assert [member for member, _, _ in recorder.recorded()["main.py"]] == ["ben"]
 
 
+@pytest.mark.slow
 def test_commands_that_end_while_others_begin_do_not_switch_the_scans_off(recorder: Recorder):
     def run(name: str) -> None:
         for number in range(8):
@@ -151,6 +154,7 @@ def test_what_a_filter_of_the_repository_names_is_not_run(recorder: Recorder, tm
     assert not mark.exists() and recorder.recorded()["main.py"][0][0] == "ada"
 
 
+@pytest.mark.slow
 def test_a_file_that_git_stores_converted_is_left_out_with_a_notice_before_its_first_recorded_change(
     recorder: Recorder,
 ):
@@ -170,7 +174,7 @@ def test_a_file_that_git_stores_converted_is_left_out_with_a_notice_before_its_f
     assert recorder.recorded()["run.bat"] == [("ada", b"three\r\n", b"four\r\n")]
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_diff_and_undo_cover_what_commands_changed_in_front_and_in_the_background(repo: Path, own_home: Path):
     play = Play(
         [
@@ -199,6 +203,7 @@ def test_diff_and_undo_cover_what_commands_changed_in_front_and_in_the_backgroun
 
 
 @pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.slow
 def test_a_setting_switches_the_recording_off(repo: Path, own_home: Path, recorded):
     play = Play([call("Bash", command="echo changed > main.py", description="change"), "Done."])
     with play.on(repo, own_home / ".teamwright") as program:

@@ -29,6 +29,7 @@ def continued(program, play, id: str, prompt: str = "and now?") -> str:
     return words_of(request) + json.dumps([m["content"] for m in request["messages"] if m["role"] == "assistant"])
 
 
+@pytest.mark.slow
 def test_a_fork_before_a_prompt_has_the_conversation_before_it_and_changes_no_file(edited, repo):
     program, play = edited
     before = sessions(program)
@@ -44,6 +45,7 @@ def test_a_fork_before_a_prompt_has_the_conversation_before_it_and_changes_no_fi
     assert "make it first" in listed and "and now?" in listed and "make a file" not in listed
 
 
+@pytest.mark.slow
 def test_fork_session_continues_in_a_copy_with_the_given_id(edited):
     program, play = edited
     before, wanted = sessions(program), str(uuid.uuid4())
@@ -57,6 +59,7 @@ def test_fork_session_continues_in_a_copy_with_the_given_id(edited):
     assert again.returncode == 2 and "already" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_fork_that_cannot_be_opened_leaves_no_session(edited):
     program, _play = edited
     before = sessions(program)

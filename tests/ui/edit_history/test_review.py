@@ -64,6 +64,7 @@ def of(found: dict, name: str) -> dict:
     return next(one for one in found["members"] if one["name"] == name)
 
 
+@pytest.mark.slow
 def test_a_review_has_report_files_tasks_and_cost_of_each_member_and_takes_decisions(ended: Program, repo: Path):
     found = review(ended)
     ada, lead = of(found, "ada"), of(found, "lead")
@@ -127,6 +128,7 @@ def test_a_person_reviews_in_the_session_and_takes_edits_back(repo: Path):
     assert (repo / "main.py").read_text() == "print('hello')\n"
 
 
+@pytest.mark.slow
 def test_a_person_decides_at_a_terminal_after_the_run_and_a_refusal_ends_nothing(ended: Program):
     env = {key: value for key, value in ended.environment.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     args = [*COMMAND[1:], "review", TEAM]

@@ -42,6 +42,7 @@ def ask(program: Program, play: Play, prompt: str) -> str:
     return "\n".join([words_of(request), *answers])
 
 
+@pytest.mark.slow
 def test_conversation_and_files_go_back_to_the_time_before_a_prompt_and_the_lead_is_told(edited, repo):
     program, play = edited
     listed = program.run("rewind").stdout
@@ -77,7 +78,7 @@ def test_before_the_first_prompt_the_conversation_is_empty_and_the_next_prompt_b
     assert [text for text in beginning if text not in json.dumps(messages[0])] == []
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_only_the_conversation_or_only_the_files_go_back(edited, repo):
     program, play = edited
     rewind(program, "--to", "3", "--conversation-only")
@@ -89,7 +90,7 @@ def test_only_the_conversation_or_only_the_files_go_back(edited, repo):
     assert "make it second" in told and "took back the edits" in told
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_file_that_changed_since_is_named_and_stays(edited, repo):
     program, _ = edited
     (repo / "main.py").write_text("mine\n")
@@ -98,7 +99,7 @@ def test_a_file_that_changed_since_is_named_and_stays(edited, repo):
     assert (repo / "main.py").read_text() == "mine\n" and not (repo / "deep").exists()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
@@ -116,7 +117,7 @@ def test_bad_input_is_refused_and_changes_nothing(edited, repo, args, code, word
     assert (repo / "deep/new.txt").exists() and "make a file" in program.run("rewind").stdout
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_person_sees_what_would_be_done_and_may_say_no(edited, repo):
     program, _ = edited
     for answer, content in (("n", "second"), ("y", "first")):
@@ -133,7 +134,7 @@ def test_a_person_sees_what_would_be_done_and_may_say_no(edited, repo):
         assert (repo / "main.py").read_text() == f"print('{content}')\n"
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_session_that_a_process_drives_is_refused_with_what_to_do(edited, repo):
     program, _ = edited
     place = find_history(Home.at(program.home), repo, None)
@@ -161,7 +162,7 @@ def rewind_it(home: str, cwd: str, removed: int) -> None:
     asyncio.run(rewind_on_disk(find_history(Home.at(Path(home)), Path(cwd), None), 1, "all"))
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [0, 13, FILES - 1])
 def test_a_rewind_that_a_kill_interrupted_is_completed_before_the_session_is_resumed(
     repo: Path, own_home: Path, done: int

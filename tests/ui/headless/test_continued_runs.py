@@ -40,7 +40,7 @@ def test_the_words_go_to_the_session_that_is_meant(program, words):
     assert (done.returncode, done.stdout) == (0, "Heard 3.\n"), done.stderr
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize("words", [("resume", "-p", "Go on."), ("resume", "Go on.", "-p"), ("-r", "Go on.", "-p")])
 def test_a_prompt_where_a_name_should_be_is_told_where_it_goes(program, words):
@@ -52,7 +52,7 @@ def test_a_prompt_where_a_name_should_be_is_told_where_it_goes(program, words):
     assert program.run("-c", "-p", "Go on.").stdout == "Heard 3.\n", "nothing was sent before"
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize(
     ("words", "says"),
@@ -74,6 +74,7 @@ def test_what_cannot_go_on_says_what_to_type(program, words, says):
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_paths_begin_where_dash_c_says_the_home_s_too(program, tmp_path):
     program.env["TEAMWRIGHT_HOME"] = ""
     (program.cwd / "sub").mkdir()

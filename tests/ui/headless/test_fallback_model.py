@@ -39,6 +39,7 @@ def run(tmp_path, repo):
 
 
 @pytest.mark.parametrize("status", [529, 500, 404, 403])
+@pytest.mark.slow_after(1)
 def test_a_model_that_is_not_available_is_replaced_by_the_fallback_model(run, status):
     service = Service({FIRST: Status(status)})
     done = run(service, "--fallback-model", SECOND, "--output-format", "json", retries=0)
@@ -53,6 +54,7 @@ def test_a_model_that_is_not_available_is_replaced_by_the_fallback_model(run, st
     assert service.called == [FIRST, SECOND]
 
 
+@pytest.mark.slow
 def test_fallback_models_are_used_in_their_order_and_the_last_failure_ends_the_run(run):
     service = Service({FIRST: Status(529), SECOND: Status(529)})
     args = ("--fallback-model", f"{SECOND}, {THIRD}")
@@ -64,6 +66,7 @@ def test_fallback_models_are_used_in_their_order_and_the_last_failure_ends_the_r
     assert done.returncode != 0 and "is overloaded (HTTP 529)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_service_that_fails_is_called_three_times_before_the_fallback_model(run):
     service = Service({FIRST: Status(500)})
     assert run(service, "--fallback-model", SECOND).stdout == "Done.\n"
@@ -71,12 +74,14 @@ def test_a_service_that_fails_is_called_three_times_before_the_fallback_model(ru
 
 
 @pytest.mark.parametrize("status", [401, 400])
+@pytest.mark.slow_after(1)
 def test_a_refused_key_and_a_refused_request_use_no_fallback_model(run, status):
     service = Service({FIRST: Status(status)})
     assert run(service, "--fallback-model", SECOND, retries=0).returncode != 0
     assert service.called == [FIRST]
 
 
+@pytest.mark.slow
 def test_an_event_names_the_fallback_model_and_later_calls_use_it(run):
     answers = iter([Answer(tools=[("Bash", {"command": "pwd"})]), "Done."])
     service = Service({FIRST: Status(529)}, lambda body: next(answers))
@@ -90,6 +95,7 @@ def test_an_event_names_the_fallback_model_and_later_calls_use_it(run):
 
 
 @pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.slow
 def test_members_and_sub_agents_inherit_the_fallback_models(run, backend):
     def answer(body):
         text = json.dumps(body["messages"])
@@ -113,6 +119,7 @@ def test_members_and_sub_agents_inherit_the_fallback_models(run, backend):
     ("value", "words"),
     [(",", "needs the name of a model"), ("nowhere/model", '"nowhere" is not a provider')],
 )
+@pytest.mark.slow
 def test_a_wrong_fallback_model_is_refused_at_the_start(run, value, words):
     service = Service({})
     done = run(service, "--fallback-model", value)
@@ -121,6 +128,7 @@ def test_a_wrong_fallback_model_is_refused_at_the_start(run, value, words):
     assert service.called == []
 
 
+@pytest.mark.slow
 def test_a_script_has_no_fallback_model(tmp_path, repo):
     script = tmp_path / "script.toml"
     script.write_text('[script]\nname = "one"\n\n[[agent.lead.turn]]\nsay = "Done."\n')

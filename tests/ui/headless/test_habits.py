@@ -94,6 +94,7 @@ def test_tools_leaves_only_the_named_built_in_ones(program, model, names):
     assert tool_names(model.bodies[0]) == {"Read", "Glob"}
 
 
+@pytest.mark.slow
 def test_tools_takes_several_words_none_and_default(program, model):
     for args in (("--tools", "Read", "Glob"), ("--tools", ""), ("--tools", "default"), ()):
         done = program.run("-p", *args, "--", "hi")
@@ -103,6 +104,7 @@ def test_tools_takes_several_words_none_and_default(program, model):
     assert offered[2] == offered[3] > {"Read", "Bash"}
 
 
+@pytest.mark.slow
 def test_setting_sources_choose_the_files_that_are_read(program, model, repo):
     program.settings(permissions={"deny": ["Bash"]})
     (repo / ".teamwright").mkdir()
@@ -149,6 +151,7 @@ def test_a_command_of_the_person_and_one_without_trust_come_before_a_prompt_of_t
     assert "Count the lines." in json.dumps(model.bodies) and "not committed" not in json.dumps(model.bodies)
 
 
+@pytest.mark.slow
 def test_a_command_of_the_terminal_is_refused_with_what_a_headless_run_has(program, model):
     for name, instead in (("/cost", "teamwright cost"), ("/plan", "--permission-mode plan"), ("/help", "--help")):
         done = program.run("-p", name)

@@ -20,6 +20,7 @@ def run(tmp_path, repo, answers, *args, schema=None):
 
 
 @pytest.mark.parametrize("answer", ['{"count": 3}', '```json\n{"count": 3}\n```'])
+@pytest.mark.slow_after(1)
 def test_an_answer_that_fits_is_printed_as_json(tmp_path, repo, answer):
     done, bodies = run(tmp_path, repo, [answer])
     assert (done.returncode, done.stdout) == (0, '{"count": 3}\n'), done.stderr
@@ -28,6 +29,7 @@ def test_an_answer_that_fits_is_printed_as_json(tmp_path, repo, answer):
 
 
 @pytest.mark.parametrize("first", ["There are three.", '{"count": "three"}'])
+@pytest.mark.slow
 def test_an_answer_that_does_not_fit_is_asked_for_once_more_with_the_reason(tmp_path, repo, first):
     done, bodies = run(tmp_path, repo, [first, '{"count": 3}'], "--output-format", "json")
     assert done.returncode == 0, done.stderr
@@ -36,6 +38,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_once_more_with_the_reason(tmp_
     assert ("it is not JSON" if first[0] == "T" else "'three' is not of type 'integer'") in words_of(bodies[1])
 
 
+@pytest.mark.slow
 def test_a_second_answer_that_does_not_fit_is_a_failure(tmp_path, repo):
     done, bodies = run(tmp_path, repo, ["Three.", "Still three."], "--output-format", "json")
     told = json.loads(done.stdout)
@@ -46,6 +49,7 @@ def test_a_second_answer_that_does_not_fit_is_a_failure(tmp_path, repo):
     assert len(bodies) == 2
 
 
+@pytest.mark.slow
 def test_a_schema_is_a_file_too(tmp_path, repo):
     (repo / "schema.json").write_text(json.dumps(SCHEMA))
     done, _ = run(tmp_path, repo, ['{"count": 3}'], schema="schema.json")
@@ -60,6 +64,7 @@ def test_a_schema_is_a_file_too(tmp_path, repo):
         ("no.json", "cannot be read"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_a_bad_schema_is_refused_before_anything_starts(tmp_path, repo, schema, word):
     done, bodies = run(tmp_path, repo, [], schema=schema)
     assert done.returncode == 2

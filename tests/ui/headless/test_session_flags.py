@@ -53,6 +53,7 @@ def test_the_lead_has_the_prompt_the_tools_and_the_model_of_its_agent_type(progr
     assert not {"Edit", "Write", "Agent", "WebFetch"} & tool_names(body)
 
 
+@pytest.mark.slow
 def test_a_resume_keeps_the_agent_type_and_refuses_another_one(program, server):
     assert program.run("-p", "hi", "--agent", "reviewer").returncode == 0
     assert program.run("-p", "more", "-c").returncode == 0
@@ -63,6 +64,7 @@ def test_a_resume_keeps_the_agent_type_and_refuses_another_one(program, server):
     assert "began with the agent type reviewer" in error_of(refused)[1][0]
 
 
+@pytest.mark.slow
 def test_a_deny_rule_of_the_agent_type_holds_for_the_lead(tmp_path, repo):
     push = Answer(tools=[("Bash", {"command": "git push origin main"})])
     with LoopbackModel.in_thread([push, "Done."]) as server:
@@ -75,11 +77,13 @@ def test_a_deny_rule_of_the_agent_type_holds_for_the_lead(tmp_path, repo):
     assert denial["tool_name"] == "Bash" and "git push" in denial["rule"]
 
 
+@pytest.mark.slow
 def test_a_flag_has_precedence_over_the_model_of_the_agent_type(program, server):
     assert program.run("-p", "hi", "--agent", "reviewer", "--model", "claude-opus-4-1").returncode == 0
     assert server.bodies[0]["model"] == "claude-opus-4-1"
 
 
+@pytest.mark.slow
 def test_an_unknown_agent_type_and_one_of_an_untrusted_repository_are_refused(program, server, repo):
     slug, lines = error_of(program.run("-p", "hi", "--agent", "reviewr"))
     assert slug == "usage" and "use reviewer" in "\n".join(lines)
@@ -90,6 +94,7 @@ def test_an_unknown_agent_type_and_one_of_an_untrusted_repository_are_refused(pr
     assert server.bodies == []
 
 
+@pytest.mark.slow
 def test_a_session_is_listed_and_resumed_by_its_title(program, server):
     assert program.run("-p", "hi", "--name", "  the   release ").returncode == 0
     [session] = sessions(program)
@@ -101,6 +106,7 @@ def test_a_session_is_listed_and_resumed_by_its_title(program, server):
     assert [one["title"] for one in sessions(program)] == ["the fix"]
 
 
+@pytest.mark.slow
 def test_two_sessions_of_one_title_are_not_chosen_between(program):
     for _ in range(2):
         assert program.run("-p", "hi", "-n", "twice").returncode == 0
@@ -109,6 +115,7 @@ def test_two_sessions_of_one_title_are_not_chosen_between(program):
 
 
 @pytest.mark.parametrize(("reply", "code"), [("Done.", 0), (Status(400), 3)])
+@pytest.mark.slow_after(1)
 def test_a_run_without_persistence_leaves_no_session(tmp_path, repo, reply, code):
     with LoopbackModel.in_thread([reply]) as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -118,6 +125,7 @@ def test_a_run_without_persistence_leaves_no_session(tmp_path, repo, reply, code
         assert list(program.home.glob("projects/*/*")) == []
 
 
+@pytest.mark.slow
 def test_no_persistence_is_refused_for_a_session_that_continues(program):
     assert program.run("-p", "hi").returncode == 0
     refused = program.run("-p", "more", "-c", "--no-session-persistence")

@@ -73,6 +73,7 @@ def test_the_result_has_the_usage_of_each_model(lines):
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_a_run_that_is_not_done_says_why(tmp_path, repo):
     turns = [Answer("Reading.", tools=[("Read", {"file_path": "main.py"})])] * 3
     with LoopbackModel.in_thread(turns) as server:

@@ -103,6 +103,7 @@ def begin(here: House, prompt: str) -> subprocess.Popen[str]:
 
 @pytest.mark.finding("T21", "T8")
 @pytest.mark.parametrize("backend", PLACES, indirect=True)
+@pytest.mark.slow
 def test_however_a_lead_ends_its_members_come_back_with_their_conversation_and_their_tasks(scene, backend):
     play = Rounds(len(ENDS_OF_LEAD) + 1)
     task = call("TaskCreate", subject="the job", description="do it")
@@ -268,6 +269,7 @@ class Polite:
 
 @pytest.mark.finding("T8", "T19")
 @pytest.mark.parametrize("backend", PLACES, indirect=True)
+@pytest.mark.slow_after(1)
 def test_members_whose_messages_the_ping_pong_guard_keeps_have_their_places_after_a_run_that_is_done(scene, backend):
     polite = {"ann": [Polite("bob")] * 99, "bob": [Polite("ann")] * 99}
     here = scene([FORMS, *[agent(f"JOB {name}", name=name) for name in polite], *["I wait."] * 99], **polite)

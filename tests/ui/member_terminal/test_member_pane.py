@@ -76,6 +76,7 @@ async def test_keys_end_a_turn_and_never_the_process_and_stop_ends_it_once_it_wa
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.slow
 async def test_commands_show_one_member_and_change_its_mode_under_the_rules_of_the_lead(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
         await team.spawn("ann", "Begin.")
@@ -200,6 +201,7 @@ async def test_a_member_whose_terminal_is_closed_has_crashed_and_the_lead_is_tol
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.slow
 async def test_a_dumb_terminal_gets_lines_and_no_colours(tmp_path):
     env = {"NO_COLOR": "1"}
     async with crew(tmp_path, lambda _body: "Plain words.", env=env) as (team, told, _):
@@ -219,6 +221,7 @@ async def test_a_dumb_terminal_gets_lines_and_no_colours(tmp_path):
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.slow
 def test_a_pane_says_that_its_lead_is_gone_and_how_long_the_member_stays(tmp_path):
     (tmp_path / "work").mkdir()
     play = Play([agent("JOB ann: begin.", name="ann"), (lead := Held())], ann=["I have begun."])
@@ -246,6 +249,7 @@ def test_a_pane_says_that_its_lead_is_gone_and_how_long_the_member_stays(tmp_pat
 
 
 @pytest.mark.promise("E2", "H9")
+@pytest.mark.slow
 async def test_below_the_line_stands_what_the_lead_shows_of_it_in_the_same_words_also_in_a_narrow_pane(tmp_path):
     def play(body: dict[str, Any]) -> Answer | str:
         if "Wait there" in words(body) and "tool_result" not in words(body):

@@ -31,6 +31,7 @@ def listed(program):
     return {one["path"]: one for one in json.loads(program.run("projects", "--json").stdout)}
 
 
+@pytest.mark.slow
 def test_projects_are_listed_with_their_sessions_teams_and_open_tasks(program, repo, tmp_path):
     found = listed(program)
     assert set(found) == {str(repo), str(tmp_path / "other")}
@@ -39,6 +40,7 @@ def test_projects_are_listed_with_their_sessions_teams_and_open_tasks(program, r
     assert str(repo)[-20:] in program.run("projects").stdout
 
 
+@pytest.mark.slow
 def test_all_data_of_a_project_are_removed_and_those_of_others_stay(program, repo, tmp_path):
     [session] = listed(program)[str(repo)]["sessions"]
     done = program.run("projects", "rm", str(repo), "--yes")
@@ -52,6 +54,7 @@ def test_all_data_of_a_project_are_removed_and_those_of_others_stay(program, rep
     assert again.returncode == 2 and "there are no data of" in again.stderr
 
 
+@pytest.mark.slow
 def test_without_a_person_the_removal_needs_a_flag_and_lists_the_data_first(program, repo):
     asked = program.run("projects", "rm", ".")
     assert asked.returncode == 2 and "add --yes" in asked.stderr and "team     crew" in asked.stdout

@@ -12,6 +12,7 @@ def ids(program: Program) -> list[str]:
 
 
 @pytest.mark.finding("U12")
+@pytest.mark.slow
 def test_a_session_is_removed_with_all_its_files_and_others_stay(tmp_path, repo):
     with LoopbackModel.in_thread(["One.", "Two."]) as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -29,6 +30,7 @@ def test_a_session_is_removed_with_all_its_files_and_others_stay(tmp_path, repo)
 
 
 @pytest.mark.finding("U12")
+@pytest.mark.slow
 def test_a_session_with_an_open_task_is_removed_only_with_force(tmp_path, repo):
     task = Answer(tools=[("TaskCreate", {"subject": "later", "description": "Do it later."})])
     with LoopbackModel.in_thread([task, "Noted.", "Still open."]) as server:

@@ -124,6 +124,7 @@ def test_what_is_in_it_tells_what_happened(tmp_path, repo):
     assert {row["section"] for row in json.loads(found["doctor.json"])} >= {"machine", "model", "settings"}
 
 
+@pytest.mark.slow
 def test_only_its_owner_may_read_it_and_the_list_says_what_is_in_it_and_what_is_not(tmp_path, repo):
     program = Program(repo, tmp_path / "home", before=["sh", "-c", 'umask 0; exec "$@"', "sh"])
     done = program.run("doctor", "--bundle")
@@ -136,6 +137,7 @@ def test_only_its_owner_may_read_it_and_the_list_says_what_is_in_it_and_what_is_
     assert list(repo.glob("*.zip")) == [], "nothing is written into the repository unless it is named"
 
 
+@pytest.mark.slow
 def test_a_file_that_is_there_is_never_written_over_nor_a_link_followed(tmp_path, repo):
     program = Program(repo, tmp_path / "home")
     (repo / "kept.zip").write_text("mine")
@@ -169,6 +171,7 @@ def test_it_is_made_where_everything_else_is_broken(tmp_path, repo):
     assert "(5 characters left out)" in found["events.jsonl"]
 
 
+@pytest.mark.slow
 def test_from_a_directory_below_the_settings_are_those_that_a_run_would_read_there(tmp_path, repo):
     program = Program(repo / "below", tmp_path / "home")
     for place in (repo / "below", repo / ".teamwright"):

@@ -72,6 +72,7 @@ def test_json_says_the_same(program, repo):
     assert sum(found["counts"].values()) == len(found["assets"])
 
 
+@pytest.mark.slow
 def test_flags_add_what_a_run_would_have(program, tmp_path):
     put(tmp_path, "kit/agents/a.md", "---\nname: a\ndescription: x\n---\nx")
     given = json.dumps({"helper": {"description": "Helps.", "prompt": "You help."}})
@@ -92,6 +93,7 @@ def test_an_empty_directory_has_nothing_and_a_broken_trust_file_stops_the_look(t
 
 
 @pytest.mark.promise("K1")
+@pytest.mark.slow
 def test_names_of_a_stranger_move_no_cursor(program, repo):
     put(repo, ".claude/settings.json", {"\x1b[2J\x1b]0;mine\x07": 1, "hooks": {"\x1b[1A": []}})
     put(repo, ".claude/agents/\x1b[2J.md", "---\nname: \x1b\n---\n")

@@ -125,6 +125,7 @@ def test_values_come_from_the_tables_that_decide(tmp_path, line):
     assert set(words(f"teamwright {line}", tmp_path)) >= VALUES[line]
 
 
+@pytest.mark.slow
 def test_names_come_from_the_disk_and_odd_files_are_left_out(named, repo):
     def names(line: str) -> list[str]:
         return words(f"teamwright --home {named} {line}", repo)
@@ -219,6 +220,7 @@ def test_a_tab_loads_no_command_and_nothing_that_could_ask_somebody(tmp_path, li
 
 
 @bash
+@pytest.mark.slow
 def test_bash_gets_words_that_it_can_put_into_the_line(named, repo, tmp_path):
     assert bash_offers("teamwright doc", tmp_path, repo) == ["doctor"]
     assert bash_offers("teamwright --permissionMode=dont", tmp_path, repo) == ["dontAsk"]
@@ -231,7 +233,7 @@ def test_bash_gets_words_that_it_can_put_into_the_line(named, repo, tmp_path):
     assert bash_offers("teamwright nosuch x", tmp_path, repo) == []
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_person_who_presses_tab_gets_the_line_on(shell, named, repo, tmp_path):
     (repo / "sub dir").mkdir()

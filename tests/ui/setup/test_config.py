@@ -42,6 +42,7 @@ def test_what_is_set_is_listed_under_its_file_and_got_and_unset(program, repo):
 
 
 @pytest.mark.promise("K7")
+@pytest.mark.slow
 def test_the_checkouts_file_stays_out_of_git_without_a_gitignore(program, repo):
     done = program.run("config", "set", "--local", "model", "haiku")
     assert "once this repository is trusted" in done.stdout
@@ -64,6 +65,7 @@ def test_the_checkouts_file_stays_out_of_git_without_a_gitignore(program, repo):
         (("set", "--project", "--local", "model", "x"), "exclude each other"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_what_cannot_be_is_bad_usage_and_nothing_is_written(program, repo, args, word):
     done = program.run("config", *args)
     assert (done.returncode, error_of(done)[0]) == (2, "usage")
@@ -73,6 +75,7 @@ def test_what_cannot_be_is_bad_usage_and_nothing_is_written(program, repo, args,
 
 
 @pytest.mark.promise("K1")
+@pytest.mark.slow
 def test_a_command_of_an_agent_changes_no_settings(program):
     program.env["TEAMWRIGHT"] = "1"
     for args in (("set", "model", "haiku"), ("unset", "model")):
@@ -80,6 +83,7 @@ def test_a_command_of_an_agent_changes_no_settings(program):
     assert program.run("config", "list").returncode == 0
 
 
+@pytest.mark.slow
 def test_the_files_are_listed_and_the_schema_takes_what_was_set(program, repo):
     put(repo, ".claude/settings.json", {"teams": True})
     program.run("config", "set", "compact_at", "0.5")
@@ -93,6 +97,7 @@ def test_the_files_are_listed_and_the_schema_takes_what_was_set(program, repo):
     jsonschema.validate(json.loads((program.home / "settings.json").read_text()), schema)
 
 
+@pytest.mark.slow
 def test_all_keys_are_listed_with_their_defaults(program):
     lines = program.run("config", "list", "--all").stdout.splitlines()
     assert lines[0] == "defaults"
@@ -101,6 +106,7 @@ def test_all_keys_are_listed_with_their_defaults(program):
 
 
 @pytest.mark.finding("U12")
+@pytest.mark.slow
 def test_set_reports_the_value_that_is_really_used(program, repo):
     put(repo, ".teamwright/settings.local.json", json.dumps({"retention_days": 9}))
     assert program.run("trust", "--yes").returncode == 0

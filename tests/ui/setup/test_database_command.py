@@ -13,6 +13,7 @@ def program(tmp_path, repo, own_home):
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 def test_a_team_space_is_checked_made_and_described(program, postgres):
     url = postgres.new_space()
     schema = parse_address(url).schema

@@ -51,6 +51,7 @@ def test_servers_are_shown_with_their_origin_and_taken_over_when_a_person_agrees
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])
+@pytest.mark.slow_after(1)
 def test_a_file_that_is_missing_or_damaged_changes_nothing(tmp_path, program, text):
     assert program.run("import", "--from", "nowhere.json").returncode == 2
     (tmp_path / "odd.json").write_text(text)

@@ -43,6 +43,7 @@ def test_the_error_says_what_was_looked_at_what_was_found_and_what_to_type(tmp_p
 
 
 @pytest.mark.promise("K3")
+@pytest.mark.slow
 def test_what_the_error_tells_to_type_works(tmp_path, repo):
     with LoopbackModel.in_thread(models=["small"]) as server:
         program = new_user(tmp_path, repo, OLLAMA_HOST=server.url)

@@ -55,6 +55,7 @@ def added(program: Program) -> dict[str, dict]:
     return {one["name"]: one for one in json.loads(program.run("plugin", "list", "--json").stdout)}
 
 
+@pytest.mark.slow
 def test_a_plugin_of_a_git_address_is_shown_and_pinned_and_then_used(tmp_path, program, origin):
     address = f"file://{origin}"
     trace = find_home(str(program.home)).own / "plugin-data/tracer/trace"
@@ -76,6 +77,7 @@ def test_a_plugin_of_a_git_address_is_shown_and_pinned_and_then_used(tmp_path, p
     assert "tracer:ship" in program.run("check").stdout
 
 
+@pytest.mark.slow
 def test_a_later_commit_has_no_effect_until_a_person_updates(program, origin):
     assert program.run("plugin", "add", f"file://{origin}", "--yes").returncode == 0
     before = added(program)["tracer"]
@@ -91,6 +93,7 @@ def test_a_later_commit_has_no_effect_until_a_person_updates(program, origin):
     assert "tracer is up to date." in program.run("plugin", "update").stdout
 
 
+@pytest.mark.slow
 def test_a_copy_that_changed_is_not_used_and_a_removed_plugin_is_gone(program, origin):
     assert program.run("plugin", "add", str(origin), "--yes").returncode == 0
     copy = Path(added(program)["tracer"]["directory"])
@@ -106,6 +109,7 @@ def test_a_copy_that_changed_is_not_used_and_a_removed_plugin_is_gone(program, o
     assert program.run("plugin", "remove", "tracer").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_marketplace_names_its_plugins_and_one_in_another_repository_is_fetched(tmp_path, program, origin):
     market = tmp_path / "market"
     put(market / "tools/skills/a/SKILL.md", "---\nname: a\ndescription: Does.\n---\nText.")
@@ -129,6 +133,7 @@ def test_a_marketplace_names_its_plugins_and_one_in_another_repository_is_fetche
 @pytest.mark.parametrize(
     "source", ["./nowhere", "https://user:secret@127.0.0.1/x.git", "ext::sh -c true", "-uhttp://x"]
 )
+@pytest.mark.slow_after(1)
 def test_a_source_that_is_none_is_an_error_and_nothing_is_added(program, source):
     done = program.run("plugin", "add", "--yes", "--", source)
     assert done.returncode == 2 and not added(program)

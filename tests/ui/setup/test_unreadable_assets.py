@@ -42,7 +42,7 @@ def places(tmp_path):
     return home, repo
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="root's rights are taken away as Linux does")
 @pytest.mark.promise("K7")
 @pytest.mark.parametrize(
@@ -82,6 +82,7 @@ def test_what_nobody_may_read_is_broken_and_says_why(places, tmp_path, name, gro
         (lambda path: path.write_bytes(b"\0\1"), "it is no text"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_instructions_that_are_no_text_say_what_they_are(places, make, why):
     home, repo = places
     (repo / "CLAUDE.md").unlink()

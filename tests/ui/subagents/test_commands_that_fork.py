@@ -52,7 +52,7 @@ def test_where_all_run_in_the_background_a_headless_run_waits_for_it_and_the_lea
     assert files.states() == ["background", "completed"]
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("row F6", "row F16", "F36", "F38", "F57")
 @pytest.mark.parametrize("mode", [{}, {"agents": {"background": "always"}}], ids=["usually", "always"])
 def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_go_on_with_it(tmp_path, repo, mode):
@@ -82,6 +82,7 @@ def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_
 
 
 @pytest.mark.promise("row F6", "F38")
+@pytest.mark.slow
 def test_one_that_was_interrupted_wakes_nobody_later_and_is_told_along_with_the_next_words(tmp_path, repo):
     held = Held()
     play = Play(["I see."], kid=[held])

@@ -167,6 +167,7 @@ def test_one_that_waited_for_its_own_command_when_all_was_killed_hears_of_it_bef
 
 
 @pytest.mark.promise("row F12", "F37", "F38")
+@pytest.mark.slow
 def test_reading_waits_as_long_as_is_said_and_what_delivers_the_end_is_its_only_notice(tmp_path, repo):
     held = Held("There are 412.")
     reads = [
@@ -243,6 +244,7 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
 
 
 @pytest.mark.promise("F38", "row F12", "row F14")
+@pytest.mark.slow
 def test_one_that_goes_on_while_its_failed_life_still_ends_a_command_is_told_of_as_itself(tmp_path, repo):
     stubborn = Answer("Begun.", tools=[("Bash", {"command": "trap '' TERM; sleep 300", "run_in_background": True})])
 

@@ -65,6 +65,7 @@ def ids(route: Route) -> str:
 
 @pytest.mark.promise("row F2", "row F3", "row F4", "row F13", "row F16", "F36", "F38")
 @pytest.mark.parametrize("route", [FOREGROUND, *BACKGROUND], ids=ids)
+@pytest.mark.slow_after(1)
 def test_an_answer_comes_back_once_and_leaves_events_a_transcript_a_file_and_a_record(tmp_path, repo, route):
     held = Held("There are 412.")
     work = Answer("I look.", tools=[("Bash", {"command": "echo looked"})])

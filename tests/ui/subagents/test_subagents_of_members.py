@@ -69,6 +69,7 @@ def test_the_lead_may_read_it_without_taking_its_notice_and_another_member_may_n
 
 
 @pytest.mark.promise("F38", "F57", "row F3")
+@pytest.mark.slow
 def test_after_a_kill_the_member_is_told_as_killed_once_and_goes_on_with_it(tmp_path, repo):
     held = Held()
     work = Answer("I found nine.", tools=[("Bash", {"command": "true"})])
@@ -92,6 +93,7 @@ def test_after_a_kill_the_member_is_told_as_killed_once_and_goes_on_with_it(tmp_
 
 
 @pytest.mark.promise("row F2", "F57")
+@pytest.mark.slow
 def test_after_a_kill_one_that_a_member_waited_for_goes_on_and_answers_the_members_call(tmp_path, repo):
     held = Held()
     wait = call("Agent", description="job kid", prompt="JOB kid")
@@ -113,6 +115,7 @@ def test_after_a_kill_one_that_a_member_waited_for_goes_on_and_answers_the_membe
 
 
 @pytest.mark.promise("row F3", "D4", "F39")
+@pytest.mark.slow
 def test_when_the_member_is_stopped_its_background_ends_with_it_and_is_settled(tmp_path, repo):
     held = Held()
 

@@ -30,6 +30,7 @@ def stored(home: Path) -> object:
 
 @needs("bwrap")
 @pytest.mark.parametrize(("answer", "value"), [("1", True), ("2", False)])
+@pytest.mark.slow_after(1)
 def test_the_setting_is_offered_once_and_both_answers_are_kept(repo, own_home, answer, value):
     with at_terminal(play, repo, "--sandbox", "auto") as (person, _):
         person.says("run: git commit --allow-empty -m x ; touch one ; touch two")

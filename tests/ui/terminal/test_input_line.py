@@ -25,6 +25,7 @@ def pasted(text: str) -> str:
 
 
 @pytest.mark.finding("U6")
+@pytest.mark.slow
 def test_a_note_is_stored_in_the_chosen_file_and_the_lead_reads_it_with_the_next_prompt(repo, own_home):
     with at_terminal(lambda _body: "Read.", repo) as (person, server):
         person.says("# use tabs")
@@ -73,6 +74,7 @@ def test_a_note_extends_the_file_that_exists_and_follows_no_link_out_of_the_repo
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_tab_finds_a_tracked_file_deep_in_the_tree_and_a_missing_file_is_named(repo, tmp_path):
     deep = repo / "src" / "tools" / "inner"
     deep.mkdir(parents=True)
@@ -110,6 +112,7 @@ def test_files_are_found_by_parts_of_their_names_the_best_first():
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_a_long_paste_is_a_placeholder_that_is_sent_whole(repo, own_home):
     with at_terminal(lambda body: f"{told(body).count('of a log')} lines arrived.", repo) as (person, server):
         person.types("explain " + pasted(LONG))
@@ -140,6 +143,7 @@ def test_a_placeholder_that_nobody_pasted_is_plain_text():
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_the_pasted_path_of_an_image_attaches_it(repo, tmp_path):
     picture = repo / "a shot.png"
     picture.write_bytes(PNG)
@@ -172,6 +176,7 @@ def test_a_path_is_an_image_in_each_form_in_which_terminals_paste_it(tmp_path):
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_an_image_for_a_model_without_images_is_refused_by_a_sentence(repo, own_home):
     (repo / "shot.png").write_bytes(PNG)
     (own_home / ".teamwright").mkdir(parents=True, exist_ok=True)

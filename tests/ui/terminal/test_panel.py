@@ -23,6 +23,7 @@ def test_alone_and_at_rest_there_is_one_line_about_the_session_and_no_panel(repo
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_each_member_has_a_row_that_says_what_it_does_and_the_age_of_it_moves(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -37,6 +38,7 @@ def test_each_member_has_a_row_that_says_what_it_does_and_the_age_of_it_moves(ga
 
 
 @pytest.mark.promise("F67")
+@pytest.mark.slow
 def test_a_member_that_is_gone_and_a_team_that_is_deleted_stand_nowhere(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -72,6 +74,7 @@ def test_the_task_list_comes_and_goes_with_a_key_and_says_what_waits_for_what(ga
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_a_window_of_forty_columns_and_one_that_changes_in_the_middle(gates):
     with at_terminal(crew, gates, "--permission-mode", "acceptEdits", COLUMNS="100") as (person, _):
         starts(person)
@@ -105,6 +108,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J漢字👩‍🔬"
 
 
 @pytest.mark.promise("H9", "F65")
+@pytest.mark.slow
 def test_what_others_wrote_is_shown_there_too_and_steers_nothing(gates):
     def play(body):
         if who(body) != "lead":
@@ -128,6 +132,7 @@ def test_what_others_wrote_is_shown_there_too_and_steers_nothing(gates):
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_a_member_that_asks_says_so_and_the_request_is_counted(gates):
     def play(body):
         if who(body) == "lead":
@@ -150,6 +155,7 @@ def test_a_member_that_asks_says_so_and_the_request_is_counted(gates):
 
 @pytest.mark.finding("U7")
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_sub_agents_in_the_background_have_rows_are_counted_and_asked_about_on_leaving(gates):
     def play(body):
         if "background job" in all_told(body):

@@ -52,7 +52,7 @@ def test_with_the_flag_a_capable_terminal_gets_lines_alone(gates: Path):
         assert only_appends(person.raw), repr(person.raw)
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow
 def test_with_the_setting_sessions_and_their_list_are_plain(plain_home: Path, repo: Path):
     for answer in ("# One\n\nIt is **done**.", "# Two\n\nIt is **done**."):
         with at_terminal(lambda _body, answer=answer: answer, repo) as (person, _):
@@ -75,7 +75,7 @@ def test_a_session_that_is_not_plain_redraws(gates: Path):
         assert not only_appends(person.raw)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_with_the_setting_the_demo_has_no_panel(plain_home: Path, repo: Path):
     person = Person("demo", "--pace", "0", "--repo", str(repo), cwd=repo)
     assert person.leaves() == 0

@@ -6,6 +6,7 @@ from tests.ui.test_terminal_session import all_told, at_terminal
 
 
 @pytest.mark.finding("U8", "U10")
+@pytest.mark.slow
 def test_the_state_and_the_setup_of_a_session_are_shown_by_slash_commands(repo, tmp_path):
     home = tmp_path / "home"
     skill = home / ".claude" / "commands"

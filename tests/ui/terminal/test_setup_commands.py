@@ -9,6 +9,7 @@ from tests.ui.test_terminal_session import all_told, at_terminal
 
 
 @pytest.mark.finding("U8")
+@pytest.mark.slow
 def test_instructions_hooks_and_servers_are_listed_and_the_conversation_is_exported(repo, tmp_path):
     home = tmp_path / "home"
     (home / ".teamwright").mkdir(parents=True)

@@ -11,6 +11,7 @@ SHIFT_TAB, CTRL_O = "\x1b[Z", "\x0f"
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_esc_ends_the_turn_of_the_lead_and_its_next_line_continues(repo, tmp_path):
     def play(body: dict):
         return Stall(4, Answer("Half of this sentence arrives.")) if "hang" in told(body) else "Again here."
@@ -25,6 +26,7 @@ def test_esc_ends_the_turn_of_the_lead_and_its_next_line_continues(repo, tmp_pat
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_esc_esc_lists_the_earlier_prompts_and_changes_nothing_without_a_number(repo, tmp_path):
     with at_terminal(lambda _body: "Good day.", repo, HOME=str(tmp_path / "home")) as (person, server):
         person.says("hello")

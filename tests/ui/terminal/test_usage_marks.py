@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from teamwright.testing.model_server_replies import Answer
 from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, who
@@ -49,6 +51,7 @@ def test_a_no_at_a_mark_ends_the_turn_and_the_session_stays(repo, tmp_path):
         person.sees("I have read all five.")
 
 
+@pytest.mark.slow
 def test_a_member_at_its_mark_waits_for_the_person_at_the_leads_terminal(repo, tmp_path):
     def play(body: dict):
         if who(body) == "ada":

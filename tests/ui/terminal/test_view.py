@@ -49,6 +49,7 @@ def test_down_and_enter_view_a_member_whose_words_come_and_to_whom_lines_go(gate
 
 
 @pytest.mark.promise("F28")
+@pytest.mark.slow
 def test_ctrl_c_in_a_view_ends_that_members_turn_and_nobody_elses(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -72,6 +73,7 @@ def test_ctrl_c_in_a_view_ends_that_members_turn_and_nobody_elses(gates):
 
 
 @pytest.mark.promise("F28")
+@pytest.mark.slow
 def test_ctrl_c_at_the_lead_ends_no_turn_of_a_member_that_was_viewed_before(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -88,6 +90,7 @@ def test_ctrl_c_at_the_lead_ends_no_turn_of_a_member_that_was_viewed_before(gate
 
 
 @pytest.mark.promise("H9", "F67")
+@pytest.mark.slow
 def test_stop_without_a_name_ends_the_viewed_member_once_it_was_meant_and_the_view_goes_back(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -107,6 +110,7 @@ def test_stop_without_a_name_ends_the_viewed_member_once_it_was_meant_and_the_vi
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_words_in_the_line_stay_there_while_a_member_is_marked_and_go_to_it_then(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -130,6 +134,7 @@ def test_words_in_the_line_stay_there_while_a_member_is_marked_and_go_to_it_then
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_up_on_an_empty_line_is_the_history_and_leaves_the_members_again(gates):
     with at_terminal(crew, gates) as (person, _):
         starts(person)
@@ -148,6 +153,7 @@ def test_up_on_an_empty_line_is_the_history_and_leaves_the_members_again(gates):
 
 
 @pytest.mark.promise("H9", "F67")
+@pytest.mark.slow
 def test_a_viewed_member_that_ends_is_left_and_lines_go_to_the_lead_again(gates):
     with at_terminal(crew, gates) as (person, server):
         starts(person)
@@ -168,6 +174,7 @@ def test_a_viewed_member_that_ends_is_left_and_lines_go_to_the_lead_again(gates)
 
 
 @pytest.mark.promise("H9")
+@pytest.mark.slow
 def test_a_question_in_the_middle_takes_no_key_of_the_rows_and_the_view_is_the_same_behind_it(gates):
     def play(body):
         if who(body) == "lead":
@@ -254,6 +261,7 @@ def test_a_long_conversation_is_shown_from_its_end(gates):
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_a_member_that_has_ended_can_be_viewed_and_lines_still_go_to_the_lead(gates):
     with at_terminal(crew, gates) as (person, server):
         starts(person)

@@ -86,6 +86,7 @@ def answer(terminal: Terminal, command: str) -> str:
 @pytest.mark.parametrize(
     "columns", [60, pytest.param(80, marks=pytest.mark.slow), 120, pytest.param(200, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow_after(1)
 def test_no_line_is_wider_than_the_window(tmp_path: Path, columns: int):
     stage = Stage(tmp_path / "s")
     args = ("--backend", "in-process", "--model", stage.script("lines", SCRIPT), "Look at all of it.")
@@ -96,7 +97,7 @@ def test_no_line_is_wider_than_the_window(tmp_path: Path, columns: int):
         assert SENTENCE.split()[-1] in shown and "def double(value):" in shown
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("background", "keyword"), [("15;0", "\x1b[94m"), ("0;15", "\x1b[34m")])
 def test_code_has_the_colours_of_a_dark_or_a_light_background(tmp_path: Path, background: str, keyword: str):
     stage = Stage(tmp_path / "s")

@@ -1,4 +1,4 @@
-"""A proxy between a machine and a server that cuts the network of the machine, and heals it."""
+"""A proxy between a machine and a server that cuts, heals, delays or stalls the network of the machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class CuttingProxy:
     `server_notices` the server sees its ends closed at once, as its keepalive would find them after 25 s.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, delay_s: float = 0.0) -> None:
+        """Create it before the server at `port`. Every piece of data arrives `delay_s` later, in both directions."""
         self.port = 0
+        self._delay_s = delay_s
         self._to = port
         self._open = asyncio.Event()
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
@@ -46,6 +48,14 @@ class CuttingProxy:
         if server_notices:
             for _, upward in self._pairs:
                 upward.transport.abort()
+
+    def stall(self) -> None:
+        """Forward nothing until `release`. Both sides keep their connections and notice nothing."""
+        self._call(self._cut(server_notices=False))
+
+    def release(self) -> None:
+        """Forward everything that was kept back by `stall`, on the same connections."""
+        self._loop.call_soon_threadsafe(self._open.set)
 
     def heal(self) -> None:
         """Forward new connections again. The former ones are closed: the machine learns it now."""
@@ -92,6 +102,8 @@ class CuttingProxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while chunk := await reader.read(_CHUNK):
+                if self._delay_s:
+                    await asyncio.sleep(self._delay_s)
                 await self._open.wait()
                 writer.write(chunk)
                 await writer.drain()

@@ -36,14 +36,16 @@ def unprivileged() -> list[str]:
 class PostgresServer:
     """A server whose data is lost with it. Each space is a schema with a random name."""
 
-    def __init__(self, directory: Path, *, is_durable: bool = False) -> None:
+    def __init__(self, directory: Path, *, is_durable: bool = False, log: Path | None = None) -> None:
+        """Make the cluster. `log`: an empty directory for its write-ahead log, in place of one beside the tables."""
         self.is_durable = is_durable
         self.directory = directory
         self.data = directory / "data"
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         os.chmod(directory, 0o777)
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--no-sync", "-N")
+        words = [] if log is None else [f"--waldir={log}", "--wal-segsize=1"]
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--no-sync", "-N", *words)
 
     @property
     def url(self) -> str:
@@ -59,6 +61,11 @@ class PostgresServer:
     def new_space(self) -> str:
         """Return the address of a schema that no other test uses."""
         return f"{self.url}?schema=s{secrets.token_hex(6)}"
+
+    @property
+    def is_running(self) -> bool:
+        """True until the server has ended."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self, before: Sequence[str] = (), listen: str = "127.0.0.1") -> None:
         """Start the server and wait until it answers. `before`: the words before its command and that of the test."""
@@ -133,12 +140,12 @@ def _free_port() -> int:
         return int(made.getsockname()[1])
 
 
-def run_server() -> Iterator[PostgresServer]:
-    """Run a server; skip the test where PostgreSQL is not installed."""
+def run_server(log: Path | None = None) -> Iterator[PostgresServer]:
+    """Run a server; skip the test where PostgreSQL is not installed. `log` as for PostgresServer."""
     if server_program("postgres") is None:
         pytest.skip(reason("postgres"))
     directory = Path(tempfile.mkdtemp(prefix="tw-pg-"))
-    server = PostgresServer(directory)
+    server = PostgresServer(directory, log=log)
     server.start()
     try:
         yield server

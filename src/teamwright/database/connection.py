@@ -44,7 +44,7 @@ MOST_OF_MEMBER = 2
 """The same for a member on another machine, which works for one agent: a server has few connections."""
 
 PATIENCE_S = 30.0
-"""Seconds for which a call waits for a server that restarts."""
+"""Seconds for which the calls of a process wait for a server that restarts, from its first lost connection."""
 
 _CLOCK_PROBES = 3
 _FIRST_PAUSE_S = 0.05
@@ -87,6 +87,7 @@ class Database:
         self._ahead = timedelta()
         self._free_slots = list[int]()
         self._attempts = itertools.count(1)
+        self._outage = _Outage()
 
     @classmethod
     async def open(cls, address: DatabaseAddress, most: int = MOST_CONNECTIONS) -> Database:
@@ -131,11 +132,11 @@ class Database:
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Return the result of a query, which is repeated when the connection is lost. Raises StorageError."""
-        retry = _Retry()
+        retry = _Retry(self._outage)
         while True:
             try:
                 async with self._pool.acquire(timeout=COMMAND_S) as connection:
-                    return await _query(connection, work)
+                    return retry.note_success(await _query(connection, work))
             except Exception as problem:
                 await retry.wait_or_raise(self.place, problem)
 
@@ -148,10 +149,10 @@ class Database:
         Without `durable` the server answers before its disk does: a crash of the server's machine may lose the last
         half second. Raises StorageError: `fenced` for a process that was replaced, LockTimeout, `database-failed`.
         """
-        retry = _Retry()
+        retry = _Retry(self._outage)
         while True:
             try:
-                return await self._write_once(work, durable=durable)
+                return retry.note_success(await self._write_once(work, durable=durable))
             except Exception as problem:
                 await retry.wait_or_raise(self.place, problem)
 
@@ -313,19 +314,37 @@ class _Attempt(Generic[T]):
         self.results: list[T] = []
 
 
-class _Retry:
-    """The pauses between attempts to reach a server."""
+class _Outage:
+    """The time of the first failed attempt since the server answered last; None while it answers."""
 
-    def __init__(self) -> None:
-        self._until = time.monotonic() + PATIENCE_S
+    began_at: float | None = None
+
+
+class _Retry:
+    """The pauses between attempts to reach a server. All calls of a process have the patience of one outage together:
+    a process whose server does not come back ends after it, however many calls it still has to make.
+    """
+
+    def __init__(self, outage: _Outage) -> None:
+        self._outage = outage
+        self._began_at = time.monotonic()
         self._pause = _FIRST_PAUSE_S
+
+    def note_success(self, result: T) -> T:
+        """Record that the server answers, and return the result of the call."""
+        self._outage.began_at = None
+        return result
 
     async def wait_or_raise(self, place: str, problem: Exception) -> None:
         """Wait before the next attempt, or raise the problem in our form when an attempt would not help."""
         if not is_driver_error(problem):
             raise problem
-        again = is_conflict(problem) or is_connection_loss(problem)
-        if not again or time.monotonic() + self._pause > self._until:
+        began_at = self._began_at
+        if is_connection_loss(problem):
+            self._outage.began_at = began_at = self._outage.began_at or time.monotonic()
+        elif not is_conflict(problem):
+            raise store_error(place, problem) from problem
+        if time.monotonic() + self._pause > began_at + PATIENCE_S:
             raise store_error(place, problem) from problem
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)

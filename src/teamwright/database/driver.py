@@ -253,11 +253,15 @@ def store_error(place: str, problem: BaseException) -> StorageError:
         what = "another process of the team kept a row of the database locked"
         return LockTimeout("lock-timeout", what, looked_at=looked_at, note="nothing was written")
     if state in {"53100", "53200"}:
-        what, do = f"the database has no room: {_reason(problem)}", ["make room on the server, then resume"]
+        what = f"the database has no room, make some on its server: {_reason(problem)}"
+        do = ["make room on the server, then resume"]
         return StorageError("disk-full", what, looked_at=looked_at, do=do, note="nothing was written")
     if state == "25006":
         do = ["name the primary server in --database, or end its read-only state"]
         what = "the database is read-only"
+        return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
+    if is_connection_loss(problem):
+        what, do = f"the database cannot be reached: {_reason(problem)}", ["see that its server runs, then resume"]
         return StorageError("database-failed", what, looked_at=looked_at, do=do, note="nothing was written")
     what = f"the database did not do its work: {_reason(problem)}"
     return StorageError("database-failed", what, looked_at=looked_at, note="nothing was written")

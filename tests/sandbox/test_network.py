@@ -21,7 +21,7 @@ from teamwright.protocol.events import RequestOpened, SandboxRefused
 from teamwright.sandbox import network_namespace, network_proxy
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.network_proxy import HostRefused, NetworkProxy
-from teamwright.sandbox.sandbox import find_implementation
+from teamwright.sandbox.sandbox import probe_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.support.programs import needs
 from tests.support.repositories import git as make_git
@@ -165,7 +165,7 @@ async def test_a_program_of_the_project_is_not_started_in_the_place_of_nsenter_o
         (programs / name).write_text(f"#!/bin/sh\ntouch {started}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    implementation = find_implementation.__wrapped__()
+    implementation = probe_implementation()
     monkeypatch.setattr(sandbox_module, "find_implementation", lambda: implementation)
     if implementation.bubblewrap is None:
         pytest.skip("bubblewrap does not work here")

@@ -81,7 +81,16 @@ def test_bounds_that_apply_twice_change_nothing_more(settings, bounds):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["deny", {"netwrk": "deny"}, {"network": "none"}, {"write": ["src"]}, {"processes": -1}, {"mode": 1}]
+    "wrong",
+    [
+        "deny",
+        {"netwrk": "deny"},
+        {"network": "none"},
+        {"write": ["src"]},
+        {"processes": -1},
+        {"mode": 1},
+        {"answers": True},
+    ],
 )
 def test_bounds_with_a_mistake_are_an_error(wrong):
     with pytest.raises(ValueError, match="an object with some of mode, network, read, write"):

@@ -19,7 +19,7 @@ from teamwright.hooks.hook_index import HookSpec
 from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, parse_bounds
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings, narrow, restore_bounds
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Tools that every teammate has besides those of its agent type."""
@@ -109,7 +109,7 @@ class AgentBounds(Struct, frozen=True):
             bool(data.get("read_only")),
             hooks,
             bool(data.get("role")),
-            parse_bounds(data.get("sandbox", {})),
+            restore_bounds(data.get("sandbox", {})),
         )
 
 

@@ -11,15 +11,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.processes.process_tree import MARK_VARIABLE
+from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
+from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
@@ -62,6 +63,7 @@ class Bubblewrap(Struct, frozen=True):
     policy: SandboxPolicy
     route: NetworkRoute | None = None
     """The way into the network through the proxy; None: there is none, or the policy allows the network."""
+    limits: CommandLimits | None = None
 
     @property
     def replaces_tmp(self) -> bool:
@@ -73,19 +75,20 @@ class Bubblewrap(Struct, frozen=True):
         options = [*_set_variables(self.environment(start)), *self.options(start)]
         if any("\0" in option for option in options):
             raise ValueError("embedded null byte")  # as Popen does: it would separate further options
-        descriptors: list[int] = []
+        limits = self.limits or CommandLimits(self.policy)
+        descriptors = limits.begin(has_namespace=True)
         try:
             if self._joinable_route is not None and (configuration := ssh_configuration()) is not None:
                 descriptors.append(_memory_file(configuration[1].encode("utf-8", "surrogateescape")))
-                options += ["--ro-bind-data", str(descriptors[0]), configuration[0]]
+                options += ["--ro-bind-data", str(descriptors[-1]), configuration[0]]
             descriptors.append(_memory_file("\0".join([*options, ""]).encode("utf-8", "surrogateescape")))
-            given = ["--args", str(descriptors[-1])]
+            given = [*limits.options, "--args", str(descriptors[-1])]
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 given += ["--seccomp", str(descriptors[-1])]
             argv = with_limits(start.argv, self.policy, has_own_users=self._has_own_users)
-            return subprocess.Popen(
-                [*self._joined_network(), self.abilities.program, *given, "--", *argv],
+            child = subprocess.Popen(
+                [*limits.prefix, *self._joined_network(), self.abilities.program, *given, "--", *argv],
                 cwd=start.cwd,
                 # The command's variables, such as LD_PRELOAD, would act before the confinement.
                 env={name: start.env[name] for name in (MARK_VARIABLE,) if name in start.env},
@@ -95,9 +98,14 @@ class Bubblewrap(Struct, frozen=True):
                 start_new_session=True,
                 pass_fds=descriptors,
             )
+        except BaseException:
+            limits.discard()
+            raise
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
+        limits.follow(child)
+        return child
 
     def guard(self) -> ProtectedFiles:
         """Return the protected paths that do not exist, and links: mounts protect the others."""
@@ -280,7 +288,7 @@ def find_system_program(name: str) -> str | None:
 
 
 def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
-    """Return what bubblewrap can do here, by running a command; None when it can confine nothing."""
+    """Return what bubblewrap can do here, by running a command; None: it confines nothing. Raises NoRoomError."""
     if not sys.platform.startswith("linux"):
         return None
     nsenter = find_system_program("nsenter")
@@ -295,16 +303,4 @@ def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:
 def _runs(abilities: BubblewrapAbilities) -> bool:
     """Return True when a command runs in the policies *read* and *work*."""
     policy = SandboxPolicy(PolicyName.WORK, hidden=frozenset({"/var"}) if os.path.isdir("/var") else frozenset())
-    try:
-        start = ProcessStart(
-            ("/bin/sh", "-c", ":"),
-            Path("/"),
-            dict(os.environ),
-            subprocess.DEVNULL,
-            subprocess.DEVNULL,
-            subprocess.DEVNULL,
-        )
-        child = Bubblewrap(abilities, policy).start(start)
-    except OSError:
-        return False
-    return child.wait() == 0
+    return runs_under(Bubblewrap(abilities, policy))

@@ -23,8 +23,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
@@ -78,8 +80,8 @@ class Restrictions(Struct, frozen=True):
     filter: bytes
 
 
-def start_restricted(restrictions: Restrictions, start: ProcessStart) -> Child:
-    """Start a program with restrictions, in a new session. Raises OSError.
+def start_restricted(restrictions: Restrictions, start: ProcessStart, descriptors: Sequence[int] = ()) -> Child:
+    """Start a program with restrictions, in a new session; it inherits the descriptors. Raises OSError.
 
     A thread restricts itself alone and starts the program, which inherits that. Nothing runs between fork and exec, so
     that other threads do not matter, and no memory of this process is copied.
@@ -92,7 +94,7 @@ def start_restricted(restrictions: Restrictions, start: ProcessStart) -> Child:
         if gc.isenabled():  # finalizers of other objects must not run in the restricted thread
             gc.disable()
             stack.callback(gc.enable)
-        thread = threading.Thread(target=_start_in_thread, args=(restrictions, ruleset, start, outcome))
+        thread = threading.Thread(target=_start_in_thread, args=(restrictions, ruleset, start, descriptors, outcome))
         try:
             thread.start()
         except RuntimeError:
@@ -113,6 +115,7 @@ def _start_in_thread(
     restrictions: Restrictions,
     ruleset: int,
     start: ProcessStart,
+    descriptors: Sequence[int],
     outcome: list[subprocess.Popen[bytes] | BaseException],
 ) -> None:
     try:
@@ -126,6 +129,7 @@ def _start_in_thread(
                 stdout=start.stdout,
                 stderr=start.stderr,
                 start_new_session=True,
+                pass_fds=descriptors,
             )
         )
     except BaseException as problem:
@@ -184,6 +188,7 @@ class Landlock(Struct, frozen=True):
     policy: SandboxPolicy
     route: NetworkRoute | None = None
     """The way into the network through the proxy; None: there is none, or the policy allows the network."""
+    limits: CommandLimits | None = None
 
     @property
     def replaces_tmp(self) -> bool:
@@ -192,8 +197,20 @@ class Landlock(Struct, frozen=True):
 
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
-        argv = with_limits(start.argv, self.policy, has_own_users=False)
-        return start_restricted(self.restrictions(), replace(start, argv=argv, env=self.environment(start)))
+        limits = self.limits or CommandLimits(self.policy)
+        descriptors = limits.begin(has_namespace=False)
+        try:
+            argv = [*limits.prefix, *with_limits(start.argv, self.policy, has_own_users=False)]
+            given = replace(start, argv=argv, env=self.environment(start))
+            child = start_restricted(self.restrictions(), given, descriptors)
+        except BaseException:
+            limits.discard()
+            raise
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        limits.follow(child)
+        return child
 
     def restrictions(self) -> Restrictions:
         """Return the restrictions of this policy, with the rights that the kernel's interface knows."""
@@ -256,16 +273,14 @@ class Landlock(Struct, frozen=True):
 
 
 def probe_landlock() -> int:
-    """Return the version of Landlock that confines a command here, by running one; 0 when none does."""
+    """Return the version of Landlock that confines a command here, by running one; 0 when none does.
+
+    Raises NoRoomError.
+    """
     version = landlock_version()
     if version < _LEAST_VERSION or not is_filter_known():
         return 0
-    start = ProcessStart(("/bin/sh", "-c", ":"), Path("/"), dict(os.environ), *(subprocess.DEVNULL,) * 3)
-    try:
-        child = Landlock(version, SandboxPolicy(PolicyName.READ)).start(start)
-    except OSError:
-        return 0
-    return version if child.wait() == 0 else 0
+    return version if runs_under(Landlock(version, SandboxPolicy(PolicyName.READ))) else 0
 
 
 def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:

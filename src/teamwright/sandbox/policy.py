@@ -130,12 +130,22 @@ UNBOUNDED = SandboxSettings(SandboxMode.OFF, NetworkAccess.ALLOW, ("/",), ("/",)
 """Bounds that narrow nothing: the values of an agent type or a team file that names none."""
 
 
-BOUNDS_TEXT = f"an object with some of {', '.join(SandboxSettings.__struct_fields__)}"
+_BOUND_KEYS = tuple(name for name in SandboxSettings.__struct_fields__ if name != "answers")
+"""The keys of bounds. Only the runtime decides `answers`."""
+
+BOUNDS_TEXT = f"an object with some of {', '.join(_BOUND_KEYS)}"
 """The expected form of bounds, for errors."""
 
 
 def parse_bounds(value: object) -> SandboxSettings:
     """Return the bounds of an agent type, a role or a team. Raises ValueError, with the expected form."""
+    if isinstance(value, dict) and "answers" in cast("dict[Any, Any]", value):
+        raise ValueError(BOUNDS_TEXT)
+    return restore_bounds(cast("object", value))
+
+
+def restore_bounds(value: object) -> SandboxSettings:
+    """Return the bounds in a file that the runtime wrote. Raises ValueError."""
     if not isinstance(value, dict) or not set(cast("dict[Any, Any]", value)) <= set(SandboxSettings.__struct_fields__):
         raise ValueError(BOUNDS_TEXT)
     said = cast("dict[str, Any]", value)

@@ -5,9 +5,11 @@ The shell that starts the command sets them, so no further program is started. D
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from teamwright.processes.agent_command_detection import bash_line_index
+from teamwright.sandbox.control_groups import ControlGroups
 from teamwright.sandbox.policy import SandboxPolicy, usual_memory_mb
 
 OOM_SCORE = 800
@@ -30,6 +32,23 @@ def with_limits(argv: Sequence[str], policy: SandboxPolicy, *, has_own_users: bo
     if at:
         return [*argv[:at], f"{setting}; {argv[at]}", *argv[at + 1 :]]
     return ["/bin/sh", "-c", f'{setting}; exec "$@"', "sh", *argv]
+
+
+def describe_limits(groups: ControlGroups | str, *, counts: bool) -> str:
+    """Return how the memory and the processes of a command are limited here, for people.
+
+    `groups` is where commands get control groups, or why they get none. `counts`: the processes of a superuser's
+    command are counted.
+    """
+    held = groups.controllers if isinstance(groups, ControlGroups) else frozenset[str]()
+    memory = "a control group" if "memory" in held else "an rlimit of each process"
+    processes = "an rlimit"
+    if "pids" in held:
+        processes = "a control group"
+    elif os.geteuid() == 0:
+        processes = "a count" if counts else "nothing, because rlimits do not hold for root"
+    why = f" ({groups})" if isinstance(groups, str) and groups else ""
+    return f"limits: memory by {memory}, processes by {processes}{why}"
 
 
 def _running_threads() -> int:

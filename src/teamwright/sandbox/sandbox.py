@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -20,7 +20,9 @@ from msgspec.structs import replace
 from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
+from teamwright.sandbox.command_limits import CommandLimits, remove_ended_groups
 from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
+from teamwright.sandbox.control_groups import ControlGroups, find_control_groups
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
 from teamwright.sandbox.network_namespace import open_namespace
 from teamwright.sandbox.network_proxy import PROXY_VARIABLES, NetworkProxy, NetworkRoute
@@ -34,6 +36,8 @@ from teamwright.sandbox.policy import (
     SandboxSettings,
     narrow,
 )
+from teamwright.sandbox.probe_run import NoRoomError
+from teamwright.sandbox.process_limits import describe_limits
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.seatbelt import Seatbelt, probe_seatbelt
 from teamwright.sandbox.system_call_filter import is_filter_known
@@ -100,6 +104,11 @@ class CommandConfinement(Confinement, Protocol):
         ...
 
     @property
+    def limits(self) -> CommandLimits | None:
+        """The limits beside rlimits, with the one that the command has exceeded."""
+        ...
+
+    @property
     def replaces_tmp(self) -> bool:
         """True when the command has a private `/tmp`, and paths that cannot be changed are on read-only mounts."""
         ...
@@ -112,13 +121,21 @@ class CommandConfinement(Confinement, Protocol):
 class Implementation(Struct, frozen=True):
     """The implementation that confines commands here. `landlock` is the version of the kernel's interface.
 
-    `reason` says why it is not a better one.
+    `reason` says why it is not a better one. `groups` is where commands get control groups, or why they get none.
     """
 
     name: ImplementationName
     bubblewrap: BubblewrapAbilities | None = None
     landlock: int = 0
     reason: str = ""
+    groups: ControlGroups | str = ""
+    is_transient: bool = False
+    """The probe failed for lack of processes, memory or descriptors, so that the next one may find another one."""
+
+    @property
+    def command_groups(self) -> ControlGroups | None:
+        """The place of control groups for commands; None where there is none."""
+        return self.groups if isinstance(self.groups, ControlGroups) else None
 
 
 def report_sandbox(settings: SandboxSettings) -> SandboxReport:
@@ -128,7 +145,8 @@ def report_sandbox(settings: SandboxSettings) -> SandboxReport:
     row = GUARANTEES[found.name]
     missing = tuple(subject for subject in SUBJECTS if not row[subject].holds)
     limits = tuple(f"{subject}: {row[subject].limit}" for subject in SUBJECTS if row[subject].limit)
-    return SandboxReport(found.name, missing, () if found.name == "none" else limits, found.reason)
+    limits = () if found.name == "none" else (*limits, describe_limits(found.groups, counts=found.name == "bubblewrap"))
+    return SandboxReport(found.name, missing, limits, found.reason)
 
 
 class SandboxNetwork:
@@ -263,24 +281,29 @@ class Sandbox:
             await self._network.open(found)
 
     async def close(self) -> None:
-        """End the proxy and its connections."""
+        """End the proxy and its connections, and remove the control groups of commands that have ended."""
         await self._network.close()
+        remove_ended_groups()
 
     def confine(self, request: ConfinementRequest) -> CommandConfinement | None:
         """Return the confinement of a command; None for one that runs without.
 
-        Raises CannotStart (`no-sandbox`) when an agent requires a sandbox and none works here.
+        Raises CannotStart (`no-sandbox`) when an agent requires a sandbox and none works here, and OSError when the
+        system has no room to find out.
         """
         if self.is_off or request.policy is PolicyName.UNCONFINED:
             return None
         found = self.implementation()
+        if found.is_transient:
+            raise OSError(errno.EAGAIN, f"no sandbox: {found.reason}")
         policy = self._working_policy(request)
         is_asked = policy.name is PolicyName.WORK and policy.network is NetworkAccess.ASK
         route = self._network.route(request) if is_asked else None
+        limits = CommandLimits(policy, found.command_groups)
         if found.bubblewrap is not None:
-            return Bubblewrap(found.bubblewrap, policy, route)
+            return Bubblewrap(found.bubblewrap, policy, route, limits)
         if found.landlock:
-            return Landlock(found.landlock, policy, route)
+            return Landlock(found.landlock, policy, route, limits)
         if found.name == "seatbelt":
             return Seatbelt(policy, route)
         self.require()
@@ -315,19 +338,35 @@ class Sandbox:
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
 
 
-@cache
+_KEPT_PROBE: list[Implementation] = []
+
+
 def find_implementation() -> Implementation:
-    """Return the best implementation that works here, probed once in a process."""
+    """Return the best implementation that works here. A probe is kept, unless the system had no room for it."""
+    if not _KEPT_PROBE:
+        found = probe_implementation()
+        if found.is_transient:
+            return found
+        _KEPT_PROBE[:] = [found]
+    return _KEPT_PROBE[0]
+
+
+def probe_implementation() -> Implementation:
+    """Return the best implementation that runs a command here."""
     if sys.platform == "darwin":
         if probe_seatbelt():
             return Implementation("seatbelt", reason="its profile was never tried on a Mac")
         return Implementation("none", reason="sandbox-exec does not confine a command here")
     program = find_system_program("bwrap")
-    abilities = probe_bubblewrap(program) if program is not None else None
-    if abilities is not None:
-        return Implementation("bubblewrap", abilities)
+    try:
+        abilities = probe_bubblewrap(program) if program is not None else None
+        version = probe_landlock() if abilities is None else 0
+    except NoRoomError as problem:
+        return Implementation("none", reason=f"it could not be tried: {problem}", is_transient=True)
     why = "bubblewrap is not installed" if program is None else f"{program} cannot make namespaces here"
-    version = probe_landlock()
-    if version:
-        return Implementation("landlock", landlock=version, reason=why)
-    return Implementation("none", reason=f"{why}, and the kernel has no Landlock")
+    if abilities is None and not version:
+        return Implementation("none", reason=f"{why}, and the kernel has no Landlock")
+    groups = find_control_groups(find_system_program("bash"))
+    if abilities is not None:
+        return Implementation("bubblewrap", abilities, groups=groups)
+    return Implementation("landlock", landlock=version, reason=why, groups=groups)

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.process_limits import with_limits
@@ -58,6 +59,7 @@ class Seatbelt(Struct, frozen=True):
     policy: SandboxPolicy
     route: NetworkRoute | None = None
     """The way into the network through the proxy; None: there is none, or the policy allows the network."""
+    limits: CommandLimits | None = None
 
     @property
     def replaces_tmp(self) -> bool:

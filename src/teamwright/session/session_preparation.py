@@ -32,7 +32,7 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
-from teamwright.sandbox.policy import SandboxMode, narrow, parse_bounds
+from teamwright.sandbox.policy import SandboxMode, narrow, restore_bounds
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
@@ -136,7 +136,7 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
         options = replace(options, budget=options.budget.smaller_caps(definition.budget))
         settings = with_team_file(settings, definition)
     if options.sandbox_bounds is not None:
-        settings = replace(settings, sandbox=narrow(settings.sandbox, parse_bounds(options.sandbox_bounds)))
+        settings = replace(settings, sandbox=narrow(settings.sandbox, restore_bounds(options.sandbox_bounds)))
     options = with_default_caps(options, settings.run_defaults)
     added, problems = installed_plugins(home)
     plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents

@@ -166,7 +166,7 @@ def find_refusals(
     confinement: CommandConfinement, guard: ProtectedFiles, output: str, cwd: Path, scratch: Path, code: int | None
 ) -> tuple[Refusal | None, str]:
     """Undo changes of protected files. Return what the sandbox refused, as far as the output shows it, and the lines
-    about both.
+    about both and about the limit for which it ended the command.
     """
     quarantine = scratch.parent / QUARANTINE
     undone = guard.restore(quarantine)
@@ -175,4 +175,6 @@ def find_refusals(
     if confinement.policy.name is not PolicyName.READ or code:
         hosts = confinement.route.refused if confinement.route is not None else ()
         refusal = find_refusal(confinement.policy, output, str(cwd), hosts, replaces_tmp=confinement.replaces_tmp)
-    return refusal, (refusal.note() if refusal is not None else "") + (note if undone else "")
+    limit = confinement.limits.exceeded if confinement.limits is not None else ""
+    ended = f"[The sandbox ended the command: {limit}.]" if limit else ""
+    return refusal, (refusal.note() if refusal is not None else "") + (note if undone else "") + ended

@@ -169,6 +169,15 @@ async def test_a_server_that_does_not_come_back_is_an_error_and_not_a_hang(own_s
         assert [entry.text for entry in await stores.mailbox("demo", "ann").unread()] == ["there again"]
 
 
+def test_failures_long_after_the_last_one_are_another_outage(monkeypatch):
+    times = iter([0.0, 20.0, 40.0, 40.0 + 2 * connection_module.PATIENCE_S])
+    outage = connection_module.Outage()
+    with monkeypatch.context() as patch:
+        patch.setattr(connection_module.time, "monotonic", lambda: next(times))
+        began = [outage.note_failure() for _ in range(4)]
+    assert began == [0.0, 0.0, 0.0, 40.0 + 2 * connection_module.PATIENCE_S]
+
+
 async def test_an_address_where_no_server_answers_is_refused_with_a_reason():
     with pytest.raises(CannotStart, match="cannot be reached") as caught:
         await Database.open(parse_address("postgresql://nobody@127.0.0.1:1/none"))

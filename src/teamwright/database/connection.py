@@ -87,7 +87,7 @@ class Database:
         self._ahead = timedelta()
         self._free_slots = list[int]()
         self._attempts = itertools.count(1)
-        self._outage = _Outage()
+        self._outage = Outage()
 
     @classmethod
     async def open(cls, address: DatabaseAddress, most: int = MOST_CONNECTIONS) -> Database:
@@ -314,10 +314,22 @@ class _Attempt(Generic[T]):
         self.results: list[T] = []
 
 
-class _Outage:
-    """The time of the first failed attempt since the server answered last; None while it answers."""
+class Outage:
+    """The times of the first and the last failed attempt since the server answered last; None while it answers."""
 
     began_at: float | None = None
+    failed_at: float = 0.0
+
+    def note_failure(self) -> float:
+        """Record a failed attempt, and return when the outage began.
+
+        After a pause without attempts a new outage begins: the server may have answered in between.
+        """
+        now = time.monotonic()
+        if self.began_at is None or now - self.failed_at > PATIENCE_S:
+            self.began_at = now
+        self.failed_at = now
+        return self.began_at
 
 
 class _Retry:
@@ -325,7 +337,7 @@ class _Retry:
     a process whose server does not come back ends after it, however many calls it still has to make.
     """
 
-    def __init__(self, outage: _Outage) -> None:
+    def __init__(self, outage: Outage) -> None:
         self._outage = outage
         self._began_at = time.monotonic()
         self._pause = _FIRST_PAUSE_S
@@ -341,7 +353,7 @@ class _Retry:
             raise problem
         began_at = self._began_at
         if is_connection_loss(problem):
-            self._outage.began_at = began_at = self._outage.began_at or time.monotonic()
+            began_at = self._outage.note_failure()
         elif not is_conflict(problem):
             raise store_error(place, problem) from problem
         if time.monotonic() + self._pause > began_at + PATIENCE_S:

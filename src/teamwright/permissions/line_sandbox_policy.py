@@ -18,6 +18,7 @@ from teamwright.permissions.path_verdicts import judge_path
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.variable_assignments import changing_variable, prints_secret
 from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.sandbox.command_needs import shared_secrets
 from teamwright.sandbox.policy import PolicyName
 
 HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -27,14 +28,31 @@ HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 def with_confinement(
     context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts], decision: Decision
 ) -> Decision:
-    """Return the decision with the sandbox policy of the line."""
+    """Return the decision with the sandbox policy of the line. Ask when a program would get credentials of another."""
     if decision.verdict is not Verdict.ALLOW:
         return decision
     if _only_reads(context, parsed, facts):
         return replace(decision, confinement=PolicyName.READ)
     if _is_unconfined(context, parsed, facts):
         return replace(decision, confinement=PolicyName.UNCONFINED)
+    if context.is_confined and not context.bypasses and (shared := _find_shared_secrets(facts)):
+        return Decision(Verdict.ASK, "sandbox", shared)
     return decision
+
+
+def _find_shared_secrets(facts: Sequence[CommandFacts]) -> str:
+    """Return the question about a program that would get the credentials of another one in the line; empty without.
+
+    A line runs in one sandbox. Commands of the tables are judged by the paths that they name, so they do not count.
+    """
+    run = [fact.command for fact in facts if fact.command.role in {"run", "unsure"}]
+    known = {id(fact.command) for fact in facts if fact.reads is not None or fact.changes is not None}
+    shared = shared_secrets([command.words for command in run if id(command) not in known])
+    if shared is None:
+        return ""
+    name, needs = shared
+    gets = f"{name or 'A program'} would get what another command of the line needs: {needs.describe()}."
+    return f"{gets} Run them one after the other."
 
 
 def _is_unconfined(context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]) -> bool:

@@ -36,6 +36,10 @@ class CommandNeeds(Struct, frozen=True):
     git_config: bool = False
     programs: frozenset[str] = frozenset()
 
+    def secrets(self) -> CommandNeeds:
+        """Return the part that no other program should have: all but the network through the proxy, and caches."""
+        return replace(self, network=self.whole_network, git_config=False, programs=frozenset[str]())
+
     def describe(self, hosts: Iterable[str] | None = None) -> str:
         """Return the needs for the question; empty when there are none.
 
@@ -183,6 +187,21 @@ def command_needs(commands: Iterable[Words]) -> CommandNeeds:
         only_git = only_git and (name == "git" or name in _PASSIVE)
         total = _join(total, _needs_of(name, words[1:]))
     return total if only_git else replace(total, git_config=False)
+
+
+def shared_secrets(commands: Sequence[Words]) -> tuple[str, CommandNeeds] | None:
+    """Return a program of a line that would get secrets which only other programs of it need, with all of these.
+
+    None: each program needs them all, or there are none.
+    """
+    each: dict[str, CommandNeeds] = {}
+    for words in commands:
+        name = program_name(words)
+        each[name] = _join(each.get(name, NO_NEEDS), command_needs([words]).secrets())
+    total = NO_NEEDS
+    for needs in each.values():
+        total = _join(total, needs)
+    return next(((name, total) for name, needs in each.items() if needs != total and name not in _PASSIVE), None)
 
 
 def program_name(words: Words) -> str:

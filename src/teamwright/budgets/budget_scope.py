@@ -104,11 +104,11 @@ class Scope(Struct):
         self.holders += 1
         return ReservedAmount(tokens, usd)
 
-    def release(self, held: ReservedAmount) -> None:
+    def release(self, amount: ReservedAmount) -> None:
         """Release a call's reservation."""
-        self.held_tokens -= held.tokens
+        self.held_tokens -= amount.tokens
         self.holders -= 1
-        self.held_usd = self.held_usd - held.usd if self.holders else 0.0
+        self.held_usd = self.held_usd - amount.usd if self.holders else 0.0
 
     def refuse(self, limit: str) -> BudgetRefusal:
         """Note that this cap refused a call, and return the refusal."""

@@ -34,8 +34,8 @@ class Reservation(Struct):
     def settle(self, usage: Usage | None) -> None:
         """Release the reservation, record the usage, and wake calls that wait for room."""
         parts, self.parts = self.parts, ()
-        for scope, held in parts:
-            scope.release(held)
+        for scope, amount in parts:
+            scope.release(amount)
             if usage is not None:
                 scope.add(usage)
         if parts:
@@ -126,10 +126,10 @@ class BudgetTracker:
 
     # ── scopes ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def agent_scope(self, agent: str, budget: Budget, minutes: Callable[[], float], *, goes_on: bool) -> Scope:
-        """Return the scope of an agent's incarnation. With `goes_on` the incarnation's earlier usage counts."""
+    def agent_scope(self, agent: str, budget: Budget, minutes: Callable[[], float], *, is_resumed: bool) -> Scope:
+        """Return the scope of an agent's incarnation. With `is_resumed` the incarnation's earlier usage counts."""
         scope = self._agents[agent.lower()] = Scope(agent, budget, minutes=minutes)
-        if goes_on and budget and (account := self._before().agents.get(agent)) is not None:
+        if is_resumed and budget and (account := self._before().agents.get(agent)) is not None:
             scope.add(account.incarnation_usage, account.incarnation_calls)
         return scope
 
@@ -247,9 +247,9 @@ class BudgetTracker:
     def take_task(self, task: TaskInfo) -> str:
         """Take over a task's present owner and caps. Return the owner when the caps changed, else an empty text."""
         owner = (task.owner or "").partition("@")[0].lower() if task.status == "in_progress" else ""
-        for name, held in self._at_work.items():
-            if task.id in held and name != owner:
-                held.remove(task.id)
+        for name, task_ids in self._at_work.items():
+            if task.id in task_ids and name != owner:
+                task_ids.remove(task.id)
         if owner and task.id not in (mine := self._at_work.setdefault(owner, [])):
             mine.append(task.id)
         return owner if self._cap(task) else ""

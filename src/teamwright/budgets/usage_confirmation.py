@@ -67,7 +67,7 @@ class UsageMarks:
     async def check(self, caller: CallingAgent, run: Scope) -> BudgetRefusal | None:
         """Ask the person at each mark that is reached; return the refusal after a no."""
         while (mark := self._reached(caller, run)) is not None:
-            if not await self._goes_on(mark, caller):
+            if not await self._may_continue(mark, caller):
                 return BudgetRefusal(NOT_CONTINUED, f"{mark.used}, and the user did not go on")
         return None
 
@@ -86,21 +86,21 @@ class UsageMarks:
             return _Mark("minutes", "", used, f"{portions.minutes:g} min")
         return None
 
-    async def _goes_on(self, mark: _Mark, caller: CallingAgent) -> bool:
+    async def _may_continue(self, mark: _Mark, caller: CallingAgent) -> bool:
         key = mark.cap, mark.whose
-        asked = self._open.get(key)
-        if asked is None:
-            asked = self._open[key] = _OpenQuestion(asyncio.create_task(self._ask(mark, caller)))
-        asked.waiting += 1
+        question = self._open.get(key)
+        if question is None:
+            question = self._open[key] = _OpenQuestion(asyncio.create_task(self._ask(mark, caller)))
+        question.waiting += 1
         try:
-            return await asyncio.shield(asked.answer)
+            return await asyncio.shield(question.answer)
         finally:
-            asked.waiting -= 1
-            if not asked.waiting:
+            question.waiting -= 1
+            if not question.waiting:
                 self._open.pop(key, None)
-                asked.answer.cancel()
+                question.answer.cancel()
                 with suppress(asyncio.CancelledError):
-                    await asked.answer
+                    await question.answer
 
     async def _ask(self, mark: _Mark, caller: CallingAgent) -> bool:
         what = f"Go on? {mark.used}. A yes permits another {mark.portion}; a no ends the turn."

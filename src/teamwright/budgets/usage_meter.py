@@ -62,7 +62,7 @@ class AgentMeter:
         self._hold: Reservation | None = None
         self._sent: tuple[ModelCard, int] | None = None
         self._task = ""
-        self._asked = 0
+        self._sent_items = 0
         self._known = 0
         self._context = 0
         self._cached = 0
@@ -74,7 +74,7 @@ class AgentMeter:
     async def reserve(self, request: Request, card: ModelCard) -> BudgetRefusal | None:
         """Implement `Meter.reserve`."""
         self._task = self._task_now()
-        self._asked = len(request.items)
+        self._sent_items = len(request.items)
         scopes = self._scopes()
         capped = self.budget_tracker.estimates or any(scope.budget for scope in scopes)
         call = self._estimate(request, card) if capped else _NOT_ESTIMATED
@@ -99,7 +99,7 @@ class AgentMeter:
         if reply is None:
             return self._task if lost.requests else ""
         usage = reply.usage
-        self._known, self._context = self._asked, usage.tokens
+        self._known, self._context = self._sent_items, usage.tokens
         self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
         self._at = monotonic()
         self._book(usage, reply.model)
@@ -126,8 +126,8 @@ class AgentMeter:
         if reply.usage.tokens or self._sent is None:
             return reply.usage
         card, tokens_in = self._sent
-        said = len(json.dumps(reply.content, ensure_ascii=False, default=str)) // BYTES_PER_TOKEN + 1
-        return price_usage(card, Usage(tokens_in, said, requests=reply.usage.requests))
+        tokens_out = len(json.dumps(reply.content, ensure_ascii=False, default=str)) // BYTES_PER_TOKEN + 1
+        return price_usage(card, Usage(tokens_in, tokens_out, requests=reply.usage.requests))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,14 +195,14 @@ class Meters:
         """Return the lead's meter. The run's caps apply to the lead, and no task's caps do."""
         return self._lead
 
-    def member(self, name: str, budget: Budget, worked_s: Clock, *, goes_on: bool) -> AgentMeter:
+    def member(self, name: str, budget: Budget, worked_s: Clock, *, is_resumed: bool) -> AgentMeter:
         """Create a member's meter for one incarnation. `worked_s` returns its working time in seconds.
 
-        With `goes_on` the incarnation began in an earlier process.
+        With `is_resumed` the incarnation began in an earlier process.
         """
-        own = self.budget_tracker.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
-        made = self._members[name.lower()] = AgentMeter(self.budget_tracker, name, own)
-        return made
+        own = self.budget_tracker.agent_scope(name, budget, lambda: worked_s() / 60, is_resumed=is_resumed)
+        meter = self._members[name.lower()] = AgentMeter(self.budget_tracker, name, own)
+        return meter
 
     def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
         """Create a sub-agent's meter, for all its runs. Its usage also counts for its caller, which may be a
@@ -210,8 +210,8 @@ class Meters:
         """
         own = self.budget_tracker.subagent_scope(id, budget, lambda: worked_s() / 60)
         above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
-        made = self._below[id] = AgentMeter(self.budget_tracker, id, own, above)
-        return made
+        meter = self._below[id] = AgentMeter(self.budget_tracker, id, own, above)
+        return meter
 
 
 async def ask_beside(

@@ -61,10 +61,10 @@ class UsageTotals(Struct):
     @classmethod
     def from_events(cls, events: Iterable[TeamEvent]) -> UsageTotals:
         """Return the totals of these events."""
-        made = cls()
+        totals = cls()
         for event in events:
-            made.add_event(event)
-        return made
+            totals.add_event(event)
+        return totals
 
     def add_event(self, event: TeamEvent) -> None:
         """Add an event. Events without usage or change of team, owner or task are ignored."""

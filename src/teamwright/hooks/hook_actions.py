@@ -140,10 +140,10 @@ class ModelQuestion(Struct, frozen=True):
 
     def filled_prompt(self, payload: Mapping[str, Any]) -> str:
         """Return the prompt with the payload as JSON at `$ARGUMENTS`, else after its end."""
-        told = json.dumps(payload, ensure_ascii=False, default=str)
-        told = told if len(told) <= MAX_TEXT else f"{told[:MAX_TEXT]}…"
-        text = _PLACE.sub(lambda found: "$" if found[0] == "\\$" else told, self.prompt)
-        return text if ARGUMENTS in self.prompt else f"{text}\n\n{told}"
+        payload_json = json.dumps(payload, ensure_ascii=False, default=str)
+        payload_json = payload_json if len(payload_json) <= MAX_TEXT else f"{payload_json[:MAX_TEXT]}…"
+        text = _PLACE.sub(lambda found: "$" if found[0] == "\\$" else payload_json, self.prompt)
+        return text if ARGUMENTS in self.prompt else f"{text}\n\n{payload_json}"
 
 
 HookAction: TypeAlias = HttpRequest | ServerToolCall | ModelQuestion
@@ -196,17 +196,17 @@ def parse_action(kind: str, event: str, hook: Mapping[str, Any]) -> HookAction:
 
 def question_answer(event: str, question: ModelQuestion, text: str) -> dict[str, Any]:
     """Return the JSON that a command would print instead of a model's answer. Raises ValueError for no answer."""
-    said = _answer_object(text)
-    if said.get("ok") is True or event == "PermissionRequest":
+    answer = _answer_object(text)
+    if answer.get("ok") is True or event == "PermissionRequest":
         return {}
-    if said.get("impossible") is True and not question.uses_tools and event in {"Stop", "SubagentStop"}:
+    if answer.get("impossible") is True and not question.uses_tools and event in {"Stop", "SubagentStop"}:
         return {}
-    reason = said.get("reason")
+    reason = answer.get("reason")
     why = reason.strip() if isinstance(reason, str) and reason.strip() else "a hook refused it and gave no reason"
-    made: dict[str, Any] = {"decision": "block", "reason": why}
+    outcome: dict[str, Any] = {"decision": "block", "reason": why}
     if event in _ENDING_EVENTS and not question.continues:
-        made |= {"continue": False, "stopReason": why, "systemMessage": f"A hook of {event} refused: {why}"}
-    return made
+        outcome |= {"continue": False, "stopReason": why, "systemMessage": f"A hook of {event} refused: {why}"}
+    return outcome
 
 
 def _answer_object(text: str) -> dict[str, Any]:
@@ -215,11 +215,11 @@ def _answer_object(text: str) -> dict[str, Any]:
     begins = [found.start() for found in re.finditer(r"\{", end)]
     for at in reversed(begins[-_MAX_BEGINS:]):
         try:
-            said, _ = decoder.raw_decode(end, at)
+            answer, _ = decoder.raw_decode(end, at)
         except (ValueError, RecursionError):
             continue
-        if isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("ok"), bool):
-            return cast("dict[str, Any]", said)
+        if isinstance(answer, dict) and isinstance(cast("dict[str, Any]", answer).get("ok"), bool):
+            return cast("dict[str, Any]", answer)
     raise ValueError('its answer has no {"ok": true} or {"ok": false, "reason": …}')
 
 
@@ -249,14 +249,14 @@ def _is_address(url: str) -> bool:
 
 
 def _tool_call(hook: Mapping[str, Any]) -> ServerToolCall:
-    server, tool, given = hook.get("server"), hook.get("tool"), hook.get("input", {})
+    server, tool, tool_input = hook.get("server"), hook.get("tool"), hook.get("input", {})
     if not isinstance(server, str) or not server or not isinstance(tool, str) or not tool:
         raise ValueError("it has no server or no tool")
-    if not isinstance(given, dict):
+    if not isinstance(tool_input, dict):
         raise ValueError("its input is not an object")
     if server.startswith("plugin:"):
         server = server.replace(":", "_")  # the server of a plugin has this name here
-    return ServerToolCall(server, tool, json.dumps(given, sort_keys=True, ensure_ascii=False))
+    return ServerToolCall(server, tool, json.dumps(tool_input, sort_keys=True, ensure_ascii=False))
 
 
 def _filled(value: Any, payload: Mapping[str, Any]) -> Any:

@@ -198,9 +198,9 @@ class _UnusableHook(Exception):
 
 def parse_hooks(value: object, source: str) -> tuple[list[HookSpec], list[str]]:
     """Return the hooks of one settings file, in their order, and a line for each unusable one. Never raises."""
-    said = parse_hook_entries(value)
-    hooks = [replace(one.hook, source=source) for one in said if one.hook is not None]
-    return hooks, [f"{source}: {one.warning}" for one in said if one.hook is None]
+    entries = parse_hook_entries(value)
+    hooks = [replace(one.hook, source=source) for one in entries if one.hook is not None]
+    return hooks, [f"{source}: {one.warning}" for one in entries if one.hook is None]
 
 
 def parse_hook_entries(value: object) -> list[ParsedHook]:
@@ -212,10 +212,10 @@ def parse_hook_entries(value: object) -> list[ParsedHook]:
         if event not in EVENTS:
             near = nearest(event, EVENTS)
             why = "it is not an event of this program" + (f"; did you mean {near}?" if near else "")
-            told = f"hooks of the event {event[:60]} are not supported"
-            meant = next((known for known in EVENTS if is_typo(event, known)), None)
-            told += f"; did you mean {meant}?" if meant else ""
-            found.append(ParsedHook(event[:60], (event,), groups, reason=why, warning=told))
+            warning = f"hooks of the event {event[:60]} are not supported"
+            known_event = next((known for known in EVENTS if is_typo(event, known)), None)
+            warning += f"; did you mean {known_event}?" if known_event else ""
+            found.append(ParsedHook(event[:60], (event,), groups, reason=why, warning=warning))
             continue
         for at, group in _items(event, (event,), groups, f"hooks.{event}", found):
             found += _parse_group(event, at, group)
@@ -324,8 +324,8 @@ def _condition(event: str, hook: Mapping[str, Any]) -> str:
 
 
 def _unusable(event: str, at: tuple[str | int, ...], value: object, problem: _UnusableHook) -> ParsedHook:
-    told = f"a hook of {event} is left out: {problem}"
-    return ParsedHook(event, at, value, reason=str(problem), warning=told, is_broken=problem.is_broken)
+    warning = f"a hook of {event} is left out: {problem}"
+    return ParsedHook(event, at, value, reason=str(problem), warning=warning, is_broken=problem.is_broken)
 
 
 def _broken(event: str, at: tuple[str | int, ...], what: str) -> ParsedHook:

@@ -94,27 +94,27 @@ def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> HookOu
         answer = PermissionReply(False, reason) if event == PERMISSION else None
         return HookOutcome(True, reason, denied, reason if denied else "", answer=answer)
     if exit_code != 0:
-        said = stderr.strip().split("\n", 1)[0][:200]
-        return HookOutcome(problem=f"exit code {exit_code}" + (f": {said}" if said else ""))
+        first_line = stderr.strip().split("\n", 1)[0][:200]
+        return HookOutcome(problem=f"exit code {exit_code}" + (f": {first_line}" if first_line else ""))
     text = stdout.strip()
     if event == WORKTREE_CREATE and not text.startswith("{"):
         return HookOutcome(worktree=_ANSI.sub("", text).rpartition("\n")[2].strip())
     if not text.startswith("{"):
         return HookOutcome(contexts=(cut_text(text),)) if text and event in _TEXT_EVENTS else NO_OUTCOME
     try:
-        said = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         return HookOutcome(problem="its output begins like JSON and is none")
-    return parse_returned(event, cast("dict[str, Any]", said))
+    return parse_returned(event, cast("dict[str, Any]", answer))
 
 
-def parse_returned(event: str, said: object) -> HookOutcome:
+def parse_returned(event: str, answer: object) -> HookOutcome:
     """Return the outcome of a function: None, or the JSON that a command would print, as a dict."""
-    if said is None:
+    if answer is None:
         return NO_OUTCOME
-    if not isinstance(said, Mapping):
-        return HookOutcome(problem=f"it returned {type(said).__name__}, not a dict or None")
-    return _from_json(event, dict(cast("Mapping[str, Any]", said)))
+    if not isinstance(answer, Mapping):
+        return HookOutcome(problem=f"it returned {type(answer).__name__}, not a dict or None")
+    return _from_json(event, dict(cast("Mapping[str, Any]", answer)))
 
 
 def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
@@ -147,22 +147,26 @@ def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
     )
 
 
-def _from_json(event: str, said: dict[str, Any]) -> HookOutcome:
-    own = _object(said, "hookSpecificOutput") or {}
+def _from_json(event: str, answer: dict[str, Any]) -> HookOutcome:
+    own = _object(answer, "hookSpecificOutput") or {}
     if own.get("hookEventName", event) != event:
         return HookOutcome(problem=f"it answered for the event {str(own.get('hookEventName'))[:40]!r}")
-    decision = said.get("decision")
-    halted = said.get("continue") is False
-    reason = _text(said, "reason")
+    decision = answer.get("decision")
+    halted = answer.get("continue") is False
+    reason = _text(answer, "reason")
     permission = ""
     if event == PRE_TOOL:
         permission = _OLD_DECISIONS.get(decision, "") if isinstance(decision, str) else ""
-        asked = own.get("permissionDecision")
-        permission = asked if isinstance(asked, str) and asked in _STRICTNESS[1:] else permission
+        requested_permission = own.get("permissionDecision")
+        permission = (
+            requested_permission
+            if isinstance(requested_permission, str) and requested_permission in _STRICTNESS[1:]
+            else permission
+        )
     blocked = decision == "block" or permission == DENY
     why = _text(own, "permissionDecisionReason") or reason
     context = _text(own, "additionalContext")
-    message = _text(said, "systemMessage")
+    message = _text(answer, "systemMessage")
     return HookOutcome(
         blocked,
         (why or "a hook refused it and gave no reason") if blocked else "",
@@ -171,7 +175,7 @@ def _from_json(event: str, said: dict[str, Any]) -> HookOutcome:
         _object(own, "updatedInput") if event == PRE_TOOL else None,
         (context,) if context else (),
         halted,
-        (_text(said, "stopReason") or "a hook ended it") if halted else "",
+        (_text(answer, "stopReason") or "a hook ended it") if halted else "",
         (message,) if message else (),
         _reply(own) if event == PERMISSION else None,
         elicitation=_elicitation(own) if event in {ELICITATION, ELICITATION_RESULT} else None,
@@ -196,13 +200,13 @@ def _reply(own: dict[str, Any]) -> PermissionReply | None:
     return PermissionReply(True, "", _object(decision, "updatedInput"), whole)
 
 
-def _object(said: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    value = said.get(key)
+def _object(fields: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    value = fields.get(key)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _text(said: Mapping[str, Any], key: str) -> str:
-    value = said.get(key)
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
     return cut_text(value.strip()) if isinstance(value, str) else ""
 
 

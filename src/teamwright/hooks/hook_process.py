@@ -60,14 +60,14 @@ class _FirstAnswer(ProcessOutput):
         if not end and not line.rstrip().endswith("}") and self.total < _FIRST_ANSWER_BYTES:
             return
         try:
-            said: Any = json.loads(line)
+            answer: Any = json.loads(line)
         except (ValueError, RecursionError):
-            said = None
+            answer = None
             if not end and self.total < _FIRST_ANSWER_BYTES:
                 return
         report, self._report = self._report, None
-        if isinstance(said, dict):
-            report(cast("dict[str, Any]", said))
+        if isinstance(answer, dict):
+            report(cast("dict[str, Any]", answer))
 
 
 class HookProcess(Struct):
@@ -84,9 +84,9 @@ class HookProcess(Struct):
         """Start the hook as this command, whose standard input is the hook's. Raises OSError when it cannot start."""
         running: HookProcess | None = None
 
-        def note_answer(said: dict[str, Any]) -> None:
-            if running is not None and not hook.detached and said.get("async") is True:
-                running.continue_in_background(said.get("asyncTimeout"))
+        def note_answer(answer: dict[str, Any]) -> None:
+            if running is not None and not hook.detached and answer.get("async") is True:
+                running.continue_in_background(answer.get("asyncTimeout"))
 
         output, errors = _FirstAnswer(note_answer), ProcessOutput(MAX_OUTPUT)
         running = cls(hook, Process.start(command, output, errors), output, errors)

@@ -135,19 +135,19 @@ class HookRunner(Struct):
         found = tuple(hook for hook in found if not hook.condition or agent.matches(hook.condition))
         if not found:
             return NO_OUTCOME
-        given = _HookInput({**payload, "hook_event_name": event}, agent.deliver_later)
+        hook_input = _HookInput({**payload, "hook_event_name": event}, agent.deliver_later)
         if len(found) == 1 and not found[0].detached:
-            return self._report_messages(await self._run(found[0], given, cwd))
+            return self._report_messages(await self._run(found[0], hook_input, cwd))
         waited: list[HookSpec] = []
         for hook in found:
             if hook.detached:
-                self._start_detached(self._run_detached(hook, given, cwd), f"hook of {event}")
+                self._start_detached(self._run_detached(hook, hook_input, cwd), f"hook of {event}")
             else:
                 waited.append(hook)
         if not waited:
             return NO_OUTCOME
         async with asyncio.TaskGroup() as together:
-            running = [together.create_task(self._run(hook, given, cwd)) for hook in waited]
+            running = [together.create_task(self._run(hook, hook_input, cwd)) for hook in waited]
         return self._report_messages(merge_outcomes(one.result() for one in running))
 
     def _report_messages(self, outcome: HookOutcome) -> HookOutcome:
@@ -182,20 +182,20 @@ class HookRunner(Struct):
         if not task.cancelled() and (problem := task.exception()) is not None:
             self.notify(f"{task.get_name()}: {type(problem).__name__}: {problem}", "warning")
 
-    async def _run_detached(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> None:
-        self._deliver(hook, await self._run(hook, given, cwd), given)
+    async def _run_detached(self, hook: HookSpec, hook_input: _HookInput, cwd: Path | None) -> None:
+        self._deliver(hook, await self._run(hook, hook_input, cwd), hook_input)
 
-    async def _run(self, hook: HookSpec, given: _HookInput, cwd: Path | None) -> HookOutcome:
+    async def _run(self, hook: HookSpec, hook_input: _HookInput, cwd: Path | None) -> HookOutcome:
         try:
             if hook.function is not None:
-                outcome = await _call_function(hook, hook.function, given.payload)
+                outcome = await _call_function(hook, hook.function, hook_input.payload)
             elif hook.action is not None:
-                outcome = await self._run_action(hook, given)
+                outcome = await self._run_action(hook, hook_input)
             else:
                 # The trusted command of a repository names files from the root, so it runs there.
                 theirs = Path(hook.source).is_relative_to(self.environment.project) if hook.source else False
                 place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.environment.project
-                outcome = await self._run_process(hook, given, place)
+                outcome = await self._run_process(hook, hook_input, place)
         except (OSError, ValueError) as problem:
             outcome = HookOutcome(problem=f"it could not be started: {problem}")
         self._warn_once(hook, outcome)
@@ -206,27 +206,27 @@ class HookRunner(Struct):
             self._notified.add((hook.event, hook.line))
             self.notify(f"a hook of {hook.event} counts for nothing ({hook.short_line}): {outcome.problem}", "warning")
 
-    async def _run_action(self, hook: HookSpec, given: _HookInput) -> HookOutcome:
+    async def _run_action(self, hook: HookSpec, hook_input: _HookInput) -> HookOutcome:
         try:
             async with asyncio.timeout(hook.timeout_s):
                 if isinstance(hook.action, HttpRequest):
-                    return await self._send_request(hook, hook.action, given)
-                return await self.call_action(hook, given.payload)
+                    return await self._send_request(hook, hook.action, hook_input)
+                return await self.call_action(hook, hook_input.payload)
         except TimeoutError:
             return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
         except Exception as problem:  # an answer of another program may have any form
             return HookOutcome(problem=f"its answer cannot be used: {type(problem).__name__}: {problem}")
 
-    async def _send_request(self, hook: HookSpec, request: HttpRequest, given: _HookInput) -> HookOutcome:
+    async def _send_request(self, hook: HookSpec, request: HttpRequest, hook_input: _HookInput) -> HookOutcome:
         limits = self.environment.http
         if not limits.allows(request.url):
             return HookOutcome(problem="allowedHttpHookUrls of the settings does not name its address")
         from teamwright.hooks.http_request import send_request  # loads the HTTP client
 
         narrowed, env = limits.narrow(request), self.environment.env
-        return await send_request(hook.event, narrowed, given.content, env, hook.timeout_s)
+        return await send_request(hook.event, narrowed, hook_input.content, env, hook.timeout_s)
 
-    async def _run_process(self, hook: HookSpec, given: _HookInput, cwd: Path) -> HookOutcome:
+    async def _run_process(self, hook: HookSpec, hook_input: _HookInput, cwd: Path) -> HookOutcome:
         from teamwright.hooks.hook_process import HookProcess, hook_arguments
 
         around = self.environment
@@ -237,41 +237,41 @@ class HookRunner(Struct):
         env = {**around.env, **dict(hook.variables), **own}
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
         confinement = await around.confine(hook) if hook.is_confined else None
-        command = ProcessCommand(argv, cwd, env, around.records, purpose, given.content, confinement=confinement)
+        command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
         outcome = await running.wait()
         if outcome is None:
-            self._start_detached(self._finish(running, given), f"hook of {hook.event}")
+            self._start_detached(self._finish(running, hook_input), f"hook of {hook.event}")
         elif running.background_s:
-            self._deliver(hook, outcome, given)
+            self._deliver(hook, outcome, hook_input)
         return NO_OUTCOME if outcome is None or running.background_s else outcome
 
-    async def _finish(self, running: HookProcess, given: _HookInput) -> None:
+    async def _finish(self, running: HookProcess, hook_input: _HookInput) -> None:
         """Wait for a hook that continues in the background."""
-        self._deliver(running.hook, await running.wait_in_background(), given)
+        self._deliver(running.hook, await running.wait_in_background(), hook_input)
 
-    def _deliver(self, hook: HookSpec, outcome: HookOutcome, given: _HookInput) -> None:
+    def _deliver(self, hook: HookSpec, outcome: HookOutcome, hook_input: _HookInput) -> None:
         """Deliver the text of a background hook to the agent of its event. Its decisions come too late."""
         self._warn_once(hook, outcome)
         if hook.wakes and outcome.blocked:
             begin = hook.wake_text or f"A hook of {hook.event} that ran in the background found something:"
-            given.deliver_later(f"{begin}\n{outcome.reason}", True)
+            hook_input.deliver_later(f"{begin}\n{outcome.reason}", True)
         elif texts := (*outcome.contexts, *outcome.messages):
-            given.deliver_later("\n".join(texts), False)
+            hook_input.deliver_later("\n".join(texts), False)
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
     """Call a function of the program; an error in it is ignored, like that of a command."""
     try:
-        said = function(payload)
-        if inspect.isawaitable(said):
+        answer = function(payload)
+        if inspect.isawaitable(answer):
             async with asyncio.timeout(hook.timeout_s):
-                said = await said
+                answer = await answer
     except TimeoutError:
         return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")
     except Exception as problem:
         return HookOutcome(problem=f"it raised {type(problem).__name__}: {problem}")
-    return parse_returned(hook.event, said)
+    return parse_returned(hook.event, answer)
 
 
 def _hook_digest(hook: HookSpec) -> str:

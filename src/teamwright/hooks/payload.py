@@ -43,7 +43,7 @@ class HookAgent(Struct, frozen=True):
 
 def common_fields(agent: HookAgent, cwd: Path, mode: str) -> dict[str, Any]:
     """Return the keys of every event."""
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "session_id": agent.session,
         "transcript_path": str(agent.transcript),
         "cwd": str(cwd),
@@ -53,10 +53,10 @@ def common_fields(agent: HookAgent, cwd: Path, mode: str) -> dict[str, Any]:
         "generation": agent.generation,
     }
     if agent.kind != LEAD:
-        made |= {"agent_id": agent.agent_id, "agent_type": agent.agent_type}
+        fields |= {"agent_id": agent.agent_id, "agent_type": agent.agent_type}
     if agent.kind == TEAMMATE:
-        made |= {"teammate_name": agent.name, "team_name": agent.team}
-    return made
+        fields |= {"teammate_name": agent.name, "team_name": agent.team}
+    return fields
 
 
 def session_start(source: str, model: str) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def tool_failure(
 def tool_response(tool: str, input: Mapping[str, Any], content: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as hooks read it: its text, its data for programs, and the names that hooks expect."""
     text = content[:MAX_RESPONSE]
-    made: dict[str, Any] = {**facts, "content": text, "success": True}
+    fields: dict[str, Any] = {**facts, "content": text, "success": True}
     if "file_path" in input:
-        made["filePath"] = input["file_path"]
+        fields["filePath"] = input["file_path"]
     if tool == "Bash":
-        made |= {"stdout": text, "stderr": "", "interrupted": False}
-    return made
+        fields |= {"stdout": text, "stderr": "", "interrupted": False}
+    return fields
 
 
 def permission_request(
@@ -143,8 +143,8 @@ def subagent_stop(
 
 def task_event(id: str, subject: str, description: str, by: str, team: str) -> dict[str, Any]:
     """Return the payload of a task that was created, or is about to be completed, by that member."""
-    made: dict[str, Any] = {"task_id": id, "task_subject": subject, "task_description": description}
-    return {**made, "teammate_name": by, "team_name": team}
+    fields: dict[str, Any] = {"task_id": id, "task_subject": subject, "task_description": description}
+    return {**fields, "teammate_name": by, "team_name": team}
 
 
 def pre_compact(trigger: str, instructions: str = "") -> dict[str, Any]:
@@ -174,22 +174,22 @@ def tool_batch(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def prompt_expansion(kind: str, name: str, arguments: str, source: str) -> dict[str, Any]:
     """Return the payload of a typed command before its prompt is made. `kind` is slash_command or mcp_prompt."""
-    told = {"expansion_type": kind, "command_name": name, "command_args": arguments, "command_source": source}
-    return {**told, "prompt": f"/{name} {arguments}".rstrip()}
+    fields = {"expansion_type": kind, "command_name": name, "command_args": arguments, "command_source": source}
+    return {**fields, "prompt": f"/{name} {arguments}".rstrip()}
 
 
 def elicitation(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload of a form, or an address, that an MCP server shows; `params` are those of its request."""
-    made: dict[str, Any] = {"mcp_server_name": server, "message": params.get("message", "")}
-    made["mode"] = params.get("mode", "form")
+    fields: dict[str, Any] = {"mcp_server_name": server, "message": params.get("message", "")}
+    fields["mode"] = params.get("mode", "form")
     named = (("url", "url"), ("elicitationId", "elicitation_id"), ("requestedSchema", "requested_schema"))
-    return made | {key: params[wire] for wire, key in named if wire in params}
+    return fields | {key: params[wire] for wire, key in named if wire in params}
 
 
 def elicitation_result(server: str, params: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload of the answer before the server receives it."""
-    made = {key: value for key, value in elicitation(server, params).items() if key != "requested_schema"}
-    return {**made, "action": answer.get("action", ""), "content": answer.get("content", {})}
+    fields = {key: value for key, value in elicitation(server, params).items() if key != "requested_schema"}
+    return {**fields, "action": answer.get("action", ""), "content": answer.get("content", {})}
 
 
 def worktree_create(name: str) -> dict[str, Any]:

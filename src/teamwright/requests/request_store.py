@@ -104,18 +104,21 @@ class RequestStore:
     def open_requests(self) -> list[dict[str, Any]]:
         """Return all requests without an answer, the oldest first."""
         names = self._names()
-        asked = [name for name in names if not name.endswith(f"{_ANSWER}.json")]
+        request_names = [name for name in names if not name.endswith(f"{_ANSWER}.json")]
         bodies = [
-            _load_or_skip(self.directory / n) for n in asked if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names
+            _load_or_skip(self.directory / n)
+            for n in request_names
+            if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names
         ]
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
     def answered_requests(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return all requests with their answers; retired ones are left out."""
         names = self._names()
-        asked = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
+        request_names = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
         pairs = [
-            (_load_or_skip(self.directory / n), _load_or_skip(_answer_path(self.directory / n))) for n in sorted(asked)
+            (_load_or_skip(self.directory / n), _load_or_skip(_answer_path(self.directory / n)))
+            for n in sorted(request_names)
         ]
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
 

@@ -77,9 +77,9 @@ def memory_prompt(scope: str, name: str, root: Path, home: Path) -> str:
         "Correct what is no longer "
         "true. No secrets, and nothing that only this job needs.",
     ]
-    kept = _read_beginning(directory / MEMORY_FILE, directory)
-    if kept:
-        lines += [f"{MEMORY_FILE} says (notes of earlier runs, no orders):", kept]
+    memory = _read_beginning(directory / MEMORY_FILE, directory)
+    if memory:
+        lines += [f"{MEMORY_FILE} says (notes of earlier runs, no orders):", memory]
     else:
         lines.append(f"{MEMORY_FILE} is not there yet.")
     return "\n\n".join(lines)
@@ -96,16 +96,19 @@ def _read_beginning(file: Path, directory: Path) -> str:
     except OSError as problem:
         return f"[{MEMORY_FILE} cannot be read: {problem.strerror or problem}]"
     lines = text.split("\n")
-    told, size = list[str](), 0
+    first_lines, size = list[str](), 0
     for line in lines[:MAX_LINES]:
         size += len(line.encode()) + 1
         if size > MAX_BYTES:
             break
-        told.append(line)
-    if len(told) == len(lines):
+        first_lines.append(line)
+    if len(first_lines) == len(lines):
         return text
     return "\n".join(
-        [*told, f"[cut after {len(told)} of {len(lines)} lines: Read {file} for the rest, and shorten it]"]
+        [
+            *first_lines,
+            f"[cut after {len(first_lines)} of {len(lines)} lines: Read {file} for the rest, and shorten it]",
+        ]
     )
 
 

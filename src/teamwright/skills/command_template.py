@@ -117,26 +117,26 @@ def shell_lines(body: str) -> list[str]:
     return [piece.text.strip() for piece in split_template(body) if piece.kind == "shell"]
 
 
-def fill_pieces(parts: Sequence[TemplatePiece], given: CommandArguments) -> list[TemplatePiece]:
+def fill_pieces(parts: Sequence[TemplatePiece], arguments: CommandArguments) -> list[TemplatePiece]:
     """Return the pieces with arguments filled in. Arguments that no piece takes are appended.
 
     Raises UnsafeArgument when a shell line would take more than plain words.
     """
     first = 0 if any(_FROM_ZERO.search(part.text) for part in parts) else 1
-    made = [TemplatePiece(part.kind, _fill(part, given, first)) for part in parts]
-    if given.text and not any(_has_slot(part.text, given) for part in parts):
-        made.append(TemplatePiece("text", f"\n\nArguments: {given.text}"))
-    return made
+    filled = [TemplatePiece(part.kind, _fill(part, arguments, first)) for part in parts]
+    if arguments.text and not any(_has_slot(part.text, arguments) for part in parts):
+        filled.append(TemplatePiece("text", f"\n\nArguments: {arguments.text}"))
+    return filled
 
 
-def fill_text(body: str, given: CommandArguments) -> str:
+def fill_text(body: str, arguments: CommandArguments) -> str:
     """Return the text with arguments filled in. Shell lines and files stay as they are written."""
-    return "".join(piece.text for piece in fill_pieces([TemplatePiece("text", body)], given))
+    return "".join(piece.text for piece in fill_pieces([TemplatePiece("text", body)], arguments))
 
 
-def fill_names(text: str, given: CommandArguments) -> str:
+def fill_names(text: str, arguments: CommandArguments) -> str:
     """Return the text with the values of `${NAME}` filled in, and nothing else."""
-    return _SLOT.sub(lambda found: given.names.get(found[3], found[0]) if found[3] else found[0], text)
+    return _SLOT.sub(lambda found: arguments.names.get(found[3], found[0]) if found[3] else found[0], text)
 
 
 def _inline(text: str) -> Iterator[TemplatePiece]:
@@ -155,34 +155,34 @@ def _inline(text: str) -> Iterator[TemplatePiece]:
         yield TemplatePiece("text", text[at:])
 
 
-def _has_slot(text: str, given: CommandArguments) -> bool:
+def _has_slot(text: str, arguments: CommandArguments) -> bool:
     return any(
-        found[0].startswith("$ARGUMENTS") or found[2] or found[4] in given.named for found in _SLOT.finditer(text)
+        found[0].startswith("$ARGUMENTS") or found[2] or found[4] in arguments.named for found in _SLOT.finditer(text)
     )
 
 
-def _fill(piece: TemplatePiece, given: CommandArguments, first: int) -> str:
+def _fill(piece: TemplatePiece, arguments: CommandArguments, first: int) -> str:
     def value(found: re.Match[str]) -> str:
         if found[0] == "\\$":
             return "$" if piece.kind == "text" else found[0]
         if found[3]:
-            return given.names.get(found[3], found[0])
-        if (found[1] or found[2]) and not given.words and piece.kind == "text":
+            return arguments.names.get(found[3], found[0])
+        if (found[1] or found[2]) and not arguments.words and piece.kind == "text":
             return found[0]  # it may be code that is shown, such as `awk '{print $1}'`
         if found[4]:
-            if found[4] not in given.named:
+            if found[4] not in arguments.named:
                 return found[0]
-            said = _word(given, given.named.index(found[4]))
+            text = _word(arguments, arguments.named.index(found[4]))
         elif found[1] is not None:
-            said = _word(given, int(found[1]))
+            text = _word(arguments, int(found[1]))
         else:
-            said = _word(given, int(found[2]) - first) if found[2] else given.text
-        if piece.kind == "shell" and not all(_PLAIN_WORD.fullmatch(word) for word in re.split(r"[ \t]+", said)):
-            raise UnsafeArgument(said)
-        return said
+            text = _word(arguments, int(found[2]) - first) if found[2] else arguments.text
+        if piece.kind == "shell" and not all(_PLAIN_WORD.fullmatch(word) for word in re.split(r"[ \t]+", text)):
+            raise UnsafeArgument(text)
+        return text
 
     return _SLOT.sub(value, piece.text)
 
 
-def _word(given: CommandArguments, at: int) -> str:
-    return given.words[at] if at < len(given.words) else ""
+def _word(arguments: CommandArguments, at: int) -> str:
+    return arguments.words[at] if at < len(arguments.words) else ""

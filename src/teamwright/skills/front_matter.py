@@ -42,10 +42,10 @@ class FieldLines(Struct, frozen=True):
         found = _KEY.fullmatch(self.lines[0])
         first = (found[3] or "").strip() if found is not None else ""
         rest = dedent("\n".join(self.lines[1:]))
-        said = rest if _BLOCK.fullmatch(first) else f"{first}\n{rest}"
-        said = said.strip()
-        quoted = len(said) > 1 and said[0] in "\"'" and said[-1] == said[0]
-        return said[1:-1] if quoted else said
+        content = rest if _BLOCK.fullmatch(first) else f"{first}\n{rest}"
+        content = content.strip()
+        quoted = len(content) > 1 and content[0] in "\"'" and content[-1] == content[0]
+        return content[1:-1] if quoted else content
 
 
 Begins: TypeAlias = Callable[[str, str], bool]
@@ -172,7 +172,7 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
         body = text if found is None else found[1]
         return FrontMatter(body=body, problems=(wrong.problem,), is_present=found is not None, is_refused=wrong.greedy)
     try:
-        node, told = _read(head)
+        node, problem = _read(head)
     except _HeadError as wrong:
         if wrong.greedy:
             return FrontMatter(body=body, problems=(wrong.problem,), is_present=True, is_refused=True)
@@ -183,13 +183,13 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
         )
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    problems = [] if told is None else [told]
+    problems = [] if problem is None else [problem]
     for key, value in node.value if node is not None else ():
         name, line = str(_plain(key)), _line(key)
         if name in values:
             problems.append(FrontMatterProblem(line, f"{name} is there twice; the last one counts"))
         values[name], lines[name] = _plain(value), line
-    return FrontMatter(values, lines, body, tuple(problems), is_present=True, is_loose=told is not None)
+    return FrontMatter(values, lines, body, tuple(problems), is_present=True, is_loose=problem is not None)
 
 
 def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
@@ -203,7 +203,7 @@ def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
     except _HeadError as wrong:
         raise UnreadableFrontMatter(wrong.problem.what, wrong.problem.line) from None
     try:
-        node, told = _read(head)
+        node, problem = _read(head)
     except _HeadError as wrong:
         fields = field_lines(head, begins) if begins is not None and not wrong.greedy else []
         if not fields:
@@ -211,9 +211,9 @@ def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
         values, lines = _field_by_field(fields)
         return FrontMatter(values, lines, body.strip(), is_present=True, is_loose=True)
     if node is None:
-        return FrontMatter(body=body.strip(), is_present=True, is_loose=told is not None)
+        return FrontMatter(body=body.strip(), is_present=True, is_loose=problem is not None)
     values, lines = _typed(node)
-    return FrontMatter(values, lines, body.strip(), is_present=True, is_loose=told is not None)
+    return FrontMatter(values, lines, body.strip(), is_present=True, is_loose=problem is not None)
 
 
 def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:

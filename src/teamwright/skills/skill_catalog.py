@@ -120,8 +120,8 @@ class SkillCatalog(Struct):
 
     def allowed_tools(self, skill: SkillDefinition) -> tuple[str, ...]:
         """Return the calls that a skill allows, as rules, with the values of `${NAME}` in them."""
-        given = self.parse_arguments(skill, "")
-        return tuple(fill_names(rule, given) for rule in skill.allowed_tools)
+        arguments = self.parse_arguments(skill, "")
+        return tuple(fill_names(rule, arguments) for rule in skill.allowed_tools)
 
     def read_file(self, skill: SkillDefinition, name: str = "") -> str:
         """Return a text file of the skill, read now. Raises UsageError when it may not or cannot be read."""
@@ -171,16 +171,16 @@ def list_for_model(skills: Sequence[SkillDefinition]) -> str:
 
 
 def _find_by_name(name: str, known: Iterable[SkillDefinition]) -> SkillDefinition | None:
-    wanted = name.strip().lstrip("/").lower()
-    return next((skill for skill in known if skill.name.lower() == wanted), None)
+    lower_name = name.strip().lstrip("/").lower()
+    return next((skill for skill in known if skill.name.lower() == lower_name), None)
 
 
 def _unknown_name_error(what: str, name: str, names: list[str], note: str) -> UsageError:
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return UsageError(
         "usage",
         what,
-        looked_at=[("there are", shown)] if names else [],
+        looked_at=[("there are", listed)] if names else [],
         do=did_you_mean(name, names),
         note=note,
     )

@@ -142,34 +142,34 @@ def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
     return _Fields(head, Path()).tools(_ALLOWED)
 
 
-def _name(fields: _Fields, given: str) -> str:
+def _name(fields: _Fields, directory_name: str) -> str:
     """Return the name in the front matter if it is valid, else the directory's, which it should equal."""
-    said = fields.text("name").strip()
-    if not said:
+    name = fields.text("name").strip()
+    if not name:
         fields.note_problem("name", "the name is missing; the directory's counts")
-        return given
-    if not NAME_PATTERN.fullmatch(said):
-        fields.note_problem("name", f"{said[:40]!r} cannot be a name; the directory's counts")
-        return given
-    if said != given:
-        fields.note_problem("name", f"the name {said} is not that of the directory, {given}")
-    elif not _GOOD_NAME.fullmatch(said):
-        fields.note_problem("name", f"the name {said} has other than small letters, digits and single hyphens")
-    return said
+        return directory_name
+    if not NAME_PATTERN.fullmatch(name):
+        fields.note_problem("name", f"{name[:40]!r} cannot be a name; the directory's counts")
+        return directory_name
+    if name != directory_name:
+        fields.note_problem("name", f"the name {name} is not that of the directory, {directory_name}")
+    elif not _GOOD_NAME.fullmatch(name):
+        fields.note_problem("name", f"the name {name} has other than small letters, digits and single hyphens")
+    return name
 
 
 def _description(fields: _Fields, body: str, kind: SkillKind) -> str:
-    said = fields.text("description").strip()
+    description = fields.text("description").strip()
     more = fields.text("when-to-use").strip()
-    if not said:
+    if not description:
         if kind == "skill":
             fields.note_problem("description", "the description is missing; the first line of the text is used")
-        said = next((line.strip("# \t\r") for line in body.split("\n") if line.strip("# \t\r")), "")
-        said = said[:200]
-    said = f"{said} {more}".strip()
-    if len(said) > MAX_DESCRIPTION:
+        description = next((line.strip("# \t\r") for line in body.split("\n") if line.strip("# \t\r")), "")
+        description = description[:200]
+    description = f"{description} {more}".strip()
+    if len(description) > MAX_DESCRIPTION:
         fields.note_problem("description", f"the description is longer than {MAX_DESCRIPTION:,} characters; it was cut")
-    return said[:MAX_DESCRIPTION]
+    return description[:MAX_DESCRIPTION]
 
 
 class _Fields:
@@ -226,22 +226,22 @@ class _Fields:
     def switch(self, name: str, default: bool) -> bool:
         if name not in self._values:
             return default
-        said = self.text(name).strip().lower()
-        if said not in _YES | _NO:
+        text = self.text(name).strip().lower()
+        if text not in _YES | _NO:
             self.note_problem(name, f"{name} is neither true nor false; it is left out")
             return default
-        return said in _YES
+        return text in _YES
 
     def choice(self, name: str, known: tuple[str, ...]) -> str:
-        said = self.text(name).strip()
-        if said and said not in known:
+        value = self.text(name).strip()
+        if value and value not in known:
             self.note_problem(name, f"{name} is none of {', '.join(known)}; it is left out")
             return ""
-        return said
+        return value
 
     def model(self) -> str | None:
-        said = self.text("model").strip()
-        return None if said in {"", "inherit", "default"} else said
+        name = self.text("model").strip()
+        return None if name in {"", "inherit", "default"} else name
 
 
 def directory_variables(skill: SkillDefinition) -> dict[str, str]:

@@ -123,11 +123,11 @@ def _read(place: SkillDirectory, name: str, file: Path, base: Path) -> SkillDefi
         return f"{file}: left out: {problem.strerror or problem}"
     if "\0" in text:
         return f"{file}: left out: it is not text"
-    made = parse_definition(
+    definition = parse_definition(
         SkillSource(place.kind, name, file, base, place.label, place.within is not None, place.prefix, place.variables),
         text,
     )
-    return made if isinstance(made, SkillDefinition) else f"{made}; left out"
+    return definition if isinstance(definition, SkillDefinition) else f"{definition}; left out"
 
 
 def _skills(place: SkillDirectory, found: FoundSkills) -> Iterator[tuple[str, Path, Path]]:

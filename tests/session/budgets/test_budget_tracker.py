@@ -157,7 +157,7 @@ async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_w
 
     async with asyncio.timeout(WAIT_S):
         names = [f"m{n}" for n in range(agents)]
-        each = [meters.member(name, NO_CAPS, lambda: 0.0, goes_on=False) for name in names]
+        each = [meters.member(name, NO_CAPS, lambda: 0.0, is_resumed=False) for name in names]
         await asyncio.gather(*map(work, each))
     spent, most = (budget_tracker.run.usd, cap.usd) if money else (budget_tracker.run.tokens, cap.tokens)
     assert 0.5 * most < spent <= most + over + 1e-9
@@ -219,7 +219,7 @@ async def test_whoever_waits_is_refused_when_the_time_is_over():
 @pytest.mark.promise("H10")
 async def test_an_agent_whose_working_time_is_over_makes_no_call():
     worked = [30.0]
-    meter = Meters(BudgetTracker()).member("ada", Budget(minutes=1.0), lambda: worked[0], goes_on=False)
+    meter = Meters(BudgetTracker()).member("ada", Budget(minutes=1.0), lambda: worked[0], is_resumed=False)
     assert await meter.reserve(a_request("go"), CARD) is None
     meter.settle(None)
     worked[0] = 60.0
@@ -230,7 +230,7 @@ async def test_an_agent_whose_working_time_is_over_makes_no_call():
 @pytest.mark.promise("H10")
 async def test_tool_calls_are_let_through_as_far_as_every_cap_above_leaves_room():
     meters = Meters(BudgetTracker(Budget(calls=7)))
-    ada = meters.member("ada", Budget(calls=5), lambda: 0.0, goes_on=False)
+    ada = meters.member("ada", Budget(calls=5), lambda: 0.0, is_resumed=False)
     sub = meters.subagent("s1", "ada", Budget(calls=4), lambda: 0.0)
     assert [await sub.admit(3), await sub.admit(3), await ada.admit(9), await meters.lead().admit(9)] == [3, 1, 1, 2]
 

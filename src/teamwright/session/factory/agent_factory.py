@@ -222,8 +222,8 @@ class AgentFactory(AgentParts):
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
         git = start_reading_state(spec.cwd or self.work_directory) if header is None else None
-        goes_on = header is not None
-        effort = None if goes_on else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
+        is_resumed = header is not None
+        effort = None if is_resumed else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
         place = await self._place_of(spec)
         await self.policies.read_tasks(team)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place, spec.name)
@@ -253,10 +253,10 @@ class AgentFactory(AgentParts):
             conversation = Conversation.start(path, prefix, self._about(basis, await git))
         activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
         terms = AgentTerms(
-            self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on),
+            self.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=is_resumed),
             self.emit,
             self.plans.restore_plan_mode(
-                spec.name, plan, basis.workplace, new=not goes_on, begins=spec.starts_in_plan_mode
+                spec.name, plan, basis.workplace, new=not is_resumed, begins=spec.starts_in_plan_mode
             ),
             self.compacting.make(team, system, prefixes, tools),
             self._rounds_left(spec, budget, conversation),
@@ -272,7 +272,7 @@ class AgentFactory(AgentParts):
         parent = self.born.get(caller, self.first)
         kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
         budget = spec.budget.smaller_caps(self.budget_tracker.each)
-        told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, goes_on=resumed)
+        told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, is_resumed=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
         effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if told.is_new else None

@@ -128,10 +128,10 @@ def start_fork(
 
 
 async def starting_point(
-    spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, goes_on: bool
+    spec: SpawnSpec, run: SubagentRun, caller: Agent | None, path: Path, prefixes: Path, *, is_resumed: bool
 ) -> StartingPoint:
     """Return the starting point of a sub-agent; `path` is its transcript. Raises StorageError, TeamRefused."""
-    if goes_on:
+    if is_resumed:
         former = await asyncio.to_thread(load_conversation, path, prefixes)
         return StartingPoint(spec.fork, former)
     return StartingPoint(spec.fork, origin=_origin_of_fork(caller, run)) if spec.fork else _NOTHING

@@ -7,6 +7,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
+from tests.support.repositories import make_repository
 
 NAME = f"teamwright-test-{os.getpid()}.txt"
 
@@ -147,6 +148,15 @@ async def test_a_file_of_the_project_below_tmp_stays_the_projects(tmp_path, bubb
     path = tmp_path / "work/a.txt"
     await run(tmp_path, Call("Write", {"file_path": str(path), "content": "here"}))
     assert path.read_text() == "here"
+
+
+async def test_a_change_of_a_checkout_below_tmp_by_an_agent_in_a_worktree_is_refused(tmp_path, bubblewrap):
+    if not str(tmp_path).startswith("/tmp/"):
+        pytest.skip("the tests run elsewhere")
+    checkout = make_repository(tmp_path / "work", {"a.txt": "one\n"})
+    calls = [Call("Write", {"file_path": f"{checkout}/b.txt", "content": "x"}), bash(f"echo x > {checkout}/b.txt")]
+    for result in await run(tmp_path, *calls, worktree=True, permission_mode="bypassPermissions"):
+        assert "b.txt is outside your worktree; your copy of it is" in result
 
 
 async def test_under_landlock_commands_and_file_tools_share_the_directory_of_tmpdir(tmp_path, landlock):

@@ -54,6 +54,7 @@ def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope
         base=place.tree,
         worktree=place,
         hook_files=scope.hook_files | moved,
+        temporary=None if scope.temporary is None else replace(scope.temporary, checkout=str(place.checkout)),
     )
 
 

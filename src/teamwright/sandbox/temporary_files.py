@@ -21,10 +21,15 @@ _TOP = "/tmp"
 
 
 class TemporaryFiles(Struct, frozen=True):
-    """The session's directory for temporary files by real path, and a function that makes the session's sandbox."""
+    """The session's directory for temporary files by real path, and a function that makes the session's sandbox.
+
+    `checkout`: the person's checkout by real path, for an agent in a worktree. Its paths are the person's files also
+    below `/tmp`, so that a change to them is refused and not made elsewhere.
+    """
 
     directory: str
     sandbox: Callable[[], Sandbox]
+    checkout: str = ""
 
     def seen_by_command(self, path: str, roots: Iterable[str]) -> str:
         """Return the file that a confined command means by an absolute path. `roots` are the agent's directories."""
@@ -47,7 +52,8 @@ class TemporaryFiles(Struct, frozen=True):
         return _TOP + path.removeprefix(self.directory) if inside else path
 
     def _is_shown(self, path: str, roots: Iterable[str]) -> bool:
-        """Return True for a path that commands see although it is below the system's `/tmp`."""
-        shown = [os.path.realpath(top) for top in (*roots, *self.sandbox().shown_paths())]
+        """Return True for a path of the agent's checkout, or one that commands see below the system's `/tmp`."""
+        own = (self.checkout,) if self.checkout else ()
+        shown = [os.path.realpath(top) for top in (*roots, *own, *self.sandbox().shown_paths())]
         real = os.path.realpath(path)
         return any(top != "/" and (is_inside(path, top) or is_inside(real, top)) for top in shown)

@@ -97,7 +97,7 @@ async def test_no_tool_background_job_or_sub_agent_of_a_member_changes_the_check
         ("NotebookEdit", notebook),
         ("Bash", job),
         ("Bash", {"command": "git branch -f main HEAD~1 && git config core.hooksPath x"}),
-        ("Bash", {"command": f"git worktree add {shop.parent}/other -b other"}),
+        ("Bash", {"command": f"git worktree add {shop}/other -b other"}),
         ("Bash", {"command": f"ln {shop}/a.txt hard && echo x > hard"}),
     ]
     agent = ("Agent", {"description": "write", "prompt": "Write.", "subagent_type": "general-purpose"})
@@ -116,7 +116,7 @@ async def test_no_tool_background_job_or_sub_agent_of_a_member_changes_the_check
     )
     assert (shop / ".git/config").read_text() == before[2]
     assert not (shop / "job.txt").exists()
-    assert not (shop.parent / "other").exists()
+    assert not (shop / "other").exists()
     assert len(given.keys() - {"team-lead"}) == 2, "the member and its sub-agent"
     assert items.count("not allowed") >= len(outside)
 

@@ -283,7 +283,7 @@ class AgentParts(Struct, dict=True):
             env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
             instructions=self.instructions if place is None else place.instructions,
-            temporary=self.policy.scope.temporary,
+            temporary=born.current_policy().scope.temporary,
             sandbox=born.sandbox,
         )
         hooks = NO_HOOKS

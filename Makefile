@@ -11,8 +11,15 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# SANDBOX=mode sets the mode of the sandbox in the demo, the tests and the kills. The default is auto in the demo, else off.
+ifdef SANDBOX
+$(if $(filter off auto required,$(SANDBOX)),,$(error SANDBOX is '$(SANDBOX)'; it must be off, auto or required))
+export TEAMWRIGHT_SANDBOX := $(SANDBOX)
+endif
+
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "SANDBOX=off, auto or required sets the mode of the sandbox in demo, test, test-all and crash: make test SANDBOX=required"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "teamwright needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 3; }

@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests of other things keep files outside of their directories. `tests/sandbox` runs sessions with the default, and
-# TEAMWRIGHT_SANDBOX=auto runs all tests with it.
+# `make test SANDBOX=required` (or `auto`) runs all tests with it.
 SANDBOX = os.environ.get("TEAMWRIGHT_SANDBOX", "off")
 
 BEGAN_S = monotonic()

@@ -3,6 +3,7 @@
 `Screen` understands as much of a terminal as the program uses, so that tests see what a person sees.
 """
 
+import json
 import os
 import re
 import signal
@@ -114,15 +115,35 @@ class Screen:
                 pass
 
 
+def decline_auto_allow(home: Path) -> None:
+    """Store the person's no to `sandbox.auto_allow` in the user's settings, unless these are about the sandbox."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = home / "settings.json"
+    settings = json.loads(file.read_text()) if file.exists() else {}
+    if "sandbox" not in settings:
+        file.write_text(json.dumps({**settings, "sandbox": {"auto_allow": False}}))
+
+
 class Person:
     """Types at `teamwright`. `sees` waits until texts are on the screen, and fails with all that is on it."""
 
     def __init__(
-        self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), starts_after_line: bool = False, **env: str
+        self,
+        *args: str,
+        cwd: Path,
+        size: tuple[int, int] = (40, 100),
+        starts_after_line: bool = False,
+        offers_auto_allow: bool = False,
+        **env: str,
     ) -> None:
-        """Start it; with `starts_after_line` by a shell that first reads a line, so that more can be typed before."""
+        """Start it; with `starts_after_line` by a shell that first reads a line, so that more can be typed before.
+
+        `offers_auto_allow`: a session in a sandbox may offer that setting, which is one question more than without one.
+        """
         own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "TMUX", "TMUX_PANE"}}
         environment = {**own, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env}
+        if not offers_auto_allow and environment.get("TEAMWRIGHT_SANDBOX") != "off":
+            decline_auto_allow(Path(environment["TEAMWRIGHT_HOME"]))
         if starts_after_line:
             shell = ["-c", 'read -r line; exec "$@"', "sh", *COMMAND, *args]
             self.child = pexpect.spawn(

@@ -32,7 +32,7 @@ def stored(home: Path) -> object:
 @pytest.mark.parametrize(("answer", "value"), [("1", True), ("2", False)])
 @pytest.mark.slow_after(1)
 def test_the_setting_is_offered_once_and_both_answers_are_kept(repo, own_home, answer, value):
-    with at_terminal(play, repo, "--sandbox", "auto") as (person, _):
+    with at_terminal(play, repo, "--sandbox", "auto", offers_auto_allow=True) as (person, _):
         person.says("run: git commit --allow-empty -m x ; touch one ; touch two")
         person.sees("git policy", "allow?")  # asks by the rules about git, which the setting does not lift
         person.says("n")
@@ -46,7 +46,7 @@ def test_the_setting_is_offered_once_and_both_answers_are_kept(repo, own_home, a
             person.says("y")
         person.sees("All done.")
         assert stored(own_home) is value and (repo / "one").exists() and (repo / "two").exists()
-    with at_terminal(play, repo, "--sandbox", "auto") as (person, _):
+    with at_terminal(play, repo, "--sandbox", "auto", offers_auto_allow=True) as (person, _):
         person.says("run: touch three")
         if not value:
             person.sees("Nothing allows touch three.", "allow?")
@@ -57,7 +57,7 @@ def test_the_setting_is_offered_once_and_both_answers_are_kept(repo, own_home, a
 
 @needs("bwrap")
 def test_an_answer_from_elsewhere_leads_to_no_offer(repo, own_home):
-    with at_terminal(play, repo, "--sandbox", "auto") as (person, _):
+    with at_terminal(play, repo, "--sandbox", "auto", offers_auto_allow=True) as (person, _):
         person.says("run: touch one ; touch two")
         person.sees("Nothing allows touch one.", "allow?")
         [waiting] = (own_home / ".teamwright").rglob("perm-*.json")

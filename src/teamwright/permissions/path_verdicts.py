@@ -92,9 +92,9 @@ def judge_path(
         return refused
     if context.bypasses:
         return decide_by_mode(context.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-    asked = _matching(rules.ask, named, real) or _matching_original(context, rules.ask, path)
-    if asked is not None:
-        return decide_by_rule(asked)
+    ask_rule = _matching(rules.ask, named, real) or _matching_original(context, rules.ask, path)
+    if ask_rule is not None:
+        return decide_by_rule(ask_rule)
     if deep and (decision := _judge_below(context, rules, real, except_denied)) is not None:
         return decision
     if writes and (decision := _judge_guarded(context, rules, named, real)) is not None:

@@ -289,9 +289,9 @@ class Policy:
         """Return the paths that this tool leaves out of a listing of a directory: those denied here or by a parent."""
         found: dict[str, set[Segments]] = {}
         for context in self._contexts():
-            for said, patterns in denied_below(context, tool, str(root)):
+            for rule, patterns in denied_below(context, tool, str(root)):
                 if patterns:
-                    found.setdefault(said, set()).update(patterns)
+                    found.setdefault(rule, set()).update(patterns)
         if not found:
             return NOTHING_EXCLUDED
         patterns = sorted(set[Segments]().union(*found.values()))

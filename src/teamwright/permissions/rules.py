@@ -263,8 +263,8 @@ class WordPattern(Struct, frozen=True):
         last = words[count - 1] if len(words) >= count else None
         if last is None or tuple(words[: count - 1]) != self.words[:-1]:
             return False
-        goes_on = last.startswith(self.words[-1] + self.more)
-        return last == self.words[-1] or goes_on or (last.startswith("--") and last.startswith(self.words[-1] + "="))
+        is_longer = last.startswith(self.words[-1] + self.more)
+        return last == self.words[-1] or is_longer or (last.startswith("--") and last.startswith(self.words[-1] + "="))
 
     def could_match(self, words: Sequence[str | None]) -> bool:
         """Return True when they may match: an unknown word may be any text, or several words."""

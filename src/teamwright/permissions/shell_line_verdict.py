@@ -99,17 +99,21 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
     written = judge_command(context, access)
     if not access.expanded_command:
         return written
-    meant = judge_command(context, replace(access, command=access.expanded_command, expanded_command=""))
-    if meant.verdict is Verdict.ASK and meant.rule.startswith(_WEAK_RULES) and not written.rule.startswith(_WEAK_RULES):
+    expanded = judge_command(context, replace(access, command=access.expanded_command, expanded_command=""))
+    if (
+        expanded.verdict is Verdict.ASK
+        and expanded.rule.startswith(_WEAK_RULES)
+        and not written.rule.startswith(_WEAK_RULES)
+    ):
         return written
-    if not is_stricter(meant, written):
-        return replace(written, confinement=meant.confinement)
-    shown = (
+    if not is_stricter(expanded, written):
+        return replace(written, confinement=expanded.confinement)
+    command = (
         access.expanded_command
         if len(access.expanded_command) <= _MAX_MEANING
         else access.expanded_command[:_MAX_MEANING] + "…"
     )
-    return replace(meant, reason=f"By your shell's aliases it runs {shown}: {meant.reason}")
+    return replace(expanded, reason=f"By your shell's aliases it runs {command}: {expanded.reason}")
 
 
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
@@ -313,9 +317,9 @@ def _judge(
 ) -> Decision:
     """Return the verdict on one simple command: ask rules, git policy, allow rules, then proofs."""
     command = fact.command
-    asked = _matching(rules.ask, command)
-    if asked is not None:
-        return decide_by_rule(asked)
+    ask_rule = _matching(rules.ask, command)
+    if ask_rule is not None:
+        return decide_by_rule(ask_rule)
     matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
     secret = prints_secret(parsed)
     left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}

@@ -31,8 +31,8 @@ def replace_rules(context: DecisionContext, former: Collection[Rule], rules: Ite
     gone, moved = set(map(id, former)), set[Rule]()
     if (place := context.scope.worktree) is not None:
         moved, rules = set(move_rules(former, place)), move_rules(rules, place)
-    kept = (rule for rule in context.rules.rules if id(rule) not in gone and rule not in moved)
-    return replace(context, rules=RuleIndex((*rules, *kept)))
+    remaining_rules = (rule for rule in context.rules.rules if id(rule) not in gone and rule not in moved)
+    return replace(context, rules=RuleIndex((*rules, *remaining_rules)))
 
 
 def move_rules(rules: Iterable[Rule], place: WorktreeBounds, former: Path | None = None) -> tuple[Rule, ...]:

@@ -61,11 +61,11 @@ class MemoryMailbox:
         async with self.table.lock:
             await asyncio.sleep(0)
             replaced = {one.msg_id for one in self._unread() if _is_idle(one, entry.sender)} if _is_idle(entry) else ()
-            kept = [one for one in self._unread() if one.msg_id not in replaced]
-            size = sum(len(one.encode()) for one in (*kept, whole))
+            remaining_entries = [one for one in self._unread() if one.msg_id not in replaced]
+            size = sum(len(one.encode()) for one in (*remaining_entries, whole))
             most = MAX_UNREAD + (MAX_RUNTIME_UNREAD if runtime else 0)
-            if len(kept) + 1 > most or size > MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0):
-                raise inbox_full_error(self.table.reader, len(kept), size)
+            if len(remaining_entries) + 1 > most or size > MAX_UNREAD_BYTES + (MAX_RUNTIME_BYTES if runtime else 0):
+                raise inbox_full_error(self.table.reader, len(remaining_entries), size)
             self._own.add(id)
             self.table.entries = {key: one for key, one in self.table.entries.items() if key not in replaced}
             self.table.entries[id] = whole

@@ -67,9 +67,9 @@ def resource_lines(entries: Sequence[object], key: str, kind: str = "") -> list[
     """Return a line for each usable entry of a list of resources or templates."""
     lines: list[str] = []
     for entry in entries:
-        said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
-        if isinstance(uri := said.get(key), str) and uri:
-            about = [said.get(name) for name in ("name", "mimeType", "description")]
+        fields = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+        if isinstance(uri := fields.get(key), str) and uri:
+            about = [fields.get(name) for name in ("name", "mimeType", "description")]
             text = ", ".join(one for one in about if isinstance(one, str) and one)
             lines.append(plain_line(f"- {kind}{uri} {f'({text})' if text else ''}", 600))
     return lines

@@ -62,8 +62,8 @@ class PythonTool(Tool[ToolInput]):
             value = await self._call(arguments)
         except (Exception, SystemExit) as problem:
             # SystemExit is caught too: a function that calls a command line's entry must not end the program.
-            said = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-            return ToolResult.error(f"{self.name} raised {fit_result(said, ctx)}")
+            error_text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+            return ToolResult.error(f"{self.name} raised {fit_result(error_text, ctx)}")
         if not isinstance(value, ToolResult):
             return ToolResult(fit_result(_as_text(value), ctx))
         content = fit_result(value.content, ctx) if isinstance(value.content, str) else value.content

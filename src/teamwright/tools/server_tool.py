@@ -37,8 +37,8 @@ def to_tool_result(result: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
     parts = cast("list[object]", content)[:MAX_PARTS] if isinstance(content, list) else []
     for part in parts:
         _add_part(cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}, texts, images, ctx)
-    if not texts and not images and (said := result.get("structuredContent")) is not None:
-        texts.append(json.dumps(said, ensure_ascii=False))
+    if not texts and not images and (structured_content := result.get("structuredContent")) is not None:
+        texts.append(json.dumps(structured_content, ensure_ascii=False))
     text = fit_result(escape_tags("\n".join(texts)), ctx)
     is_error = result.get("isError") is True
     if not images:
@@ -139,9 +139,9 @@ class ServerTool(Tool[ServerToolInput]):
                 return ToolResult.error(f'The server "{name}" has no tool {self.name}.', self._known_tools_text())
             return to_tool_result(await self.server.call_tool(tool.remote_name, call.model_extra or {}), ctx)
         except McpRequestError as problem:
-            said = escape_tags(self.server.config.mask_secrets(problem.message))
+            message = escape_tags(self.server.config.mask_secrets(problem.message))
             return ToolResult.error(
-                fit_result(f'The server "{name}" refused the call: {said}', ctx), self._schema_text()
+                fit_result(f'The server "{name}" refused the call: {message}', ctx), self._schema_text()
             )
         except McpServerError as problem:
             what = escape_tags(self.server.config.mask_secrets(problem.what))

@@ -77,8 +77,8 @@ def deny_command(request: str) -> str:
 
 def request_text(event: RequestOpened) -> str:
     """Return the text of a request, without the member's name."""
-    asked = request_subject(event.kind, event.tool, event.what)
-    return f"asks for approval: {asked}" if event.kind in {"plan", "review"} else f"asks: {asked}"
+    subject = request_subject(event.kind, event.tool, event.what)
+    return f"asks for approval: {subject}" if event.kind in {"plan", "review"} else f"asks: {subject}"
 
 
 def answer_text(event: RequestClosed) -> str:

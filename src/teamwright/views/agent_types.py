@@ -62,22 +62,22 @@ class AgentTypesView(Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
 
-def agent_types_view(asked: AgentTypeQuery) -> AgentTypesView:
+def agent_types_view(query: AgentTypeQuery) -> AgentTypesView:
     """Return all agent definitions here. Raises CannotStart for settings, UsageError for definitions of flags."""
-    flags = SettingFlags(settings_file=asked.settings_file)
-    compat = reads_other_product(asked.home, flags)
-    trust = TrustStore.load(asked.home).verdict(Path(os.path.realpath(asked.cwd)), compat=compat)
+    flags = SettingFlags(settings_file=query.settings_file)
+    compat = reads_other_product(query.home, flags)
+    trust = TrustStore.load(query.home).verdict(Path(os.path.realpath(query.cwd)), compat=compat)
     team, _ = load_team_definition(trust)
-    plugins = [*(read_plugin(source) for source in asked.plugins), *installed_plugins(asked.home)[0]]
-    places = definition_sources(asked.home, trust.root, compat=compat, agents=asked.agents, plugins=plugins)
-    kinds = AgentTypes(places, team, TrustedDefinitions(asked.home, trust, compat))
+    plugins = [*(read_plugin(source) for source in query.plugins), *installed_plugins(query.home)[0]]
+    places = definition_sources(query.home, trust.root, compat=compat, agents=query.agents, plugins=plugins)
+    kinds = AgentTypes(places, team, TrustedDefinitions(query.home, trust, compat))
     ignored = tuple(line for plugin in places.plugins for line in _ignored(plugin))
     return AgentTypesView(tuple(_view(entry) for entry in kinds.entries()), ignored)
 
 
-def find_agent_types(asked: AgentTypeQuery, name: str) -> list[AgentTypeView]:
+def find_agent_types(query: AgentTypeQuery, name: str) -> list[AgentTypeView]:
     """Return each definition of that name, the one in use first. Raises UsageError with the most similar name."""
-    every = agent_types_view(asked).kinds
+    every = agent_types_view(query).kinds
     found = [view for view in every if view.name.lower() == name.lower()]
     found.sort(key=lambda view: view.state != "used")
     if found:
@@ -121,7 +121,7 @@ def _view(entry: AgentTypeEntry) -> AgentTypeView:
 
 def _fields(kind: AgentType) -> dict[str, Any]:
     """Return the fields of a definition besides name and prompt, as in files; unset fields are left out."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tools": None if kind.tools is None else list(kind.tools),
         "disallowedTools": [*kind.disallowed_tools, *kind.denied],
         "model": kind.model,
@@ -140,4 +140,4 @@ def _fields(kind: AgentType) -> dict[str, Any]:
         "readOnly": kind.read_only,
     }
     empty: tuple[object, ...] = (None, False, "")
-    return {name: value for name, value in said.items() if value not in empty and (value != [] or name == "tools")}
+    return {name: value for name, value in fields.items() if value not in empty and (value != [] or name == "tools")}

@@ -95,7 +95,7 @@ class AssetQuery(Struct, frozen=True):
 class CheckSubject(Struct, frozen=True):
     """The query with the settings and the trust that a run would have. `cwd` is the real path."""
 
-    asked: AssetQuery
+    query: AssetQuery
     cwd: Path
     trust: TrustState
     compat: bool
@@ -106,12 +106,12 @@ class CheckSubject(Struct, frozen=True):
     @property
     def variables(self) -> dict[str, str]:
         """The variables that entries of MCP servers may use."""
-        return {**self.asked.env, **self.survey.settings.env}
+        return {**self.query.env, **self.survey.settings.env}
 
     @property
     def withheld(self) -> frozenset[str]:
         """The variables that are withheld from entries of others."""
-        return frozenset(self.asked.env) - frozenset(remove_variables(self.survey.settings.bash.hidden, self.asked.env))
+        return frozenset(self.query.env) - frozenset(remove_variables(self.survey.settings.bash.hidden, self.query.env))
 
     @property
     def root(self) -> Path:
@@ -119,20 +119,20 @@ class CheckSubject(Struct, frozen=True):
         return self.trust.root
 
 
-def load_subject(asked: AssetQuery) -> CheckSubject:
+def load_subject(query: AssetQuery) -> CheckSubject:
     """Load trust and settings. Raises CannotStart for the trust file and for the file that `--settings` names."""
-    flags = SettingFlags(settings_file=asked.settings_file)
-    cwd = Path(os.path.realpath(asked.cwd))
-    compat = reads_compat_files(asked.home, flags)
-    trust = TrustStore.load(asked.home).verdict(cwd, compat=compat)
+    flags = SettingFlags(settings_file=query.settings_file)
+    cwd = Path(os.path.realpath(query.cwd))
+    compat = reads_compat_files(query.home, flags)
+    trust = TrustStore.load(query.home).verdict(cwd, compat=compat)
     plugins: list[Plugin] = []
     bad: list[tuple[Path, UsageError]] = []
-    for source in asked.plugins:
+    for source in query.plugins:
         try:
             plugins.append(read_plugin(source))
         except UsageError as problem:
             bad.append((source.path, problem))
-    added, problems = installed_plugins(asked.home)
+    added, problems = installed_plugins(query.home)
     plugins += added
-    bad += [(asked.home.own / FILE, UsageError("usage", line)) for line in problems]
-    return CheckSubject(asked, cwd, trust, compat, survey_settings(asked.home, cwd, flags, trust), plugins, bad)
+    bad += [(query.home.own / FILE, UsageError("usage", line)) for line in problems]
+    return CheckSubject(query, cwd, trust, compat, survey_settings(query.home, cwd, flags, trust), plugins, bad)

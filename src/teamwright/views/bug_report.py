@@ -101,9 +101,9 @@ class ReportScope(Struct, frozen=True):
     events: int = 200
 
 
-def collect_parts(wanted: ReportScope) -> list[ReportPart]:
+def collect_parts(scope: ReportScope) -> list[ReportPart]:
     """Return the parts of a bug report, redacted. Raises nothing: an unreadable part is replaced by the reason."""
-    subject = wanted.subject
+    subject = scope.subject
     layers = list(_layers(subject))
     raw = [layer.raw for _, layer in layers if isinstance(layer, SettingsLayer)]
     redactor = Redactor(subject.env, secrets_in(raw))
@@ -115,7 +115,7 @@ def collect_parts(wanted: ReportScope) -> list[ReportPart]:
         ),
         ReportPart("files.json", "names and sizes of session files", _json(_files(subject.home))),
     ]
-    events = _events(subject.home, subject.cwd, wanted.events, redactor)
+    events = _events(subject.home, subject.cwd, scope.events, redactor)
     if events:
         about = f"the last {len(events)} events: who, what, when; no words"
         parts.append(ReportPart(LOG_NAME, about, "".join(f"{line}\n" for line in events)))

@@ -98,13 +98,13 @@ class Redactor(Struct, frozen=True):
         """Redact a crash file: versions, flags, files and line numbers are kept; error texts and code lines are
         removed.
         """
-        kept: list[str] = []
+        remaining_lines: list[str] = []
         for line in text.splitlines():
             if _HEAD.match(line) or _FRAME.fullmatch(line):
-                kept.append(line)
+                remaining_lines.append(line)
             elif line and not line[0].isspace() and (found := _ERROR.fullmatch(line)):
-                kept.append(found[1] + (f": {left_out(found[2])}" if found[2] else ""))
-        return self.text("\n".join(kept) + "\n")
+                remaining_lines.append(found[1] + (f": {left_out(found[2])}" if found[2] else ""))
+        return self.text("\n".join(remaining_lines) + "\n")
 
 
 def left_out(text: str) -> str:

@@ -100,8 +100,8 @@ def saved_conversation(session: Session, name: str) -> ConversationReader | None
 
 def _message(line: bytes) -> bytes:
     """Return the message of a transcript line; empty for a line without one."""
-    said = line.startswith((b'{"type":"user"', b'{"type":"assistant"'))
-    at = line.find(MESSAGE_KEY) if said else -1
+    is_message = line.startswith((b'{"type":"user"', b'{"type":"assistant"'))
+    at = line.find(MESSAGE_KEY) if is_message else -1
     return line[at + len(MESSAGE_KEY) : -1] if at > 0 else b""
 
 

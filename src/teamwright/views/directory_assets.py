@@ -48,7 +48,7 @@ _DEEPER = "loaded when its directory is touched"
 
 def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield all instruction files, in the order in which a run reads them."""
-    cwd, root, ours = subject.cwd, subject.root, subject.asked.home.own
+    cwd, root, ours = subject.cwd, subject.root, subject.query.home.own
     begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted)
     yield from _assets(begun, "")
     deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted)
@@ -68,7 +68,7 @@ def instruction_assets(subject: CheckSubject) -> Iterator[Asset]:
 
 def _styles(subject: CheckSubject) -> Iterator[Asset]:
     """Yield the output styles: the one in use, and those that the setting does not name."""
-    styles = output_styles(subject.asked.home, subject.root, compat=subject.compat)
+    styles = output_styles(subject.query.home, subject.root, compat=subject.compat)
     chosen, _ = style_text(subject.survey.settings.output_style, styles)
     used = next((style for style in styles if chosen and style.text == chosen), None)
     for style in styles:
@@ -114,9 +114,9 @@ SHORTENED = f"its description is shortened in the Agent tool, whose list of type
 
 def agent_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield each definition of a file or flag, with its ignored parts. Raises UsageError for a flag's definition."""
-    asked, plugins = subject.asked, subject.plugins
-    places = definition_sources(asked.home, subject.root, compat=subject.compat, agents=asked.agents, plugins=plugins)
-    kinds = AgentTypes(places, None, TrustedDefinitions(asked.home, subject.trust, subject.compat))
+    query, plugins = subject.query, subject.plugins
+    places = definition_sources(query.home, subject.root, compat=subject.compat, agents=query.agents, plugins=plugins)
+    kinds = AgentTypes(places, None, TrustedDefinitions(query.home, subject.trust, subject.compat))
     shortened = kinds.shortened()
     for entry in kinds.entries():
         if entry.source.source != BUILT_IN:
@@ -162,8 +162,8 @@ def team_assets(subject: CheckSubject) -> Iterator[Asset]:
     try:
         definition = read_definition(path)
     except CannotStart as problem:
-        said = dict(problem.looked_at)
-        yield Asset(TEAM, path.name, "broken", str(path), line_in(said.get("at", "")), _plain(problem))
+        facts = dict(problem.looked_at)
+        yield Asset(TEAM, path.name, "broken", str(path), line_in(facts.get("at", "")), _plain(problem))
         return
     if definition is None:
         return
@@ -202,9 +202,9 @@ class Assets(Struct, frozen=True):
         return {state: sum(asset.state == state for asset in self.assets) for state in states}
 
 
-def list_assets(asked: AssetQuery) -> Assets:
+def list_assets(query: AssetQuery) -> Assets:
     """Return all assets here. Raises CannotStart for the trust file, UsageError for a flag's value."""
-    subject = load_subject(asked)
+    subject = load_subject(query)
     found = [asset for reader in READERS for asset in reader(subject)]
     order = {group: at for at, group in enumerate(GROUPS)}
     return Assets(str(subject.root), subject.trust.trusted, sorted(found, key=lambda asset: order[asset.group]))

@@ -161,11 +161,11 @@ def server_findings(subject: DoctorSubject, settings: Settings) -> Iterator[Find
 def _server_finding(config: ServerConfig, subject: DoctorSubject, listings: ListingStore) -> Finding:
     listing = listings.load(config.digest, config.key)
     known = "never seen yet" if listing is None else f"{len(listing.tools)} tools"
-    said = f"{config.kind} {config.display_text}, {known}, by {config.source}"
+    summary = f"{config.kind} {config.display_text}, {known}, by {config.source}"
     if config.kind == "stdio" and _is_program_missing(config, subject):
         do = f"{config.display_text} is not found: install it, or correct the entry"
-        return Finding(_SERVERS, config.name, said, "note", do)
-    return Finding(_SERVERS, config.name, said)
+        return Finding(_SERVERS, config.name, summary, "note", do)
+    return Finding(_SERVERS, config.name, summary)
 
 
 def _is_program_missing(config: ServerConfig, subject: DoctorSubject) -> bool:
@@ -183,11 +183,11 @@ def places_findings(subject: DoctorSubject, settings: BackendSettings) -> Iterat
     """Yield the backend that members would get, and the available ones."""
     places = BackendChoice(subject.env, settings, logs=subject.home.own, at_terminal=subject.at_terminal)
     tmux, choice = asyncio.run(_preview_backend(places))
-    said = f"members.backend is {settings.backend}"
+    setting = f"members.backend is {settings.backend}"
     if isinstance(choice, SelectedBackend):
-        yield Finding(_MEMBERS, "backend", f"{choice.backend}: {said}, and {choice.reason}")
+        yield Finding(_MEMBERS, "backend", f"{choice.backend}: {setting}, and {choice.reason}")
     else:
-        yield Finding(_MEMBERS, "backend", f"{said}: {choice.what}", "problem", choice.do[0] if choice.do else "")
+        yield Finding(_MEMBERS, "backend", f"{setting}: {choice.what}", "problem", choice.do[0] if choice.do else "")
     yield _tmux_finding(tmux, subject)
     for name, adapter in places.adapters.items():
         reason, own = unusable_reason(adapter, subject.env), name in settings.adapters

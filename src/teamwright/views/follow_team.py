@@ -56,8 +56,8 @@ class FileWatch(Struct):
             return False
         self.close()
 
-        life = WatchedProcess.open(pid)
-        if life is None:
+        watched_process = WatchedProcess.open(pid)
+        if watched_process is None:
             self._changed.set()  # the process has exited already
             return True
 
@@ -66,11 +66,11 @@ class FileWatch(Struct):
                 forget()
             self._changed.set()
 
-        stop = life.on_end(gone)
+        stop = watched_process.on_end(gone)
 
         def forget() -> None:
             stop()
-            life.close()
+            watched_process.close()
 
         self._exits[pid] = forget
         return True

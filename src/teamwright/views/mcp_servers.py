@@ -116,11 +116,11 @@ class ImportableServer(Struct, frozen=True):
 
 def importable_servers(file: Path, query: SettingsQuery) -> list[ImportableServer]:
     """Return the servers of a file for this directory: those of every project first. Raises UsageError."""
-    said = _read(file)
+    content = _read(file)
     root = repository_of(query.cwd)
     known = {view.name for view in mcp_server_views(query)}
     found: list[ImportableServer] = []
-    for origin, target, servers in _places(said, file, root, query.cwd):
+    for origin, target, servers in _places(content, file, root, query.cwd):
         for name, entry in servers.items():
             reading = reading_of(origin, root, query.cwd, dict(os.environ), None)
             found.append(_row(name, _object(entry), parse_entry(name, entry, reading), name in known))
@@ -131,7 +131,7 @@ def importable_servers(file: Path, query: SettingsQuery) -> list[ImportableServe
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        said: Any = json.loads(read_plain(file, _MOST))
+        content: Any = json.loads(read_plain(file, _MOST))
     except FileNotFoundError:
         raise UsageError(
             "usage", f"there is no file {file}", do=["teamwright import --from FILE"], note="nothing was changed"
@@ -139,13 +139,15 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as problem:
         what = f"{file} cannot be read: {str(problem)[:120]}"
         raise UsageError("usage", what, note="nothing was changed") from None
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
-def _places(said: Mapping[str, Any], file: Path, root: Path, cwd: Path) -> Iterator[tuple[str, Target, dict[str, Any]]]:
+def _places(
+    content: Mapping[str, Any], file: Path, root: Path, cwd: Path
+) -> Iterator[tuple[str, Target, dict[str, Any]]]:
     """Yield the origin, the target and the servers of each part that concerns this directory."""
-    yield f"{file}, for every project", "user", _object(said.get(SERVERS))
-    for path, project in _object(said.get("projects")).items():
+    yield f"{file}, for every project", "user", _object(content.get(SERVERS))
+    for path, project in _object(content.get("projects")).items():
         if os.path.realpath(path) in {str(root), str(cwd)}:
             yield f"{file}, for {path}", "local", _object(_object(project).get(SERVERS))
 

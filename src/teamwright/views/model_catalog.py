@@ -94,8 +94,8 @@ def model_catalog(settings: ModelSettings, env: Mapping[str, str]) -> ModelCatal
     ]
     cards += [(found.name, found) for found in others]
     known = {found.name for _, found in cards}
-    said = [name for name in (*settings.models, *settings.prices) if name.partition("/")[0] in rows]
-    named = [split_name(name, settings) for name in dict.fromkeys(said) if "/" in name]
+    configured_names = [name for name in (*settings.models, *settings.prices) if name.partition("/")[0] in rows]
+    named = [split_name(name, settings) for name in dict.fromkeys(configured_names) if "/" in name]
     own = [model_card(row, wire, settings) for row, wire in named]
     cards += [(found.name, found) for found in own if found.name not in known]
     return ModelCatalog(

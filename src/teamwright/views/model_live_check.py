@@ -123,7 +123,7 @@ def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSet
     system = _SYSTEM + (f"\n\n{_filler(CACHED_BYTES)}" if card.caching else "")
     prefix = build_prefix(card, _small(settings), [text_block(system)], [_TOOL])
     may_cut = endpoint.provider in _MAY_CUT or endpoint.provider in settings.custom
-    asks = [_said(_ASK)]
+    asks = [_user_message(_ASK)]
     return LiveCheckPlan(card, endpoint, _request(prefix, asks), card.caching, tuple(_long(prefix)) if may_cut else ())
 
 
@@ -138,8 +138,8 @@ def _small(settings: ModelSettings) -> ModelSettings:
 
 
 def _long(prefix: Prefix) -> list[Request]:
-    long = _said(f"{_filler(LONG_BYTES)}\n\nAnswer with the word: yes.")
-    longer = _said(f"{_filler(LONGER_BYTES)}\n\nAnswer with the word: yes.")
+    long = _user_message(f"{_filler(LONG_BYTES)}\n\nAnswer with the word: yes.")
+    longer = _user_message(f"{_filler(LONGER_BYTES)}\n\nAnswer with the word: yes.")
     answer = encode({"role": "assistant", "content": [text_block("Yes.")]})
     return [_request(prefix, [long]), _request(prefix, [long, answer, longer])]
 
@@ -148,7 +148,7 @@ def _request(prefix: Prefix, items: Sequence[bytes]) -> Request:
     return Request(prefix, items, agent_name="doctor")
 
 
-def _said(text: str) -> bytes:
+def _user_message(text: str) -> bytes:
     return encode({"role": "user", "content": [text_block(text)]})
 
 
@@ -314,13 +314,13 @@ def _tool_call(trial: LiveCheck, reply: Reply) -> None:
 async def _window(trial: LiveCheck, plan: LiveCheckPlan, settings: ModelSettings) -> None:
     """Add the check of the window, with its source."""
     card, endpoint = plan.card, plan.endpoint
-    told = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
+    window = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
     if is_set(card, "context_tokens"):
         trial.add("window", "ok", f"{card.context_tokens:,} tokens, by your settings")
-    elif told:
-        small = told < RECOMMENDED_WINDOW // 2
-        widen = widen_command(endpoint.provider, card.wire, told // 2) if small else ""
-        trial.add("window", "ok", f"{told:,} tokens, reported by the server" + (": little" if small else ""), widen)
+    elif window:
+        small = window < RECOMMENDED_WINDOW // 2
+        widen = widen_command(endpoint.provider, card.wire, window // 2) if small else ""
+        trial.add("window", "ok", f"{window:,} tokens, reported by the server" + (": little" if small else ""), widen)
     elif is_known_id(card.provider, card.wire):
         trial.add("window", "ok", f"{card.context_tokens:,} tokens, by its documentation")
     else:

@@ -249,8 +249,8 @@ def _chain(subject: CallerDescription) -> tuple[list[_Link], Path]:
         policy = policy.narrow_to(Policy(Mode.BYPASS, (), replace(scope, ownership=fence)))
     if (bounds := _worktree_of(subject.home, config, member, here)) is not None:
         policy = policy.in_worktree(bounds)
-    said = "as its lead" if own is Mode.BUBBLE else "--mode" if subject.mode else f"its own, in {config.name}"
-    return [_Link(member.name, policy, said), lead], Path(member.cwd) if member.cwd else here
+    mode_from = "as its lead" if own is Mode.BUBBLE else "--mode" if subject.mode else f"its own, in {config.name}"
+    return [_Link(member.name, policy, mode_from), lead], Path(member.cwd) if member.cwd else here
 
 
 def _writes_of_tasks(home: Home, team: str, member: str) -> dict[str, tuple[str, ...]]:
@@ -301,9 +301,9 @@ def _lead(subject: CallerDescription, cwd: Path, session: str) -> tuple[_Link, S
     own = (subject.home.session(cwd, SessionId(session)),) if session else ()
     policy = make_policy(settings, subject.home, cwd, trust, own)
     mode_from = settings.origins.get("permissions.defaultMode", "the default")
-    kept = load_mode(own[0]) if own else None
-    if kept is not None:
-        restore_mode(policy, kept)
+    saved_mode = load_mode(own[0]) if own else None
+    if saved_mode is not None:
+        restore_mode(policy, saved_mode)
         mode_from = "kept by its session"
     if subject.mode is not None and subject.member is None:
         mode = lead_mode(subject.mode, "--mode")

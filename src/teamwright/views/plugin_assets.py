@@ -34,7 +34,7 @@ _TRUST = "teamwright trust shows it"
 def skill_assets(subject: CheckSubject) -> Iterator[Asset]:
     """Yield all skills and commands, in order of precedence."""
     settings = subject.survey.settings
-    own = user_places(subject.asked.home, subject.compat)
+    own = user_places(subject.query.home, subject.compat)
     known = {os.path.realpath(place.directory) for place in own}
     theirs = repository_places(subject.trust, subject.compat)
     theirs = [place for place in theirs if os.path.realpath(place.directory) not in known]
@@ -54,13 +54,13 @@ def found_assets(
     """Yield the skills in these directories; `first` has the file that already defines each name."""
     for place in places:
         found = find_skills(place)
-        told = {problem for skill in found.definitions for problem in skill.problems}
+        skill_problems = {problem for skill in found.definitions for problem in skill.problems}
         for skill in found.definitions:
             yield from _skill(subject, skill, first)
         for path, why in found.skipped:
             yield Asset(_GROUPS[place.kind], path.name, "ignored", str(path), 0, why)
         for problem in found.problems:
-            if problem not in told:
+            if problem not in skill_problems:
                 file, line, why = parse_location(problem.removesuffix("; left out"))
                 state: State = "ignored" if "leads out" in why or "only the first" in why else "broken"
                 yield Asset(_GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
@@ -123,7 +123,7 @@ def plugin_assets(subject: CheckSubject) -> Iterator[Asset]:
         yield Asset(PLUGINS, path.name, "broken", file, line_in(problem.what), problem.what)
     for plugin in subject.plugins:
         yield Asset(PLUGINS, plugin.name, "used", str(plugin.path))
-        yield from found_assets(subject, plugin_places(plugin, subject.asked.home), {})
+        yield from found_assets(subject, plugin_places(plugin, subject.query.home), {})
         yield from _hooks_and_servers(subject, plugin)
         for part in plugin.ignored:
             yield Asset(PLUGINS, plugin.name, "ignored", str(plugin.path / part), 0, "it is not read")
@@ -139,7 +139,7 @@ def _hooks_and_servers(subject: CheckSubject, plugin: Plugin) -> Iterator[Asset]
         file, line, why = parse_location(text)
         yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
     project = dict.fromkeys(PROJECT_DIRECTORY, str(subject.root))
-    variables = {**subject.variables, **project, **plugin_variables(plugin, subject.asked.home)}
+    variables = {**subject.variables, **project, **plugin_variables(plugin, subject.query.home)}
     reading = ConfigSource(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
     for name, entry in plugin.servers.items():
         whole = f"plugin_{plugin.name}_{name}"
@@ -162,7 +162,7 @@ def other_assets(subject: CheckSubject) -> Iterator[Asset]:
     yield from _existing([home.with_suffix(".json")], {".claude.json": "teamwright import takes its MCP servers over"})
     yield from _existing(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
     ours = subject.root / ".teamwright"
-    if os.path.realpath(ours) != os.path.realpath(subject.asked.home.own):
+    if os.path.realpath(ours) != os.path.realpath(subject.query.home.own):
         yield from _existing([ours / name for name in _names(ours) if name not in _OURS], {})
 
 
@@ -206,8 +206,8 @@ def plugin_contents(plugin: Plugin, home: Home) -> PluginContents:
     for name, lines in _agents(plugin, home):
         names["agents"].append(name)
         runs += lines
-    kept = {kind: tuple(sorted(found)) for kind, found in names.items() if found}
-    return PluginContents((*allows, *runs), kept, tuple(dict.fromkeys(problems)))
+    found_names = {kind: tuple(sorted(found)) for kind, found in names.items() if found}
+    return PluginContents((*allows, *runs), found_names, tuple(dict.fromkeys(problems)))
 
 
 def _agents(plugin: Plugin, home: Home) -> Iterator[tuple[str, list[str]]]:
@@ -218,5 +218,5 @@ def _agents(plugin: Plugin, home: Home) -> Iterator[tuple[str, list[str]]]:
         if kind is None or not kind.name.startswith(f"{plugin.name}:"):
             continue
         lines = [f"agent {kind.name}; hook {' '.join(hook.name.split())}" for hook in kind.hooks]
-        servers = ((name, said) for name, said in kind.mcp_servers.items() if said)
+        servers = ((name, server) for name, server in kind.mcp_servers.items() if server)
         yield kind.name, [*lines, *(f"agent {kind.name}; mcp server {describe_server(*one)}" for one in servers)]

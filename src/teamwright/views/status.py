@@ -282,14 +282,18 @@ def _notes(home: Home, team: TeamView) -> dict[str, str]:
         return {}
     if file is None:
         return {}
-    placed = {name: life.place for name, life in file.incarnation_records.items() if life.place is not None}
+    placed = {
+        name: incarnation.place
+        for name, incarnation in file.incarnation_records.items()
+        if incarnation.place is not None
+    }
     return {name: str(place.get("note", "")) for name, place in placed.items()}
 
 
 def _requests(home: Home, team: TeamView, team_status: TeamStatus) -> list[PendingRequest]:
     """Return the open requests for a person by the log, and those that only files have, such as shutdown requests."""
     requests = [
-        replace(request, asker=_shown(request.asker), owner=_shown(request.owner or request.asker))
+        replace(request, asker=_display_name(request.asker), owner=_display_name(request.owner or request.asker))
         for request in team_status.requests.values()
     ]
     on_disk = _unanswered(RequestStore.of_team(home, team.directory).directory)
@@ -302,8 +306,8 @@ def _unanswered(directory: Path) -> list[PendingRequest]:
         names = {path.name for path in directory.iterdir() if path.suffix == ".json"}
     except OSError:
         return []
-    asked = [name for name in names if not name.endswith(".answer.json")]
-    left = [name for name in asked if f"{name.removesuffix('.json')}.answer.json" not in names]
+    requests = [name for name in names if not name.endswith(".answer.json")]
+    left = [name for name in requests if f"{name.removesuffix('.json')}.answer.json" not in names]
     return [one for name in left if (one := _of_file(directory / name)) is not None]
 
 
@@ -323,8 +327,8 @@ def _of_file(path: Path) -> PendingRequest | None:
     return PendingRequest(
         id=str(body.get("id", path.stem)),
         kind=kind,
-        owner=_shown(owner),
-        asker=_shown(asker),
+        owner=_display_name(owner),
+        asker=_display_name(asker),
         tool=tool,
         what=what[:MAX_WHAT],
         opened_at=at,
@@ -340,9 +344,9 @@ def _mode(name: str, known: MemberStatus | None, entry: MemberStatus | None) -> 
     return "" if mode == Mode.BUBBLE else mode
 
 
-def _real(shown: str) -> str:
-    return LEAD if shown == LEAD_ALIAS else shown
+def _real(display_name: str) -> str:
+    return LEAD if display_name == LEAD_ALIAS else display_name
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return LEAD_ALIAS if name == LEAD else name

@@ -80,8 +80,8 @@ def find_files_read(name: str, args: list[str]) -> FilesRead | None:
     if proof is not None:
         return proof(args)
     if name in _VERSIONS:
-        asked, files = _VERSIONS[name]
-        return FilesRead(chosen_by=(*files, *_TOOL_VERSIONS)) if len(args) == 1 and args[0] in asked else None
+        version_args, files = _VERSIONS[name]
+        return FilesRead(chosen_by=(*files, *_TOOL_VERSIONS)) if len(args) == 1 and args[0] in version_args else None
     return None if by is None else read_by_grammar(by, args)
 
 

@@ -29,9 +29,9 @@ def frame(headers: dict[str, str], payload: bytes) -> bytes:
     return body + struct.pack(">I", crc32(body))
 
 
-def _event(kind: str, said: Event) -> bytes:
+def _event(kind: str, body: Event) -> bytes:
     headers = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
-    return frame(headers, json.dumps(said, ensure_ascii=False).encode())
+    return frame(headers, json.dumps(body, ensure_ascii=False).encode())
 
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ PING = encode_event({"type": "ping"})
 
 def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
     """Yield the events of an answer."""
-    told = answer_events(answer, prompt_tokens=asking.prompt_tokens, number=asking.number, model=asking.model)
-    return map(encode_event, told)
+    stream_events = answer_events(answer, prompt_tokens=asking.prompt_tokens, number=asking.number, model=asking.model)
+    return map(encode_event, stream_events)
 
 
 def error(type: str, message: str, number: int) -> Event:

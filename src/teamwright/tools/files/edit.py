@@ -105,22 +105,22 @@ def _describe_position(text: str, old: str, count: int) -> str:
 
 
 def _not_found_error(path: Path, text: str, old: str) -> ToolResult:
-    said = f"old_string is not in {path}; nothing was written."
-    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
-    at = _nearest_line(lines, wanted)
+    problem = f"old_string is not in {path}; nothing was written."
+    lines, old_lines = text.split("\n"), old.strip("\n").split("\n")
+    at = _nearest_line(lines, old_lines)
     if at is None:
-        return ToolResult.error(said, "Read the file again and copy the text exactly.")
-    there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(wanted), 12)]))
+        return ToolResult.error(problem, "Read the file again and copy the text exactly.")
+    there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(old_lines), 12)]))
     return ToolResult.error(
-        f"{said}\nThe nearest text is this; look at blanks, tabs and every character:\n{replace_surrogates(there)}",
+        f"{problem}\nThe nearest text is this; look at blanks, tabs and every character:\n{replace_surrogates(there)}",
         "Copy it exactly, without the line numbers.",
     )
 
 
-def _nearest_line(lines: list[str], wanted: list[str]) -> int | None:
+def _nearest_line(lines: list[str], old_lines: list[str]) -> int | None:
     """Return the line where the intended text most likely begins."""
-    key = max(wanted, key=lambda line: len(line.strip()))
-    offset = wanted.index(key)
+    key = max(old_lines, key=lambda line: len(line.strip()))
+    offset = old_lines.index(key)
     stripped = [line.strip() for line in lines[:_MAX_SEARCHED_LINES]]
     if not key.strip():
         return None

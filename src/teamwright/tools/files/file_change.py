@@ -176,12 +176,12 @@ def _stale_refusal(workplace: Workplace, path: Path, before: bytes) -> ToolResul
         return None
     who, whose = workplace.last_writers.by_path.get(os.path.realpath(path), ("", ""))
     cause = f"{who} changed it" if whose == now else "a command or a program outside the team changed it"
-    said = f"Conflict: {path} is not what you read: {cause}. Nothing was written."
+    problem = f"Conflict: {path} is not what you read: {cause}. Nothing was written."
     return ToolResult(
-        f"{said}\n{_diff_since_read(workplace, path, seen.digest, before)}"
+        f"{problem}\n{_diff_since_read(workplace, path, seen.digest, before)}"
         "Read it again, then make your change where it still fits.",
         is_error=True,
-        brief=said,
+        brief=problem,
         facts={"conflict": {"path": str(path), "by": who if whose == now else None, "read": seen.digest, "now": now}},
     )
 

@@ -65,8 +65,8 @@ class NotebookEdit(FileChangeTool[NotebookEditInput]):
                 if count
                 else "The notebook has no cells.",
             )
-        said = _EDIT_MODES[call.edit_mode](book, -1 if at is None else at, call)
-        return NewContent(notebook.serialise(book, before), f"{said} in {path}")
+        summary = _EDIT_MODES[call.edit_mode](book, -1 if at is None else at, call)
+        return NewContent(notebook.serialise(book, before), f"{summary} in {path}")
 
 
 def _replace(document: Notebook, at: int, call: NotebookEditInput) -> str:

@@ -157,8 +157,8 @@ def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:
     if not near and len(path.parts) > 1:
         tail = [workplace.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
         near = [one for one in tail if one.exists()][:1]
-    meant = " or ".join(str(one) for one in near)
+    suggestion = " or ".join(str(one) for one in near)
     return ToolResult.error(
         f"There is no file {path}.",
-        f"Did you mean {meant}?" if meant else f"Look for it with Glob. You are in {workplace.cwd}.",
+        f"Did you mean {suggestion}?" if suggestion else f"Look for it with Glob. You are in {workplace.cwd}.",
     )

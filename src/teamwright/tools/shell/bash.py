@@ -266,16 +266,18 @@ class Bash(Tool[BashInput]):
         )
         guard = self._guards.begin(call, confinement, place.scratch.parent)
         process = Process.start(command, output)
-        goes_on = False
+        is_still_running = False
         try:
             with self._jobs.foreground(process, output, owner=ctx.member, call=ctx.call, text=call.command):
                 in_time = await wait_or_terminate(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
-            goes_on = in_time and not process.exited.is_set()
-            if goes_on:
+            is_still_running = in_time and not process.exited.is_set()
+            if is_still_running:
                 return self._move_to_background(process, output, call, ctx)
             moved = follow_directory(place, before, ended_in)
         finally:
-            if not goes_on:  # else the sandbox may not have mounted the file yet, and the command writes it at its end
+            if (
+                not is_still_running
+            ):  # else the sandbox may not have mounted the file yet, and the command writes it at its end
                 with contextlib.suppress(OSError):
                     ended_in.unlink(missing_ok=True)
                 if not (process.exited.is_set() and process.has_left_running()):

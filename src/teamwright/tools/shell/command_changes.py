@@ -214,8 +214,8 @@ def _edited_since(history: Path, offset: int) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):
-            said: dict[str, Any] = json.loads(line.decode("utf-8", "surrogateescape"))
-            found[str(said["path"])] = None if said["after"] is None else str(said["after"])
+            record: dict[str, Any] = json.loads(line.decode("utf-8", "surrogateescape"))
+            found[str(record["path"])] = None if record["after"] is None else str(record["after"])
     return found
 
 

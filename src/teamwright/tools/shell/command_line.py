@@ -121,8 +121,8 @@ def _is_lookup(command: str) -> bool:
 def track_directory(line: ShellLine, directory_file: Path) -> ShellLine:
     """Return the line with a report of the shell's last directory, written to this file."""
     # A trap writes to a file: output cannot imitate it, and `exit` in the command runs it too.
-    told = f"{line.builtin}pwd -P >| {shlex.quote(str(directory_file))} 2>/dev/null"
-    trap = f"{line.builtin}trap {shlex.quote(told)} EXIT\n"
+    report = f"{line.builtin}pwd -P >| {shlex.quote(str(directory_file))} 2>/dev/null"
+    trap = f"{line.builtin}trap {shlex.quote(report)} EXIT\n"
     return replace(line, begins=line.begins + trap, wrapped=True)
 
 

@@ -132,14 +132,14 @@ def _needed_functions(functions: Mapping[str, str], aliases: Mapping[str, str]) 
     usable = {
         name: text for name, text in functions.items() if name not in _SHELL_HOOKS and not name.startswith("TRAP")
     }
-    kept = {name for name in usable if not name.startswith("_")}
-    texts = [usable[name] for name in kept] + list(aliases.values())
+    needed_names = {name for name in usable if not name.startswith("_")}
+    texts = [usable[name] for name in needed_names] + list(aliases.values())
     while texts:
         named = {word for word in _WORD.findall(texts.pop()) if word.startswith("_")}
-        new = (named & usable.keys()) - kept
-        kept |= new
+        new = (named & usable.keys()) - needed_names
+        needed_names |= new
         texts += [usable[name] for name in new]
-    return {name: text for name, text in usable.items() if name in kept}
+    return {name: text for name, text in usable.items() if name in needed_names}
 
 
 def render_script(snapshot: ShellSnapshot, dump: ShellDump) -> bytes:

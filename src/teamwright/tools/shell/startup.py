@@ -241,18 +241,18 @@ class ShellStartup:
                 broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
         except TimeoutError:
             raise _StartupFailed("its functions cannot be read again in time") from None
-        kept = without_functions(dump, broken)
-        write_atomic(self._file, render_script(taken, kept))
-        return replace(taken, functions=tuple(kept.functions))
+        readable_dump = without_functions(dump, broken)
+        write_atomic(self._file, render_script(taken, readable_dump))
+        return replace(taken, functions=tuple(readable_dump.functions))
 
     async def _unreadable_functions(
         self, taken: ShellSnapshot, dump: ShellDump, names: list[str], env: Mapping[str, str], home: Path
     ) -> list[str]:
         """Return the functions that the shell cannot read from a script: all are tried at once, then halves."""
-        kept = set(names)
+        tried_names = set(names)
         write_atomic(
             self._file,
-            render_script(taken, without_functions(dump, [name for name in dump.functions if name not in kept])),
+            render_script(taken, without_functions(dump, [name for name in dump.functions if name not in tried_names])),
         )
         argv = (*bare_argv(self.shell), "-c", _LOAD_COMMAND, "teamwright", str(self._file))
         if await self._run(argv, env, home, _CHECK_S) == 0:

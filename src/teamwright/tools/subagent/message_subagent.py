@@ -58,8 +58,14 @@ async def send_to_subagent(
         raise UsageError("usage", "a message needs words", note="nothing was sent")
     call = CallRef(ctx.tool_use_id, ctx.key, ctx.is_rerun)
     if await subagents.send(run, text, sender, call):
-        said, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
+        message, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
     else:
-        said, outcome = f"{run.id} continues in the background. You are notified when it ends.", "resumed"
-    body = {"success": True, "message": said, "outcome": outcome, "agentId": run.id, "outputFile": str(run.output_file)}
+        message, outcome = f"{run.id} continues in the background. You are notified when it ends.", "resumed"
+    body = {
+        "success": True,
+        "message": message,
+        "outcome": outcome,
+        "agentId": run.id,
+        "outputFile": str(run.output_file),
+    }
     return json_result(body, f"→ {run.id}")

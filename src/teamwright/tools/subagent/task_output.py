@@ -65,25 +65,25 @@ class TaskOutput(Tool[TaskOutputInput]):
     async def _subagent_output(self, run: SubagentRun, call: TaskOutputInput, wait_s: float) -> ToolResult:
         ended = await self._agents.wait(run, wait_s)
         if not ended:
-            said = await asyncio.to_thread(_tail, run.output_file)
+            output = await asyncio.to_thread(_tail, run.output_file)
             return _result(
-                _wait_status(call), {"task_id": run.id, "task_type": "local_agent", "status": "running"}, said
+                _wait_status(call), {"task_id": run.id, "task_type": "local_agent", "status": "running"}, output
             )
         if call.block and run.owner == self._caller:
             self._agents.mark_read(run)
-        said = run.text or await asyncio.to_thread(_tail, run.output_file)
+        output = run.text or await asyncio.to_thread(_tail, run.output_file)
         about = {"task_id": run.id, "task_type": "local_agent", "status": str(run.state)}
-        return _result("success", about | ({"error": run.failure_reason} if run.failure_reason else {}), said)
+        return _result("success", about | ({"error": run.failure_reason} if run.failure_reason else {}), output)
 
     async def _job_output(self, job: Job, call: TaskOutputInput, wait_s: float) -> ToolResult:
         ended = await self._jobs.wait(job.id, wait_s)
         if ended and call.block and job.owner == self._caller and self._agents.withdraw(job.owner, job.key):
             self._jobs.mark_reported([job.id])
-        said = await asyncio.to_thread(_tail, job.file)
+        output = await asyncio.to_thread(_tail, job.file)
         about = {"task_id": job.id, "task_type": "local_bash", "status": job.state}
         if job.exit_code is not None:
             about["exit_code"] = str(job.exit_code)
-        return _result("success" if ended else _wait_status(call), about, said)
+        return _result("success" if ended else _wait_status(call), about, output)
 
 
 def _wait_status(call: TaskOutputInput) -> str:

@@ -57,8 +57,8 @@ def task_line(task: Task, waits: Sequence[str], *, unverified: bool = False, not
     about its review and about tasks that change the same paths.
     """
     owner = f" ({task.owner})" if task.owner else ""
-    held = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
+    blockers = f" [blocked by {number_list(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
     state = [str(task.integration.state)] if task.integration is not None else []
     status = ", ".join([str(task.status), *(["unverified"] if unverified else []), *state])
     more = "".join(f" [{note}]" for note in notes)
-    return f"#{task.id} [{status}] {task.subject}{owner}{held}{more}"
+    return f"#{task.id} [{status}] {task.subject}{owner}{blockers}{more}"

@@ -85,14 +85,14 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         wish["seen_from"] = ctx.workplace.cwd
         change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish)
         await self._port.notify_owners(change, ctx.key, is_rerun=ctx.is_rerun and bool(call.owner))
-        told = change_text(change)
-        brief = told.split("\n", 1)[0]
+        text = change_text(change)
+        brief = text.split("\n", 1)[0]
         done = ("status" in change.changed and change.task.status == "completed") or (
             change.task.in_review and call.status == "completed"
         )
         if done and not lead:
-            told += f"\n\n{NEXT_STEP_TEXT}"
-        return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+            text += f"\n\n{NEXT_STEP_TEXT}"
+        return ToolResult(text, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
 
     async def _answer_review(self, call: TaskUpdateInput, answer: ReviewAnswer, ctx: ToolContext) -> ToolResult:
         """Store the caller's answer to a review. A call that a kill interrupted finds its own answer."""
@@ -115,12 +115,12 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         task = await self._port.tasks.get(call.taskId)
         if task is None or task.status == "completed":
             return None
-        said = await self._watch.review_completion(task)
-        if not said.refusal:
+        review = await self._watch.review_completion(task)
+        if not review.refusal:
             return None
-        what = f"Task #{task.id} is not completed: {said.refusal}"
-        made = ToolResult.error(what, "See to that, then complete it again.")
-        return replace(made, ends_turn=said.ends_turn)
+        what = f"Task #{task.id} is not completed: {review.refusal}"
+        result = ToolResult.error(what, "See to that, then complete it again.")
+        return replace(result, ends_turn=review.ends_turn)
 
 
 def build_wish(call: TaskUpdateInput) -> TaskWishes:
@@ -170,11 +170,11 @@ def change_text(change: TaskUpdateResult) -> str:
     if not change.changed:
         return f"Task #{change.task.id} is that way already; nothing changed."
     if change.changed == (DELETED,):
-        told = f"Task #{change.task.id} deleted"
+        text = f"Task #{change.task.id} deleted"
     else:
-        told = f"Task #{change.task.id} updated: {', '.join(_value(change, name) for name in change.changed)}"
+        text = f"Task #{change.task.id} updated: {', '.join(_value(change, name) for name in change.changed)}"
     if change.task.awaits_integration:
-        told += "\nIts commit is queued for the team's branch. Tasks that wait for it become free when it is merged."
+        text += "\nIts commit is queued for the team's branch. Tasks that wait for it become free when it is merged."
     if change.unblocked:
-        told += f"\nNo longer waiting: {number_list([task.id for task in change.unblocked])}"
-    return told
+        text += f"\nNo longer waiting: {number_list([task.id for task in change.unblocked])}"
+    return text

@@ -153,8 +153,10 @@ def _location_line(location: ShownLocation) -> str:
     """Return the backend as a line for the model, when it is not in-process."""
     if location.backend == IN_PROCESS_BACKEND:
         return ""
-    said = "; ".join(part for part in (location.note, f"auto chose it: {location.why}" if location.why else "") if part)
-    return f"place: {location}" + (f" ({said})" if said else "") + "\n"
+    details = "; ".join(
+        part for part in (location.note, f"auto chose it: {location.why}" if location.why else "") if part
+    )
+    return f"place: {location}" + (f" ({details})" if details else "") + "\n"
 
 
 def _refuse_subagent_parameters(call: AgentInput) -> None:

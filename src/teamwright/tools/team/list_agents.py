@@ -94,8 +94,8 @@ def _row(
 
 def _local_row(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     member = local_status(team, teammate, tasks)
-    asked = next((id for id, request in team.status.requests.items() if request.blocks(teammate.name)), None)
-    row = _row(member, tasks, teammate.pending_plan.request_id or asked, int(_last_step_age_s(team, teammate)))
+    request_id = next((id for id, request in team.status.requests.items() if request.blocks(teammate.name)), None)
+    row = _row(member, tasks, teammate.pending_plan.request_id or request_id, int(_last_step_age_s(team, teammate)))
     return {**row, "tokens": max(teammate.usage.tokens, member.tokens)}
 
 

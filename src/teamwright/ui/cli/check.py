@@ -34,8 +34,8 @@ def check(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     place = run_location(ctx)
     given = parse_agents(place, flags)
     plugins = tuple(map(PluginSource, parse_plugin_dirs(place, flags)))
-    asked = AssetQuery(resolve_home(place.home), place.cwd, os.environ, place.settings, given, plugins)
-    found = list_assets(asked)
+    query = AssetQuery(resolve_home(place.home), place.cwd, os.environ, place.settings, given, plugins)
+    found = list_assets(query)
     if as_json:
         counts = found.counts
         head = {"ok": not counts["broken"], "root": found.root, "trusted": found.trusted, "counts": counts}

@@ -46,13 +46,13 @@ def list_command(ctx: click.Context, /, every: bool, as_json: bool) -> int:
     if as_json:
         say_json(found)
         return 0
-    held = [value for value in found if value.state == "used" and value.key]
-    for file in dict.fromkeys(value.file for value in sorted(held, key=lambda value: value.file == DEFAULT)):
+    used_values = [value for value in found if value.state == "used" and value.key]
+    for file in dict.fromkeys(value.file for value in sorted(used_values, key=lambda value: value.file == DEFAULT)):
         say(one_line(file) if file != DEFAULT else "defaults")
-        for value in held:
+        for value in used_values:
             if value.file == file:
                 say(_line(value))
-    if not held:
+    if not used_values:
         say("No file sets anything here. Every key with its default: teamwright config list --all")
     left = sum(value.state != "used" for value in found)
     if left:
@@ -102,10 +102,10 @@ def set_command(ctx: click.Context, /, key: str, value: str, **targets: bool) ->
     return 0
 
 
-def _say_used(asked: SettingsQuery, key: str) -> None:
+def _say_used(query: SettingsQuery, key: str) -> None:
     """Print the value that a run here uses and the file it comes from. A nearer file may override the one just set."""
     try:
-        found = values_of(asked, key)
+        found = values_of(query, key)
     except TeamwrightError as problem:
         say(f"The value in use here cannot be read: {one_line(problem.what)}")
         return

@@ -112,8 +112,8 @@ def _run_own(git: RepositoryGit, *args: str) -> str:
     """Run a program of the person in the checkout, with the person's configuration. Raises WorktreeRefused."""
     done = subprocess.run(args, cwd=git.tree, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-500:]
-        raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {said}")
+        output = (done.stderr or done.stdout).strip()[-500:]
+        raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {output}")
     return done.stdout.strip()
 
 

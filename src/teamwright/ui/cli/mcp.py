@@ -276,8 +276,8 @@ def remove_command(ctx: click.Context, /, name: str, scope: str | None) -> int:
     say(f"Removed {one_line(name)} from {one_line(done.file)}")
     for view in found:
         if view.file != done.file:
-            said = FILE if view.file.endswith(FILE) else one_line(view.file)
-            say(f"An entry with this name remains in {said}")
+            location = FILE if view.file.endswith(FILE) else one_line(view.file)
+            say(f"An entry with this name remains in {location}")
     _remove_login(ctx, used)
     return 0
 

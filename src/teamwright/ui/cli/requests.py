@@ -162,14 +162,14 @@ def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
     if outcome.kind == "several":
         return _ambiguous_error(id, outcome.near)
     if outcome.kind == "unknown":
-        shown = one_line(id, 80)
+        request_id = one_line(id, 80)
         return UsageError(
             "unknown-request",
-            f'no request "{shown}" waits for an answer',
+            f'no request "{request_id}" waits for an answer',
             do=[f"did you mean {outcome.near[0]}?"] if outcome.near else ["teamwright requests"],
             note=UNCHANGED,
         )
-    asked = [("it asked", one_line(request_summary(request), 200))] if request is not None else []
+    facts = [("it asked", one_line(request_summary(request), 200))] if request is not None else []
     name, do = request.id if request is not None else one_line(id, 80), list[str]()
     if outcome.kind == "gone":
         what = f"{name} is no longer open: the process that asked is gone"
@@ -179,7 +179,7 @@ def _rejected_error(id: str, outcome: AnswerOutcome) -> TeamwrightError:
     else:
         text = answer_text(RequestClosed(member="", request=name, verdict=outcome.verdict, by=outcome.by))
         what = f"{name} was answered before: {text}" + (f" ({one_line(outcome.text, 100)})" if outcome.text else "")
-    return TeamwrightError("request-closed", what, looked_at=asked, do=do, note="your answer changed nothing")
+    return TeamwrightError("request-closed", what, looked_at=facts, do=do, note="your answer changed nothing")
 
 
 def _ambiguous_error(id: str, ids: Sequence[str]) -> UsageError:
@@ -190,8 +190,8 @@ def _ambiguous_error(id: str, ids: Sequence[str]) -> UsageError:
 
 
 def _refused_error(what: str, request: PendingRequest, facts: Sequence[tuple[str, str]] = ()) -> UsageError:
-    asked = ("it asks", one_line(request_summary(request), 200))
-    return UsageError("usage", what, looked_at=[asked, *facts], do=["teamwright requests"], note=UNCHANGED)
+    question = ("it asks", one_line(request_summary(request), 200))
+    return UsageError("usage", what, looked_at=[question, *facts], do=["teamwright requests"], note=UNCHANGED)
 
 
 ANSWER_COMMANDS = frozenset({"allow", "deny"})

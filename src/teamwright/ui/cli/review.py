@@ -41,8 +41,8 @@ def review(
         require_person(home, "decides about the work of members")
         if member is None:
             raise UsageError("usage", f"--do {action} needs --member NAME", note="nothing was changed")
-        said = asyncio.run(_act(place, name, action, member, text))
-        say_json({"member": member, "action": action, "result": said}) if as_json else say(clean(said))
+        result = asyncio.run(_act(place, name, action, member, text))
+        say_json({"member": member, "action": action, "result": result}) if as_json else say(clean(result))
         return 0
     found = asyncio.run(_load(place, name))
     if member is not None:

@@ -169,13 +169,13 @@ def _refuse_misspelling(word: str) -> None:
     from teamwright.protocol.errors import UsageError
     from teamwright.protocol.ids import is_typo
 
-    meant = next((name for name in COMMANDS if is_typo(word, name)), None)
+    command = next((name for name in COMMANDS if is_typo(word, name)), None)
     absent = ABSENT.get(word.lower())
-    if meant is None and absent is None:
+    if command is None and absent is None:
         return
-    why, instead = absent or (f"unknown command {word!r}. Did you mean {meant!r}?", f"teamwright {meant}")
-    if absent is None and meant in CHANGING:
-        instead = f"teamwright help {meant}"
+    why, instead = absent or (f"unknown command {word!r}. Did you mean {command!r}?", f"teamwright {command}")
+    if absent is None and command in CHANGING:
+        instead = f"teamwright help {command}"
     raise UsageError(
         "usage",
         why,

@@ -96,11 +96,11 @@ async def _send_and_wait(target: TeamAddress, name: str, text: str, timeout_s: f
                 do=[target.resume_command],
                 note="the message is stored",
             )
-        said = await answer.answer_to(delivery, timeout_s)
+        reply = await answer.answer_to(delivery, timeout_s)
     if as_json:
-        say_json(asdict(delivery) | {"text": said})
+        say_json(asdict(delivery) | {"text": reply})
     else:
-        say(clean(said))
+        say(clean(reply))
     return 0
 
 

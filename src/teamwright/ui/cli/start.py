@@ -98,14 +98,14 @@ def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
             do=["teamwright -c --fork-session", "teamwright -r ID --fork-session"],
             note="nothing was started",
         )
-    said = {
+    session_flags = {
         "--continue": bool(flags.get("latest")),
         "--resume": flags.get("resume") is not None,
         "--session-id": bool(flags.get("session_id")) and not is_fork,
     }
-    given = [name for name, present in said.items() if present]
-    if len(given) > 1:
-        raise UsageError("usage", f"{' and '.join(given)} contradict each other", note="nothing was started")
+    names = [name for name, present in session_flags.items() if present]
+    if len(names) > 1:
+        raise UsageError("usage", f"{' and '.join(names)} contradict each other", note="nothing was started")
 
 
 def _session_to_resume(

@@ -156,8 +156,8 @@ def _review(task: TaskView, now: float, width: int) -> str:
     review = task.review
     assert review is not None, "the caller selects tasks in review"
     by = f"reviewed by {review.reviewer}" if review.reviewer else "waits for a reviewer"
-    asked = f", asked {_age(review.since, now)}" if review.since else ""
-    line = f"#{task.id} of {review.author or 'another program'} {by}, round {review.round}{asked}: {task.subject}"
+    age = f", asked {_age(review.since, now)}" if review.since else ""
+    line = f"#{task.id} of {review.author or 'another program'} {by}, round {review.round}{age}: {task.subject}"
     return f"{'review':<9}{one_line(line, width - 9)}"
 
 
@@ -277,13 +277,13 @@ class WatchScreen:
     def _say_changes(self, view: StatusView) -> None:
         """Print a line for each member, task and request that changed."""
         now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.reason}" if m.reason else "") for m in view.members}
-        shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._shown_lines]
-        for number, state, owner, subject in task_rows(shown):
+        tasks = [task for task in view.tasks if task.open or f"task #{task.id}" in self._shown_lines]
+        for number, state, owner, subject in task_rows(tasks):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
             how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
-            asked = f"{one.asker}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
-            now[f"request {one.id}"] = cut(asked, WIDTH - 10 - len(how)) + how
+            question = f"{one.asker}  asks: {one_line(request_subject(one.kind, one.tool, one.what))}"
+            now[f"request {one.id}"] = cut(question, WIDTH - 10 - len(how)) + how
         if not self._shown_lines:
             say(f"{format_time(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
         for key, line in now.items():

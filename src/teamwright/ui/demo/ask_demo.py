@@ -116,7 +116,7 @@ async def run_ask_demo(
 ) -> tuple[Result, AskDemo]:
     """Run the team until it is done, with or without an answer. No process of the demo is left running."""
     answers_itself = options.yes or options.output_format == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())
-    asked = AskDemo(options.home, answers_itself, screen)
+    demo = AskDemo(options.home, answers_itself, screen)
     try:
         end = partial(os.kill, os.getpid(), signal.SIGTERM)
         async with open_session(_options(options, repository, pace_ms), end) as session:
@@ -124,16 +124,16 @@ async def run_ask_demo(
 
             def note(_number: int, event: TeamEvent) -> None:
                 calls.add_event(event)
-                asked.note(event)
+                demo.note(event)
 
             session.log.subscribe(note, live=False)
             team = demo_team_name(repository)
             await session.archive_team(team)
             result = await session.end_members(await session.run([text_block(PROMPT.replace("{team}", team))]))
             await session.finish(keep=not result.ok)
-            return result, asked
+            return result, demo
     finally:
-        await asked.close()
+        await demo.close()
 
 
 def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Options:

@@ -187,11 +187,11 @@ def _message(event: ToolCalled) -> str | None:
     if not isinstance(body, dict):
         about = event.input.get("summary") or body or event.input.get("content") or ""
         return f"→ {'all' if to == '*' else display_name(to)}   {one_line(str(about))}"
-    asked = cast("Mapping[str, Any]", body)
-    if asked.get("type") == "shutdown_request":
+    protocol_message = cast("Mapping[str, Any]", body)
+    if protocol_message.get("type") == "shutdown_request":
         return f"shutdown? → {display_name(to)}"
-    if asked.get("type") == "shutdown_response" and not asked.get("approve"):
-        return one_line(str(asked.get("reason") or "not yet"))
+    if protocol_message.get("type") == "shutdown_response" and not protocol_message.get("approve"):
+        return one_line(str(protocol_message.get("reason") or "not yet"))
     return None
 
 
@@ -201,10 +201,10 @@ def _task(event: TaskChanged, team_panel: TeamPanel) -> str | None:
         return f"#{task.id} went to another member: {one_line(event.detail)}"
     if event.change not in _TASKS:
         return None
-    said = _TASKS[event.change].format(task.id, one_line(task.subject))
+    text = _TASKS[event.change].format(task.id, one_line(task.subject))
     if event.change == "completed" and (free := team_panel.tasks_freed_by(task.id)):
-        said += f"   {number_list(free)} {'is' if len(free) == 1 else 'are'} free now"
-    return said
+        text += f"   {number_list(free)} {'is' if len(free) == 1 else 'are'} free now"
+    return text
 
 
 def _member(event: MemberChanged, *, new: bool) -> str | None:

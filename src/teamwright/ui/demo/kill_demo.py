@@ -176,11 +176,11 @@ async def _wait_for_event(run: _Run, number: int, ends: asyncio.Task[int]) -> bo
 
 
 async def _raise_failure(process: asyncio.subprocess.Process) -> None:
-    said = (await process.stderr.read()).decode(errors="replace") if process.stderr is not None else ""
+    error_output = (await process.stderr.read()).decode(errors="replace") if process.stderr is not None else ""
     raise TeamwrightError(
         "model-failed",
         "the demo failed without being killed",
-        looked_at=[("exit code", str(process.returncode)), ("it said", said.strip()[-300:] or "nothing")],
+        looked_at=[("exit code", str(process.returncode)), ("it said", error_output.strip()[-300:] or "nothing")],
         do=["teamwright demo"],
     )
 

@@ -178,16 +178,16 @@ async def _show_ask_demo(options: DemoOptions, repository: Repository, screen: D
     for line in [*head_lines(options, repository, pace_ms, sample=sample)[:-1], about, ""]:
         screen.show_line(line)
     before, calls = footprint(repository.top), CallCollector()
-    result, asked = await run_ask_demo(options, repository, screen, calls, pace_ms)
+    result, ask_demo = await run_ask_demo(options, repository, screen, calls, pace_ms)
     screen.close()
     after = None if before is None else footprint(repository.top)
     changed = None if before is None or after is None else differences(before, after)
-    for line in [*tail_lines(result, calls, changed), *asked.lines()]:
+    for line in [*tail_lines(result, calls, changed), *ask_demo.lines()]:
         screen.show_line(line)
     screen.show_line(f"log       teamwright log {shlex.quote(demo_team_name(repository))}")
     screen.show_line("again     teamwright demo --ask")
     if quiet:
-        sys.stdout.write(json_text({**asked.as_json(), **result_object(result)}) + "\n")
+        sys.stdout.write(json_text({**ask_demo.as_json(), **result_object(result)}) + "\n")
     return _code(result, screen)
 
 
@@ -268,15 +268,15 @@ async def _run_session(
     async with open_session(replace(options, backend=wish.backend), end) as session:
         freeze_loaded()
 
-        told = set[str]()
+        locations = set[str]()
 
         def note(_number: int, event: Any) -> None:
             calls.add_event(event)
             screen.show_event(event)
             if wish.backend and isinstance(event, Notice) and event.member != LEAD and event.level == "info":
                 where = event.text.removeprefix(f"{event.member}: ")
-                if where not in told:
-                    told.add(where)
+                if where not in locations:
+                    locations.add(where)
                     screen.show_line(f"members   {where}")
 
         session.log.subscribe(note, live=False)

@@ -73,15 +73,15 @@ class ClientConnection:
         `asks`: the client answers permission requests. Raises UsageError for hooks that cannot be used.
         """
         first = await self._first
-        said: Mapping[str, Any] = first.get("request") or {}
+        request: Mapping[str, Any] = first.get("request") or {}
         try:
-            if said.get("skills"):
+            if request.get("skills"):
                 raise UsageError("usage", "skills of a client are not supported: the setting skills.disabled has names")
-            hooks = self._hooks(said.get("hooks") or {})
+            hooks = self._hooks(request.get("hooks") or {})
         except UsageError as problem:
             self._answer(first, error=problem.what)
             raise
-        agents: dict[str, Any] = {**options.agents, **(said.get("agents") or {})}
+        agents: dict[str, Any] = {**options.agents, **(request.get("agents") or {})}
         on_request = self.ask if asks else options.on_request
         own_hooks = (*options.own_hooks, *hooks)
         return replace(options, own_hooks=own_hooks, agents=agents, on_request=on_request, client_mcp=self.exchange_mcp)
@@ -171,10 +171,10 @@ class ClientConnection:
         """Send a JSON-RPC message to a server in the client and return its answer. Raises McpServerError."""
         body = {"subtype": "mcp_message", "server_name": server, "message": message}
         try:
-            said = await self.request(self._next_id(), body)
+            response = await self.request(self._next_id(), body)
         except ClientError as problem:
             raise McpServerError(f"cannot be reached through the client: {problem}", dead=True) from None
-        answer = said.get("mcp_response")
+        answer = response.get("mcp_response")
         return cast("Message", answer) if isinstance(answer, dict) else {}
 
     async def ask(self, event: RequestOpened) -> bool:
@@ -182,11 +182,11 @@ class ClientConnection:
         fields = request_fields(event)
         body = {"subtype": "can_use_tool", **fields, "permission_suggestions": [dict(one) for one in event.suggestions]}
         try:
-            said = await self.request(event.request, body)
+            answer = await self.request(event.request, body)
         except ClientError as problem:
             return await event.deny(f"the client gave no answer: {problem}")
-        first = await answer_request(event, said)
-        if said.get("behavior") == "deny" and said.get("interrupt"):
+        first = await answer_request(event, answer)
+        if answer.get("behavior") == "deny" and answer.get("interrupt"):
             self.interrupt(self._turn)
         return first
 
@@ -222,8 +222,8 @@ class ClientConnection:
         if kind == "control_response":
             self._take_answer(body.get("response") or {})
         elif kind == "control_request":
-            said: Mapping[str, Any] = body.get("request") or {}
-            if not self._first.done() and said.get("subtype") == "initialize":
+            request: Mapping[str, Any] = body.get("request") or {}
+            if not self._first.done() and request.get("subtype") == "initialize":
                 self._first.set_result(body)
             else:
                 self._start(self._carry_out(body, self._turn))
@@ -232,15 +232,15 @@ class ClientConnection:
             if not self._first.done():
                 self._first.set_result({})
 
-    def _take_answer(self, said: Mapping[str, Any]) -> None:
-        waiting = self._waiting.get(str(said.get("request_id")))
+    def _take_answer(self, response: Mapping[str, Any]) -> None:
+        waiting = self._waiting.get(str(response.get("request_id")))
         if waiting is None or waiting.done():
             return
-        if said.get("subtype") == "success":
-            answer = said.get("response")
+        if response.get("subtype") == "success":
+            answer = response.get("response")
             waiting.set_result(cast("dict[str, Any]", answer) if isinstance(answer, dict) else {})
         else:
-            waiting.set_exception(ClientError(str(said.get("error") or "an error without a text")[:500]))
+            waiting.set_exception(ClientError(str(response.get("error") or "an error without a text")[:500]))
 
     def _start(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
@@ -252,34 +252,34 @@ class ClientConnection:
         if not self._first.done():
             self._first.set_result({})
         session = await asyncio.shield(self._session)
-        said: Mapping[str, Any] = body.get("request") or {}
-        subtype = str(said.get("subtype"))
+        request: Mapping[str, Any] = body.get("request") or {}
+        subtype = str(request.get("subtype"))
         try:
-            self._answer(body, await self._carry_out_subtype(session, subtype, said, turn))
+            self._answer(body, await self._carry_out_subtype(session, subtype, request, turn))
         except TeamwrightError as problem:
             self._answer(body, error=problem.what)
         except (KeyError, TypeError, ValueError) as problem:
             self._answer(body, error=f"the control request {subtype!r} is not complete: {problem}")
 
     async def _carry_out_subtype(
-        self, session: Session, subtype: str, said: Mapping[str, Any], turn: asyncio.Future[Result] | None
+        self, session: Session, subtype: str, request: Mapping[str, Any], turn: asyncio.Future[Result] | None
     ) -> dict[str, Any]:
         match subtype:
             case "interrupt":
                 self.interrupt(turn)
                 return {}
             case "set_permission_mode":
-                session.modes.set_lead(lead_mode(str(said["mode"]), "set_permission_mode"))
+                session.modes.set_lead(lead_mode(str(request["mode"]), "set_permission_mode"))
                 return {"mode": session.permission_mode}
             case "set_model":
-                change = await set_model(session, str(said["model"] or session.options.model or "default"))
+                change = await set_model(session, str(request["model"] or session.options.model or "default"))
                 return {"model": change.model}
             case "mcp_status":
                 served = session.agent_factory.toolset.serving
                 return {"mcpServers": [server_object(one) for one in served.views()]}
             case "stop_task":
-                if await stop_task(session, str(said["task_id"])) is None:
-                    raise UsageError("usage", f"no task {said['task_id']!r} is running")
+                if await stop_task(session, str(request["task_id"])) is None:
+                    raise UsageError("usage", f"no task {request['task_id']!r} is running")
                 return {}
             case "initialize":
                 raise UsageError("usage", "initialize comes first, once: the session is open")
@@ -334,10 +334,10 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _no_message_error(line: bytes) -> UsageError:
-    shown = line[:80].decode(errors="replace").strip()
+    text = line[:80].decode(errors="replace").strip()
     return UsageError(
         "usage",
-        f"a line of stdin is not a user message: {shown}",
+        f"a line of stdin is not a user message: {text}",
         do=['send {"type":"user","message":{"role":"user","content":"…"}} on one line'],
     )
 

@@ -24,16 +24,16 @@ def request_fields(event: RequestOpened) -> dict[str, Any]:
     return fields if event.owner in ("", LEAD) else {**fields, "agent_id": event.owner}
 
 
-async def answer_request(event: RequestOpened, said: Mapping[str, Any]) -> bool:
+async def answer_request(event: RequestOpened, answer: Mapping[str, Any]) -> bool:
     """Give a program's answer to the request. Anything but a clear yes is a no."""
-    if said.get("behavior") != "allow":
-        known = said.get("behavior") == "deny"
-        return await event.deny(str(said.get("message") or "") if known else "the approver gave no clear answer")
-    changed = said.get("updatedInput")
+    if answer.get("behavior") != "allow":
+        known = answer.get("behavior") == "deny"
+        return await event.deny(str(answer.get("message") or "") if known else "the approver gave no clear answer")
+    changed = answer.get("updatedInput")
     given: Mapping[str, Any] = cast("dict[str, Any]", changed) if isinstance(changed, dict) else {}
     if event.kind == "question":
         return await _answer_question(event, given)
-    updates: Any = said.get("updatedPermissions") or ()
+    updates: Any = answer.get("updatedPermissions") or ()
     return await event.allow(input=given if given and given != dict(event.input) else None, updates=tuple(updates))
 
 
@@ -90,7 +90,7 @@ class McpApprover:
         try:
             result = await server.call_tool(tool.remote_name, request_fields(event))
             text = "".join(str(part.get("text", "")) for part in result.get("content") or ())
-            said = json.loads(text)
+            answer = json.loads(text)
         except (McpServerError, ValueError, TypeError, AttributeError) as problem:
             return await event.deny(f"{self.tool} gave no answer: {problem}")
-        return await answer_request(event, cast("dict[str, Any]", said) if isinstance(said, dict) else {})
+        return await answer_request(event, cast("dict[str, Any]", answer) if isinstance(answer, dict) else {})

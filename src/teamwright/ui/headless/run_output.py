@@ -160,8 +160,8 @@ def _request_lines(request: RequestOpened) -> str:
     from teamwright.ui.event_text import answer_command, request_text  # loaded only in a run with requests
 
     until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
-    asked = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
-    return f"teamwright: {asked}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
+    question = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
+    return f"teamwright: {question}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
 
 
 def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:
@@ -300,8 +300,8 @@ def _team_object(result: Result) -> dict[str, Any]:
 
 
 def _task_object(task: TaskResult) -> dict[str, Any]:
-    said = {"id": task.id, "subject": task.subject, "status": task.status, "owner": task.owner}
-    return said | ({"unverified": True} if task.unverified else {})
+    fields = {"id": task.id, "subject": task.subject, "status": task.status, "owner": task.owner}
+    return fields | ({"unverified": True} if task.unverified else {})
 
 
 def init_object(

@@ -171,13 +171,13 @@ class MemberReports(Struct):
         if not isinstance(event, MessageSent) or event.wire != "idle_notification":
             return []
         text = self.mask(self._texts.pop(event.member, ""))
-        said, names = one_line(text), f"{display_name(event.member)} → {display_name(event.to)}: "
-        is_report = said.startswith(one_line(event.summary).removesuffix("…").rstrip()) and event.summary != "idle"
-        if not said or not is_report or event.member == viewed:
+        line, names = one_line(text), f"{display_name(event.member)} → {display_name(event.to)}: "
+        is_report = line.startswith(one_line(event.summary).removesuffix("…").rstrip()) and event.summary != "idle"
+        if not line or not is_report or event.member == viewed:
             return []
         heading = f"{self.formatter.name(event.member)} → {self.formatter.name(event.to)}:"
-        is_short = "\n" not in text.strip() and cell_width(names + said) <= self.formatter.width
-        return [f"{heading} {said}"] if is_short else [heading, *self._body(event, text)]
+        is_short = "\n" not in text.strip() and cell_width(names + line) <= self.formatter.width
+        return [f"{heading} {line}"] if is_short else [heading, *self._body(event, text)]
 
     def _body(self, event: MessageSent, text: str) -> list[str]:
         stream, lines = BlockStream(), list[str]()

@@ -74,8 +74,8 @@ def _diff_counts(event: ToolCalled) -> str:
 
 def _brief(event: ToolCalled) -> str:
     """Return the tool's own line about its result. The result of a command has a separate line."""
-    said = one_line(str(event.facts.get("brief", "")))
-    return f" · {said}" if said and not _is_command(event) else ""
+    brief = one_line(str(event.facts.get("brief", "")))
+    return f" · {brief}" if brief and not _is_command(event) else ""
 
 
 def result_line(event: ToolCalled, room: int) -> str:
@@ -85,15 +85,15 @@ def result_line(event: ToolCalled, room: int) -> str:
     """
     if not _is_command(event):
         return ""
-    said, hidden = _last_words_of(event), hidden_lines(event)
+    text, hidden = _last_words_of(event), hidden_lines(event)
     more = [f"{hidden:,} more line{'' if hidden == 1 else 's'}"] if hidden else []
     took = [f"{event.seconds:.1f} s"] if event.seconds >= SHOWN_SECONDS else []
     end = " · ".join([*more, *took])
-    if not said and not end:
+    if not text and not end:
         return ""
     mark = "✓ " if event.outcome == "done" else "✗ "
-    gap = " · " if said and end else ""
-    return f"{mark}{cut(said, room - cell_width(mark + gap + end))}{gap}{end}"
+    gap = " · " if text and end else ""
+    return f"{mark}{cut(text, room - cell_width(mark + gap + end))}{gap}{end}"
 
 
 def _is_command(event: ToolCalled) -> bool:

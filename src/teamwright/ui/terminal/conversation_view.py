@@ -228,8 +228,8 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[str, str]]:
         is_prompt = message["role"] == "user"
         if is_prompt:
             texts = [_REMINDER.sub("", _ENVELOPE.sub("", text)).strip() for text in texts]
-        if said := "\n".join(texts).strip():
-            found.append((YOU if is_prompt else AGENT, said))
+        if content := "\n".join(texts).strip():
+            found.append((YOU if is_prompt else AGENT, content))
     return found
 
 
@@ -249,9 +249,9 @@ def _blocks(messages: Sequence[Message], kind: str) -> Iterator[Mapping[str, Any
 def _call(call: Mapping[str, Any], name: str, formatter: EventFormatter, failed: Collection[str]) -> str:
     room = max(formatter.width, MIN_WIDTH) - NAME_WIDTH - 1
     end = " — failed" if call.get("id") in failed else ""
-    said = f"{clean(str(call.get('name', '')))} {one_line(describe_input(call))}".rstrip()
+    line = f"{clean(str(call.get('name', '')))} {one_line(describe_input(call))}".rstrip()
     painted = formatter.name(name) + pad("", max(0, NAME_WIDTH - cell_width(display_name(name))))
-    return f"{painted} {cut(said, room - cell_width(end))}{end}"
+    return f"{painted} {cut(line, room - cell_width(end))}{end}"
 
 
 def received_lines(

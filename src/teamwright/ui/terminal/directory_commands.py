@@ -75,23 +75,23 @@ async def export(session: Session, rest: str) -> list[str]:
         raise UsageError("usage", f"'{display_path(str(path), cwd)}' exists", do=["/export FILE with another name"])
     conversation = session.lead.agent.conversation.path
     messages = await asyncio.to_thread(ConversationReader(conversation, live=True).recent, MAX_EXPORTED)
-    said = exchanges(messages)
-    parts = [f"# Session {session.id[:8]}\n", *(f"## {speaker}\n\n{words}\n" for speaker, words in said)]
+    texts = exchanges(messages)
+    parts = [f"# Session {session.id[:8]}\n", *(f"## {speaker}\n\n{words}\n" for speaker, words in texts)]
     text = mask_secrets("\n".join(parts), _environment(session))
     await asyncio.to_thread(write_atomic, path, text.encode("utf-8", "replace"))
-    return [f"  {len(said)} messages are in {clean(display_path(str(path), cwd))}"]
+    return [f"  {len(texts)} messages are in {clean(display_path(str(path), cwd))}"]
 
 
 async def _asset_rows(session: Session, group: str, *, unused_only: bool = False) -> list[str]:
     options = session.options
-    asked = AssetQuery(
+    query = AssetQuery(
         session.agent_factory.home,
         session.agent_factory.cwd,
         _environment(session),
         options.settings_file,
         plugins=tuple(map(PluginSource, options.plugin_dirs)),
     )
-    found = await asyncio.to_thread(list_assets, asked)
+    found = await asyncio.to_thread(list_assets, query)
     chosen = [one for one in found.assets if one.group == group and not (unused_only and one.state == "used")]
     return _rows(chosen, session.agent_factory.cwd)
 

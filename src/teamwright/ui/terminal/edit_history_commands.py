@@ -57,15 +57,15 @@ class _EditArguments(Struct, frozen=True):
 
 async def diff_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
     """Return the changes since the session began: all, of one member, of one call, or one line for each file."""
-    said = _parse_arguments(rest, DIFF_USAGE, {"--stat"})
+    arguments = _parse_arguments(rest, DIFF_USAGE, {"--stat"})
     place = history_of_session(session)
-    if said.call:
-        if said.member or said.flags:
+    if arguments.call:
+        if arguments.member or arguments.flags:
             raise _usage_error(DIFF_USAGE)
-        return _paint_lines(change_lines(edit_of_call(place, said.call)), paint)
-    found, sums = session_changes(place, said.member), ChangeTotals()
+        return _paint_lines(change_lines(edit_of_call(place, arguments.call)), paint)
+    found, sums = session_changes(place, arguments.member), ChangeTotals()
     files = (sums.add(change) for change in found.files)
-    if said.flags:
+    if arguments.flags:
         lines = [f"  {clean('  '.join(part for part in row if part))}" for row in stat_rows(files)]
     else:
         every = (line for change in files for line in change_lines(change))
@@ -86,16 +86,16 @@ AskYesNo: TypeAlias = Callable[[str], Awaitable[bool]]
 
 async def undo_lines(session: Session, rest: str, show: Callable[[list[str]], None], ask: AskYesNo) -> list[str]:
     """Show the undo plan for the last prompt, ask for confirmation, apply it, and return one line for each file."""
-    said = _parse_arguments(rest, UNDO_USAGE, {"--force"})
-    if said.call:
+    arguments = _parse_arguments(rest, UNDO_USAGE, {"--force"})
+    if arguments.call:
         raise _usage_error(UNDO_USAGE)
-    force = "--force" in said.flags
-    plan = undo_here_ahead(session, said.member, said.left, force=force)
+    force = "--force" in arguments.flags
+    plan = undo_here_ahead(session, arguments.member, arguments.left, force=force)
     rows = plan_rows(plan, history_of_session(session).cwd)
     show([f"  {clean('  '.join(part for part in row if part))}" for row in rows])
     if not await ask(f"take this back? {COMMANDS_STAY} [y/n] "):
         return ["  nothing was changed"]
-    undone = await undo_in_session(session, said.member, said.left, force=force, agreed=plan)
+    undone = await undo_in_session(session, arguments.member, arguments.left, force=force, agreed=plan)
     return [f"  {clean(line)}" for line in undone_lines(undone)]
 
 

@@ -40,9 +40,9 @@ NO_DRAFT = LineDraft()
 class ReadCancelled(Exception):
     """The read was cancelled; `draft` is the text typed so far, to be put back later."""
 
-    def __init__(self, kept: LineDraft = NO_DRAFT) -> None:
+    def __init__(self, draft: LineDraft = NO_DRAFT) -> None:
         super().__init__()
-        self.draft = kept
+        self.draft = draft
 
 
 def _do_nothing() -> None:

@@ -124,14 +124,14 @@ class EventFormatter(Struct):
 
     def _notice(self, event: Notice | Compacted | SandboxRefused) -> list[str]:
         if isinstance(event, Compacted):
-            level, said = "warning" if event.state in {"failed", "crashed"} else "info", compaction_text(event)
+            level, text = "warning" if event.state in {"failed", "crashed"} else "info", compaction_text(event)
         elif isinstance(event, SandboxRefused):
-            level, said = "warning", refusal_text(event)
+            level, text = "warning", refusal_text(event)
         else:
-            level, said = event.level, event.text
+            level, text = event.level, event.text
         if level == SHELL:
-            return shell_lines(said)
-        return [self.line(event.member, one_line(said), "yellow" if level == "warning" else "", whole=True)]
+            return shell_lines(text)
+        return [self.line(event.member, one_line(text), "yellow" if level == "warning" else "", whole=True)]
 
     def name(self, member: str, owner: str = "") -> str:
         """Return a member's name in its colour; a sub-agent has the colour of its owner."""
@@ -184,10 +184,10 @@ class EventFormatter(Struct):
 
     def _request_closed(self, event: RequestClosed) -> list[str]:
         """Return the approver of a request, unless the person here answered it."""
-        asked = self._open_requests.pop(event.request, "")
+        question = self._open_requests.pop(event.request, "")
         if event.by in {"surface", "terminal"}:
             return []
-        text = answer_text(event) + (f": {asked}" if asked else "")
+        text = answer_text(event) + (f": {question}" if question else "")
         reason = f" ({one_line(event.reason)})" if event.reason else ""
         return [self.line(event.member, text + reason, whole=True)]
 

@@ -61,10 +61,10 @@ class LineInput:
             self.editor.cancel_read()
 
     async def _read_editor(self) -> str | None:
-        kept, self._draft = self._draft, NO_DRAFT
+        draft, self._draft = self._draft, NO_DRAFT
         self._is_reading = True
         try:
-            return await self.editor.read(kept)
+            return await self.editor.read(draft)
         except ReadCancelled as withdrawn:
             self._draft, self._was_interrupted = withdrawn.draft, bool(withdrawn.draft.text)
             return None

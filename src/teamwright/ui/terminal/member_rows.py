@@ -247,13 +247,15 @@ def _member_row(member: MemberStatus, context: RowContext, row_style: RowStyle, 
     )
     end = _end(member, row_style)
     room = max(0, row_style.width - cell_width(f"{mine}{mark} {name}{word} ") - cell_width(end))
-    said = _activity_text(member, context)[:MAX_TEXT] or ("" if word else SHORT_WORDS.get(member.state, member.state))
+    activity = _activity_text(member, context)[:MAX_TEXT] or (
+        "" if word else SHORT_WORDS.get(member.state, member.state)
+    )
     # Mask before the cut: half a secret is not recognized.
-    said = pad(cut(row_style.mask(said), room), room)
+    activity = pad(cut(row_style.mask(activity), room), room)
     styled = paint("bold" if member.name == LEAD else member.color or "", name)
     picked = paint("bold", mine) if mine.strip() else mine
     # No blanks at the end, so that a redraw sends no bytes for them.
-    return f"{picked}{paint(style, mark)} {styled}{paint(style, word)} {said}{paint('dim', end)}".rstrip()
+    return f"{picked}{paint(style, mark)} {styled}{paint(style, word)} {activity}{paint('dim', end)}".rstrip()
 
 
 def _end(member: MemberStatus, row_style: RowStyle) -> str:

@@ -70,24 +70,24 @@ def rule_update(request: RequestOpened, destination: str) -> Mapping[str, Any] |
 
 def _describe_update(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
     """Return the key and the meaning for this member; an empty meaning for an unknown update."""
-    kept = _DESTINATION_TEXT.get(str(update.get("destination", "session")))
-    if kept is None:
+    destination = _DESTINATION_TEXT.get(str(update.get("destination", "session")))
+    if destination is None:
         return "", ""
     match update.get("type"):
         case "addDirectories" if directories := _texts(update.get("directories")):
-            return "d", f"and may use {', '.join(directories)}, {kept}"
+            return "d", f"and may use {', '.join(directories)}, {destination}"
         case "setMode" if update.get("mode") == "acceptEdits":
             if owner in {LEAD, LEAD_ALIAS}:
-                return "m", f"and edits of the lead and of members in its mode are not asked about, {kept}"
+                return "m", f"and edits of the lead and of members in its mode are not asked about, {destination}"
             return "m", f"and edits of {one_line(owner)} alone are not asked about, until it ends"
         case "setMode" if mode := one_line(str(update.get("mode") or "")):
             about = f": {_MODES[mode]}" if mode in _MODES else ""
-            return "m", f"and mode {mode}{about}, {kept}"
+            return "m", f"and mode {mode}{about}, {destination}"
         case "addRules" if rules := list(_rules(update)):
             behavior = one_line(str(update.get("behavior", "allow")))
             if behavior == "allow" and all(rule.startswith("Unconfined(") for rule in rules):
-                return "u", f"outside the sandbox: {', '.join(rules)}, {kept}"
-            return "r", f"and {behavior} {', '.join(rules)}, {kept}"
+                return "u", f"outside the sandbox: {', '.join(rules)}, {destination}"
+            return "r", f"and {behavior} {', '.join(rules)}, {destination}"
         case _:
             return "", ""
 

@@ -30,8 +30,8 @@ _MAX_PROMPT = 400
 def session_rows(rows: Sequence[ListedSession], width: int) -> list[str]:
     """Return the head and one line for each row, each narrower than `width`; empty columns are left out."""
     table = [HEAD, *(_cells(number, row) for number, row in enumerate(rows, 1))]
-    kept = [at for at in range(len(HEAD)) if at in (0, len(HEAD) - 1) or any(line[at] for line in table[1:])]
-    widths = {at: max(cell_width(line[at]) for line in table) for at in kept[:-1]}
+    columns = [at for at in range(len(HEAD)) if at in (0, len(HEAD) - 1) or any(line[at] for line in table[1:])]
+    widths = {at: max(cell_width(line[at]) for line in table) for at in columns[:-1]}
     most = max(width, 1) - 1
     for at in (4, 2, 3):  # in a narrow window the prompt is more important than these columns
         if at in widths and most - sum(widths.values()) - 2 * len(widths) < _MIN_PROMPT:

@@ -110,9 +110,9 @@ def make_status_script(
 ) -> StatusScript | None:
     """Return the script of the settings; None without one, and where all hooks are switched off."""
     context = session.reloading.context
-    said, settings = context.settings.status_line, context.settings
-    command, padding, refresh = said.get("command"), said.get("padding"), said.get("refreshInterval")
-    if not isinstance(command, str) or not command.strip() or said.get("type", "command") != "command":
+    entry, settings = context.settings.status_line, context.settings
+    command, padding, refresh = entry.get("command"), entry.get("padding"), entry.get("refreshInterval")
+    if not isinstance(command, str) or not command.strip() or entry.get("type", "command") != "command":
         return None
     if settings.hooks_off:
         return None

@@ -184,7 +184,7 @@ def _of_messages(mail: MessageVerdicts) -> Iterator[str]:
         (mail.again, "prompt or notice was delivered twice", "prompts or notices were delivered twice"),
     ):
         if ids:
-            yield f"{len(ids)} {one if len(ids) == 1 else many}: {_shown(ids)}"
+            yield f"{len(ids)} {one if len(ids) == 1 else many}: {_list_ids(ids)}"
 
 
 def _of_tasks(tasks: TaskEvidence) -> Iterator[str]:
@@ -197,21 +197,21 @@ def _of_tasks(tasks: TaskEvidence) -> Iterator[str]:
     for id in tasks.reused:
         yield f"the number #{id} was given to two tasks"
     for ids in tasks.doubled:
-        yield f"one call made {len(ids)} tasks: {_shown([f'#{id}' for id in ids])}"
+        yield f"one call made {len(ids)} tasks: {_list_ids([f'#{id}' for id in ids])}"
 
 
 def _of_requests(audit: Audit) -> Iterator[str]:
-    asked = audit.requests
-    for id in asked.twice:
+    requests = audit.requests
+    for id in requests.twice:
         yield f"the request {id} was answered twice"
-    for id in asked.unasked:
+    for id in requests.unasked:
         yield f"there is an answer to {id}, and no such request"
     if audit.state == "archived":
-        for id in asked.open:
+        for id in requests.open:
             yield f"the request {id} was never answered, and its team is no more"
 
 
-def _shown(ids: Sequence[str]) -> str:
+def _list_ids(ids: Sequence[str]) -> str:
     rest = len(ids) - _SHOWN
     return ", ".join(ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 

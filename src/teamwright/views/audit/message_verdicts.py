@@ -54,7 +54,7 @@ class _Evidence(Struct):
     mail: MailEvidence
     ledgers: Sequence[TranscriptEvidence]
     logs: LogEvidence
-    told: dict[str, list[tuple[TranscriptEvidence, DeliveredMessage]]] = field(
+    deliveries: dict[str, list[tuple[TranscriptEvidence, DeliveredMessage]]] = field(
         default_factory=dict[str, "list[tuple[TranscriptEvidence, DeliveredMessage]]"]
     )
     last_idle: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -67,14 +67,14 @@ class _Evidence(Struct):
     def __post_init__(self) -> None:
         for ledger in self.ledgers:
             reader = ledger.transcript.reader
-            for id, told in ledger.told.items():
-                self.told.setdefault(id, []).append((ledger, told))
+            for id, delivery in ledger.deliveries.items():
+                self.deliveries.setdefault(id, []).append((ledger, delivery))
             self.births[reader] = max(self.births.get(reader, 0.0), ledger.transcript.began_ms)
             self.failed |= {(reader, one.to, one.text) for one in ledger.failed}
         for one in self.logs.sent.values():
             if one.wire == _IDLE:
                 self.last_idle[inbox_stem(one.sender).lower(), one.to] = one.number
-        self.known = {*self.told, *(id for _, id in self.mail.letters)}
+        self.known = {*self.deliveries, *(id for _, id in self.mail.letters)}
         for (reader, _), letter in self.mail.letters.items():
             if letter.idle:
                 pair = (inbox_stem(letter.sender).lower(), reader)
@@ -83,15 +83,15 @@ class _Evidence(Struct):
     def verdict(self, key: Key, restamped: set[Key]) -> str:
         """Return the verdict on this message."""
         reader, id = key
-        told = self.told.get(id, ())
-        own = [(ledger, one) for ledger, one in told if ledger.transcript.reader == reader]
+        deliveries = self.deliveries.get(id, ())
+        own = [(ledger, one) for ledger, one in deliveries if ledger.transcript.reader == reader]
         if own:
             if key in restamped or any(one.times > 1 for _, one in own):
                 return DOUBLED
             # When an incarnation ended before its answer, the message may be delivered to the next one again.
             answered = [ledger for ledger, _ in own if id not in ledger.unanswered]
-            return DOUBLED if len(own) > 1 and len(answered) > 1 else STRAYED if len(told) > len(own) else SEEN
-        if told:
+            return DOUBLED if len(own) > 1 and len(answered) > 1 else STRAYED if len(deliveries) > len(own) else SEEN
+        if deliveries:
             return STRAYED
         letter = self.mail.letters.get(key)
         if self._was_returned(id):
@@ -184,8 +184,8 @@ def _all(evidence: _Evidence) -> Iterable[Key]:
         if id not in ids:
             ids.add(id)
             keys[reader, id] = None
-    for id, told in evidence.told.items():
-        ledger, one = told[0]
+    for id, deliveries in evidence.deliveries.items():
+        ledger, one = deliveries[0]
         at = moment_ms(one.at)
         if id not in ids and (ledger.transcript.reader != LEAD or at is None or evidence.place.within(at)):
             keys[ledger.transcript.reader, id] = None
@@ -199,8 +199,8 @@ def _restamped(evidence: _Evidence) -> Iterator[Key]:
     and was written before the other one was delivered; the other id is no longer in the inbox.
     """
     same: defaultdict[tuple[str, int], list[tuple[str, DeliveredMessage]]] = defaultdict(list)
-    for id, told in evidence.told.items():
-        for ledger, one in told:
+    for id, deliveries in evidence.deliveries.items():
+        for ledger, one in deliveries:
             if one.words is not None and ledger.transcript.reader:
                 same[ledger.transcript.reader, one.words].append((id, one))
     letters = evidence.mail.letters
@@ -222,7 +222,7 @@ def _twins(evidence: _Evidence) -> Iterator[Key]:
     """Yield entries that differ from an earlier one in the id alone: they received a second id."""
     first: dict[tuple[str, str, int, str], str] = {}
     for (reader, id), letter in evidence.mail.letters.items():
-        if not letter.timestamp or id not in evidence.told:
+        if not letter.timestamp or id not in evidence.deliveries:
             continue
         if first.setdefault((reader, letter.sender, letter.text, letter.timestamp), id) != id:
             yield reader, id

@@ -62,13 +62,13 @@ def find_orphans(place: TeamLocation, drivers: Collection[int], running: Collect
     """
     locks = [] if place.archived else list(_locks(place))
     leases = sorted({*(lease_path(session) for session in place.sessions), *_lead_lease(place)})
-    held = [path for path in leases if lease_held(path)]
-    holders = {lease_holder(path): path for path in held}
+    held_leases = [path for path in leases if lease_held(path)]
+    holders = {lease_holder(path): path for path in held_leases}
     left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
     known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
     known -= set(holders)  # a lease holder is running: its pid in an older record belonged to an earlier process
     left += [one for one in _commands(known) if one.pid not in running]
-    hung = () if held or place.archived else tuple(entries(TeamDoorbells(place.home, place.directory).place))
+    hung = () if held_leases or place.archived else tuple(entries(TeamDoorbells(place.home, place.directory).place))
     return Orphans(
         locks=tuple(lock for lock, ours in locks if ours),
         foreign=tuple(lock for lock, ours in locks if not ours),
@@ -121,8 +121,13 @@ def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
     marks = {pid: mark for pid in table if (mark := _mark(pid))}
     for pid, mark in sorted(marks.items()):
         starter, _, start = mark.rpartition(".")[0].partition(".")
-        lives = starter.isdigit() and int(starter) in table and table[int(starter)].start == start
-        if starter.isdigit() and int(starter) in known and not lives and marks.get(table[pid].parent) != mark:
+        is_starter_running = starter.isdigit() and int(starter) in table and table[int(starter)].start == start
+        if (
+            starter.isdigit()
+            and int(starter) in known
+            and not is_starter_running
+            and marks.get(table[pid].parent) != mark
+        ):
             yield LeftProcess(pid, f"was started by process {starter}, which is gone")
 
 

@@ -33,7 +33,7 @@ class RequestEvidence(Struct, frozen=True):
 
 def judge_requests(place: TeamLocation, mail: MailEvidence, logs: LogEvidence) -> RequestEvidence:
     """Judge all requests of a team: its files, the answers in inboxes, and the log. Nothing is raised."""
-    asked: set[str] = set()
+    requests: set[str] = set()
     answers: dict[str, Any] = {}
     damaged: list[str] = []
     twice = {request for (_, request), ids in mail.answers.items() if len(ids) > 1}
@@ -46,14 +46,14 @@ def judge_requests(place: TeamLocation, mail: MailEvidence, logs: LogEvidence) -
             damaged.append(f"{path} is not a whole request")
         id = _id(path)
         if not path.name.endswith(_ANSWER):
-            asked.add(id)
+            requests.add(id)
         elif answers.setdefault(id, body) != body:
             twice.add(id)
     return RequestEvidence(
-        answered=len(asked & answers.keys()),
-        open=tuple(sorted(asked - answers.keys())),
+        answered=len(requests & answers.keys()),
+        open=tuple(sorted(requests - answers.keys())),
         twice=tuple(sorted(twice)),
-        unasked=tuple(sorted(answers.keys() - asked)),
+        unasked=tuple(sorted(answers.keys() - requests)),
         damaged=tuple(damaged),
     )
 

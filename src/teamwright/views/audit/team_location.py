@@ -187,9 +187,9 @@ def _members(home: Home, name: str, began: float) -> Iterator[tuple[Path, tuple[
             yield path, (path.parent.parent.name, moment_ms(header.get("at")) or 0.0)
 
 
-def _in_time(born: tuple[str, float], sessions: set[str], began: float, again: float) -> bool:
+def _in_time(session_and_time: tuple[str, float], sessions: set[str], began: float, again: float) -> bool:
     """Return True for a member of this team, and not of an earlier or later team of the name."""
-    session, at = born
+    session, at = session_and_time
     return (session in sessions and at == 0.0) or began - _ROUNDED_MS <= at < again
 
 

@@ -45,14 +45,14 @@ class FailedSend(NamedTuple):
 
 
 class TranscriptEvidence(Struct):
-    """One transcript. `told` are deliveries by message id; `again` are prompts and notices that were delivered again.
+    """One transcript. `deliveries` are by message id; `again` are prompts and notices that were delivered again.
 
     `accepted`: messages that were sent successfully, by id, with reader and time. `failed`: failed sends. `unanswered`:
     ids in the last lines, which no answer follows; `owes` is True when there is such a line.
     """
 
     transcript: TranscriptFile
-    told: dict[str, DeliveredMessage] = field(default_factory=dict[str, DeliveredMessage])
+    deliveries: dict[str, DeliveredMessage] = field(default_factory=dict[str, DeliveredMessage])
     again: list[str] = field(default_factory=list[str])
     accepted: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     failed: list[FailedSend] = field(default_factory=list[FailedSend])
@@ -91,17 +91,17 @@ class TranscriptEvidence(Struct):
             return
         blocks = _blocks(cast("dict[str, Any]", message).get("content"))
         if cast("dict[str, Any]", message).get("role") == "assistant":
-            self._said(number, blocks)
+            self._add_assistant_message(number, blocks)
         else:
-            self._heard(number, data, blocks)
+            self._add_user_message(number, data, blocks)
 
-    def _said(self, number: int, blocks: Sequence[Block]) -> None:
+    def _add_assistant_message(self, number: int, blocks: Sequence[Block]) -> None:
         self._refuse_open(number)
         self._calls = {str(b.get("id")): (str(b.get("name")), _mapping(b.get("input"))) for b in blocks if _is_call(b)}
         self.owes = False
         self.unanswered.clear()
 
-    def _heard(self, number: int, data: Mapping[str, Any], blocks: Sequence[Block]) -> None:
+    def _add_user_message(self, number: int, data: Mapping[str, Any], blocks: Sequence[Block]) -> None:
         at = str(data.get("at", ""))
         for block in blocks:
             if block.get("type") == "tool_result":
@@ -118,9 +118,9 @@ class TranscriptEvidence(Struct):
         mail = [one.removeprefix(_MAIL) for one in ids if one.startswith(_MAIL)]
         words = [hash(found.groups()) for b in blocks if (found := _envelope(b))] if mail else []
         for place, id in enumerate(mail):
-            before = self.told.get(id)
-            said = words[place] if len(words) == len(mail) else None
-            self.told[id] = DeliveredMessage(1 + (before.times if before else 0), at, said)
+            before = self.deliveries.get(id)
+            text_hash = words[place] if len(words) == len(mail) else None
+            self.deliveries[id] = DeliveredMessage(1 + (before.times if before else 0), at, text_hash)
             self.unanswered.add(id)
         self._note_others(ids)
 

@@ -66,12 +66,16 @@ def build_command(
     params = [_build_param(row, complete) for row in shape.get("params", ())]
     settings = {"help_option_names": ["-h", "--help"], "token_normalize_func": to_kebab}
     below = cast("dict[str, Shape]", shape.get("below") or {})
-    said = shape.get("help")
-    made: dict[str, Any] = {"params": [*params, *hidden_options], "short_help": said, "context_settings": settings}
+    short_help = shape.get("help")
+    attributes: dict[str, Any] = {
+        "params": [*params, *hidden_options],
+        "short_help": short_help,
+        "context_settings": settings,
+    }
     if not below:
-        return click.Command(name, **made)
+        return click.Command(name, **attributes)
     commands = {one: build_command(one, row, complete, hidden_options=hidden_options) for one, row in below.items()}
-    return click.Group(name, commands=commands, invoke_without_command=True, **made)
+    return click.Group(name, commands=commands, invoke_without_command=True, **attributes)
 
 
 def _build_param(row: Mapping[str, Any], complete: Complete) -> click.Parameter:

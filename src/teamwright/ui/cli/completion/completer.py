@@ -158,13 +158,13 @@ def complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def _word_context(ctx: click.Context) -> WordContext:
-    said: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     at: click.Context | None = ctx
     while at is not None:
-        said = {**{name: value for name, value in at.params.items() if value}, **said}
+        params = {**{name: value for name, value in at.params.items() if value}, **params}
         at = at.parent
-    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(said.get("cwd") or ""))))
-    home = said.get("home")
+    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(params.get("cwd") or ""))))
+    home = params.get("home")
     return WordContext(
         cwd, _tables_module().home_named(str(home) if home else None), cast("Sequence[str]", ctx.obj or ())
     )
@@ -271,10 +271,12 @@ class BashCompletion(_Shell):
     def format_completion(self, item: CompletionItem[Any]) -> str:
         """Return a line with the part of the word that bash inserts."""
         typed, rest = self.get_completion_args()[1], os.environ.get(WORD_VARIABLE, "")
-        kept = len(typed) - len(rest) if typed.endswith(rest) else 0
+        prefix_length = len(typed) - len(rest) if typed.endswith(rest) else 0
         if item.type == "plain" and not _is_inside_quotes(os.environ.get(LINE_VARIABLE, "")):
-            return super().format_completion(CompletionItem(_BASH_SPECIAL.sub(r"\\\g<0>", item.value[kept:])))
-        return super().format_completion(CompletionItem(item.value[kept:] if item.type == "plain" else "", item.type))
+            return super().format_completion(CompletionItem(_BASH_SPECIAL.sub(r"\\\g<0>", item.value[prefix_length:])))
+        return super().format_completion(
+            CompletionItem(item.value[prefix_length:] if item.type == "plain" else "", item.type)
+        )
 
 
 class ZshCompletion(_Shell):

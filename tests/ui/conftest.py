@@ -17,3 +17,9 @@ def repo(tmp_path: Path) -> Path:
     subprocess.run([*GIT, "add", "README.md", "main.py"], cwd=root, check=True)
     subprocess.run([*GIT, "commit", "-q", "-m", "begin"], cwd=root, check=True)
     return root
+
+
+@pytest.fixture
+def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sandbox: commands of the test write outside of the session's directories, or write their process ids."""
+    monkeypatch.setenv("TEAMWRIGHT_SANDBOX", "off")

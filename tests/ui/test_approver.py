@@ -237,7 +237,7 @@ def test_a_person_answers_while_a_command_of_an_agent_runs(scene):
     steps = [bash(f"echo here > {mark.path}; read -t 60 _ < {stop}")]
     with LoopbackModel.in_thread(lambda body: steps.pop(0) if steps else "Done.") as server:
         program = Program(scene.victim.program.cwd, scene.victim.program.home, server.url)
-        process = program.start("-p", "go", "--dangerously-skip-permissions")
+        process = program.start("-p", "go", "--dangerously-skip-permissions", "--sandbox", "off")
         mark.wait()
         done = subprocess.run(allow(scene), capture_output=True, text=True, timeout=WAIT_S)
         assert done.returncode == 0, done.stderr

@@ -20,6 +20,8 @@ from tests.ui.program import Mark, Program, told_results
 from tests.ui.test_main_job import all_told, texts_of, who
 from tests.ui.test_session_resume import alive, assert_loadable
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 REMINDED = "No teammate is working"
 START = ("Agent", {"description": "start ada", "prompt": "You help, ada.", "name": "ada"})
 OPEN_TASK = ("TaskCreate", {"subject": "the last job", "description": "d", "metadata": {"for": ["nobody"]}})

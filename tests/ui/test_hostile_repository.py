@@ -148,7 +148,8 @@ def test_a_trusted_repository_widens_but_never_sets_endpoint_key_home_trust_or_b
     assert "opus" in lines[0]["model"]
     assert (repo / "made-by-bash").exists()
     assert (repo / "made-by-write").exists()
-    assert told_results(ours.bodies[1])[2]["text"] == "taken|||"
+    told = told_results(ours.bodies[1])[2]["text"]
+    assert told.startswith("taken|||") and theirs.url.removeprefix("http://") not in told, "a proxy is the sandbox's"
     assert ours.requests[0].headers["x-api-key"] == KEY
     assert not (hostile.owned / "home").exists()
     assert (program.home / "trust.json").exists() == (how == "for good")

@@ -17,6 +17,8 @@ from teamwright.testing.model_server_replies import Answer, Stall
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Mark, Program, told_results, words_of
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 NOTE = re.compile(
     r'<task-notification[^>]*>\nBackground command "[^"]*" \(task_id "(\w+)"\) (?:was )?(\w+).*?</task-notification>',
     re.S,

@@ -72,6 +72,7 @@ def test_a_lead_that_delegates_by_a_flag_is_refused_a_file_and_has_a_teammate_wr
 
 @pytest.mark.slow
 @pytest.mark.promise("G6", "G1", "D8")
+@pytest.mark.usefixtures("unconfined")
 def test_a_killed_session_goes_on_in_its_mode_unless_a_flag_says_otherwise(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     (repo / "README.md").write_text("the text")

@@ -14,6 +14,8 @@ from tests.support.waits import WAIT_S
 from tests.ui.outside_team import TEAM, team_at_work
 from tests.ui.program import Program, error_of
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 BEN, ADA = f"ben@{TEAM}", f"ada@{TEAM}"
 
 

@@ -133,6 +133,7 @@ def environments(root: int) -> dict[int, tuple[str, str]]:
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 @pytest.mark.promise("F66")
 @pytest.mark.slow
+@pytest.mark.usefixtures("unconfined")
 def test_no_key_is_in_a_file_on_a_stream_in_an_argument_or_in_a_childs_environment(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     calls = [

@@ -13,6 +13,8 @@ from teamwright.testing.model_server_replies import Answer, Stall, Status
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 BOTH_ROLES = ("user", "assistant")
 
 

@@ -23,6 +23,8 @@ from tests.ui.test_session_resume import alive
 from tests.ui.test_terminal_session import at_terminal
 from tests.ui.test_terminal_team import a_team, start_team
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 FINAL = "FINAL: the job is done."
 LINE = "teamwright resume 'Release Team'"
 

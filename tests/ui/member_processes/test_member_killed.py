@@ -89,6 +89,7 @@ def test_whose_process_ends_at_rest_or_in_a_model_call_is_told_of_once(scene, at
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.usefixtures("unconfined")
 def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path, number):
     up, bob, lead = Mark(tmp_path / "up"), Held("bob's report."), Lead()
     behind = call("Bash", command=f"echo $$ > {up.path}; sleep 1001", run_in_background=True)

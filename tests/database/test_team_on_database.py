@@ -18,6 +18,8 @@ from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.storage.paths import Home, find_home
 from teamwright.testing import ScriptedModel
+from teamwright.ui.terminal.edit_history_commands import review_team_lines
+from tests.support.waits import wait_until
 from tests.teams.crew import newest, told
 
 TASKS = 3
@@ -158,3 +160,17 @@ async def test_a_team_is_adopted_on_another_machine_and_its_members_keep_their_c
     third = Home.at(tmp_path / "third")
     assert await fetch_session(parse_address(space), third, "crew") == adopted.id
     assert third.agent_transcript(tmp_path, adopted.id, "ada").read_bytes() == path.read_bytes()
+
+
+async def test_a_review_in_the_session_of_a_team_in_a_database_returns_a_task_with_a_comment(tmp_path, space, own_home):
+    model = scripted()
+    async with open_session(options(tmp_path, space, model)) as session:
+        await session.run([text_block("Have it done.")])
+        lines = await review_team_lines(session, "")
+        assert any("part 1" in line for line in lines), lines
+        tasks = await session.team.tasks.all()
+        owner = tasks[-1].owner
+        last = [task.id for task in tasks if task.owner == owner][-1]
+        [line] = await review_team_lines(session, f"return {owner} Please add a test.")
+        assert f"returned to {owner}, task #{last} is open again" in line
+        await asyncio.to_thread(wait_until, lambda: "Please add a test." in told(model, owner))

@@ -163,7 +163,7 @@ class Database:
         async with self._find_changes() as changes:
             try:
                 async with self._pool.acquire(timeout=COMMAND_S) as connection:
-                    await self._run(connection, _with_files(self.files, changes, work), attempt, durable=durable)
+                    await self._run(connection, self._with_files(changes, work), attempt, durable=durable)
             except Exception as problem:
                 lost = attempt.results and is_connection_loss(problem)
                 if not (lost and await self._was_committed(attempt)):
@@ -184,6 +184,21 @@ class Database:
                 yield changes
                 return
         yield ()
+
+    def _with_files(
+        self, changes: Sequence[ShippedChange], work: Callable[[Connection], Awaitable[T]]
+    ) -> Callable[[Connection], Awaitable[T]]:
+        """Return the work with the shipping of changes before it."""
+        files = self.files
+        if files is None or not changes:
+            return work
+
+        async def both(connection: Connection) -> T:
+            await files.send(connection, changes)
+            await self.notify(connection, files.topic)
+            return await work(connection)
+
+        return both
 
     def ship_with_writes(self, files: SessionFiles) -> None:
         """Ship the new bytes of these files with every write from now on."""
@@ -276,20 +291,6 @@ class Database:
 
 async def _do_nothing(_connection: Connection) -> None:
     """Write nothing: the files are part of every transaction."""
-
-
-def _with_files(
-    files: SessionFiles | None, changes: Sequence[ShippedChange], work: Callable[[Connection], Awaitable[T]]
-) -> Callable[[Connection], Awaitable[T]]:
-    """Return the work with the shipping of changes before it."""
-    if files is None or not changes:
-        return work
-
-    async def both(connection: Connection) -> T:
-        await files.send(connection, changes)
-        return await work(connection)
-
-    return both
 
 
 async def _query(connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:

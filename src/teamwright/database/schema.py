@@ -178,7 +178,13 @@ create table integration_entries (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _WORKERS, _INTEGRATION, _RATE_LIMITS, _INTEGRATION_QUEUE)
+_MAIL_NUMBERS = "create index mail_numbers on mail (team, reader, number);"
+"""The newest message of a mailbox is found without a look at the others."""
+
+MIGRATIONS: tuple[str, ...] = (
+    *(_FIRST, _SECOND, _WORKERS, _INTEGRATION, _RATE_LIMITS),
+    *(_INTEGRATION_QUEUE, _MAIL_NUMBERS),
+)
 """The statements that lead from each version to the next: the first one makes version 1."""
 
 VERSION = len(MIGRATIONS)

@@ -31,6 +31,7 @@ _ANSWER_S = 10.0
 _TOPICS_AT_ONCE = 20
 """Topics that a process begins to follow before it gives the next sign of life."""
 
+_CLOSE_S = 2.0
 _TAKE_OVER_S = 5.0
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -96,8 +97,18 @@ class SessionConnection:
             self._worker = None
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):
-                await connection.close(timeout=2.0)
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._release(connection)
+                    await connection.close()
+            except Exception:
+                connection.terminate()
+
+    async def _release(self, connection: Connection) -> None:
+        """Free the lease, and tell those who follow its session."""
+        if (fence := self._database.fence) is not None:
+            await connection.execute("select pg_advisory_unlock(lease_key($1))", fence.name)
+            await self._database.notify(connection, fence.name)
 
     async def _connect(self) -> Connection:
         connection = await self._database.connect()

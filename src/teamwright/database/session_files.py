@@ -96,6 +96,11 @@ class SessionFiles:
         """True while processes on several machines write requests of the team."""
 
     @property
+    def topic(self) -> str:
+        """The topic of the changes of these files."""
+        return session_topic(self.session)
+
+    @property
     def note_name(self) -> str:
         """The name of the lease file with the note of the session's process."""
         return f"{self.session}/{_NOTE}"
@@ -358,6 +363,11 @@ def _read(path: Path, start: int) -> bytes:
 def requests_topic(session: str) -> str:
     """Return the topic of requests and answers that processes of the person store for a session."""
     return f"requests:{session}"
+
+
+def session_topic(session: str) -> str:
+    """Return the topic of the files of a session, and of its lease, which has the same name."""
+    return f"session/{session}"
 
 
 def _is_answer(name: str) -> bool:

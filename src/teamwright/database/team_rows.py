@@ -170,12 +170,14 @@ async def held_sessions(connection: Connection, sessions: Sequence[str]) -> set[
     return {str(row["session"]) for row in rows}
 
 
-async def load_archived_teams(connection: Connection) -> list[tuple[str, StoredTeam]]:
-    """Return the archived teams with the names of their entries, the oldest first."""
+async def load_archived_teams(connection: Connection, known: Sequence[str]) -> list[tuple[str, StoredTeam]]:
+    """Return the archived teams with the names of their entries, the oldest first, without the known entries."""
     rows = await connection.fetch(
         "select a.entry, a.team, r.body as roster, s.body as state from archived_teams a "
         "join documents r on r.team = a.entry and r.kind = 'archived roster' "
-        "join documents s on s.team = a.entry and s.kind = 'archived state' order by a.archived_at"
+        "join documents s on s.team = a.entry and s.kind = 'archived state' "
+        "where not a.entry = any($1::text[]) order by a.archived_at",
+        list(known),
     )
     found: list[tuple[str, StoredTeam]] = []
     for row in rows:

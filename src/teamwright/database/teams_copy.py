@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.database.connection import Database
@@ -24,7 +24,6 @@ from teamwright.database.driver import Connection, Row
 from teamwright.database.lead_elsewhere import LeadElsewhere
 from teamwright.database.session_files import ANSWER, GROWING, REQUESTS, SessionFiles, requests_topic
 from teamwright.database.team_rows import held_sessions, load_archived_teams, load_teams
-from teamwright.protocol.errors import TeamwrightError
 from teamwright.requests.request_store import RETIRED_DIRECTORY, RequestStore
 from teamwright.storage.atomic_write import storage_error, write_atomic
 from teamwright.storage.event_log_reader import log_path
@@ -38,25 +37,42 @@ from teamwright.teams.team_state_file import LeadLease
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
 
-FOLLOW_S = 0.3
-"""Seconds between two refreshes of a copy that is followed."""
-
 _TEAM_MARKS = (
     "select s.team, r.xmin::text || ' ' || s.xmin::text as mark from documents s "
     "join documents r on r.team = s.team and r.kind = 'roster' where s.kind = 'state'"
 )
 """The marks of all teams: each change of a row gives it the number of another transaction."""
 
-_MAIL_MARKS = (
-    "select b.reader, b.shown_name, count(m.*) as count, coalesce(max(m.number), 0) as last, "
-    "count(m.*) filter (where m.is_read) as seen from mailboxes b "
-    "left join mail m on m.team = b.team and m.reader = b.reader where b.team = $1 group by b.reader, b.shown_name"
+MAIL_MARKS = (
+    "select b.reader, b.shown_name, (select m.number from mail m where m.team = b.team and m.reader = b.reader "
+    "order by m.number desc limit 1) as last, (select count(*) from mail m where m.team = b.team "
+    "and m.reader = b.reader and not m.is_read) as unread from mailboxes b where b.team = $1"
+)
+"""The marks of the mailboxes of a team. Costs nothing for messages that were read: each change that adds none lowers
+the number of unread ones.
+"""
+
+_CHANGED_MAIL = (
+    "select number, body, is_read from mail where team = $1 and reader = $2 and number > $3 union all "
+    "select number, body, is_read from mail where team = $1 and reader = $2 and number = any($4::bigint[])"
 )
 
 _PARTS = "select start, content from session_parts where session = $1 and name = $2 and start >= $3 order by start"
 
 _INSERT_FILE = "insert into session_files (session, name, size, digest) values ($1, $2, $3, '') on conflict do nothing"
 _INSERT_PART = "insert into session_parts (session, name, start, content) values ($1, $2, 0, $3)"
+
+
+class _MailItem(NamedTuple):
+    body: bytes
+    is_read: bool
+
+
+class _Mailbox(Struct):
+    """The messages of a mailbox in the copy, by their numbers, and the mark of the mailbox at that time."""
+
+    mark: tuple[int, int] = (0, 0)
+    items: dict[int, _MailItem] = field(default_factory=dict[int, _MailItem])
 
 
 class _Held(Struct, frozen=True):
@@ -83,9 +99,11 @@ class TeamsCopy:
         self._team_marks: dict[str, str] = {}
         self._teams: dict[str, StoredTeam] = {}
         self._shown: dict[str, str] = {}
-        self._archived: set[str] = set()
+        self.sessions: tuple[str, ...] = ()
+        """The sessions in the copy."""
+        self._archived: dict[str, StoredTeam] = {}
         self._tasks: dict[str, dict[int, str]] = {}
-        self._mail: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._mail: dict[tuple[str, str], _Mailbox] = {}
         self._files: dict[str, dict[str, tuple[int, str]]] = {}
         self._notes: dict[str, bytes] = {}
         self._held: dict[str, _Held] = {}
@@ -115,7 +133,8 @@ class TeamsCopy:
         copied = named or [*self._teams.values()]
         archived = [] if named else await self._copy_archived(connection)
         sessions = {str(row["session"]): row for row in await connection.fetch("select session, cwd from sessions")}
-        for session in self._wanted_sessions(named, archived, sessions):
+        self.sessions = tuple(self._wanted_sessions(named, archived, sessions))
+        for session in self.sessions:
             await self._copy_session(connection, session, str(sessions[session]["cwd"]))
         live = await held_sessions(connection, [team.file.lead.session for team in copied]) - self.own_sessions
         for team in copied:
@@ -155,20 +174,18 @@ class TeamsCopy:
         shutil.rmtree(self._paths.task_directory(directory), ignore_errors=True)
         del self._shown[directory]
         self._tasks.pop(directory, None)
-        self._mail = {key: mark for key, mark in self._mail.items() if key[0] != directory}
+        self._mail = {key: box for key, box in self._mail.items() if key[0] != directory}
 
     async def _copy_archived(self, connection: Connection) -> list[StoredTeam]:
-        teams = await load_archived_teams(connection)
-        for entry, team in teams:
-            if entry in self._archived:
-                continue
+        """Copy the archived teams that are new, and return all of them."""
+        for entry, team in await load_archived_teams(connection, known=[*self._archived]):
             place = self.home.archive / entry.partition("/")[2]
             await self._copy_tasks(connection, entry, place / "tasks")
             await self._copy_mail(connection, entry, place / "inboxes")
             write_atomic(place / "team.json", team.file.encode())
             write_atomic(place / "config.json", team.config.encode())
-            self._archived.add(entry)
-        return [team for _, team in teams]
+            self._archived[entry] = team
+        return [*self._archived.values()]
 
     async def _copy_tasks(self, connection: Connection, task_list: str, directory: Path) -> None:
         known = self._tasks.get(task_list, {})
@@ -184,15 +201,20 @@ class TeamsCopy:
         self._tasks[task_list] = marks
 
     async def _copy_mail(self, connection: Connection, team: str, directory: Path) -> None:
-        for box in await connection.fetch(_MAIL_MARKS, team):
-            key, mark = (team, str(box["reader"])), (box["count"], box["last"], box["seen"])
-            if self._mail.get(key) == mark:
+        for row in await connection.fetch(MAIL_MARKS, team):
+            key, mark = (team, str(row["reader"])), (int(row["last"] or 0), int(row["unread"]))
+            box = self._mail.setdefault(key, _Mailbox())
+            path = directory / f"{row['shown_name']}.json"
+            if box.mark == mark and path.exists():
                 continue
-            rows = await connection.fetch(
-                "select body, is_read from mail where team = $1 and reader = $2 order by number", *key
-            )
-            write_atomic(directory / f"{box['shown_name']}.json", encode_array([_mail_item(row) for row in rows]))
-            self._mail[key] = mark
+            unread = [number for number, item in box.items.items() if not item.is_read]
+            for number in unread:  # a notice that says only idle may have been replaced
+                del box.items[number]
+            for item in await connection.fetch(_CHANGED_MAIL, *key, box.mark[0], unread):
+                box.items[int(item["number"])] = _MailItem(bytes(item["body"]), bool(item["is_read"]))
+            items = [box.items[number] for number in sorted(box.items)]
+            write_atomic(path, encode_array([_encode_item(item) for item in items]))
+            box.mark = mark
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -307,41 +329,6 @@ class TeamsCopy:
         )
         return found is not None
 
-    # ── following ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @asynccontextmanager
-    async def follow(self) -> AsyncGenerator[None]:
-        """Keep the copy up to date while the block runs, and send what the block writes into it.
-
-        When the database fails, the block is cancelled, and its error is raised here.
-        """
-        owner, problems = asyncio.current_task(), list[TeamwrightError]()
-
-        async def work() -> None:
-            try:
-                while True:
-                    await asyncio.sleep(FOLLOW_S)
-                    await self.send_requests()
-                    await self.refresh()
-            except TeamwrightError as problem:
-                problems.append(problem)
-                if owner is not None:
-                    owner.cancel()
-
-        worker = asyncio.create_task(work(), name="follow the database")
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not problems or owner is None:
-                raise
-            owner.uncancel()
-            raise problems[0] from None
-        finally:
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
-            if not problems:
-                await self.send_requests()
-
     def close(self) -> None:
         """Release the leases of the copy."""
         for held in self._held.values():
@@ -376,6 +363,5 @@ def _sessions_of(team: StoredTeam) -> list[str]:
     return [team.file.lead.session, *(Path(life.transcript).parent.parent.name for life in lives)]
 
 
-def _mail_item(row: Row) -> bytes:
-    body = bytes(row["body"])
-    return body.replace(b'"read":false}', b'"read":true }') if row["is_read"] else body
+def _encode_item(item: _MailItem) -> bytes:
+    return item.body.replace(b'"read":false}', b'"read":true }') if item.is_read else item.body

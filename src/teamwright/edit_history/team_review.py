@@ -1,7 +1,7 @@
 """The review of a team's work: each member's report, changes, tasks with their checks, and cost; and the actions on it.
 
-The actions are accept, return with a comment, undo, and commit; one table has them all. Everything works on files: in
-the session, in another terminal and after the end of the run. Depends on the edit history, tasks and costs.
+The actions are accept, return with a comment, undo, and commit; one table has them all. Everything works on
+saved teams: in the session, in another terminal and after the end of the run. Depends on the edit history and tasks.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -47,6 +47,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.tasks.task_review import ReviewAnswer, withdraw
 from teamwright.tasks.task_rules import USER
 from teamwright.tasks.task_store import FollowedTaskStore
+from teamwright.teams.file_stores import FileStores
 from teamwright.teams.status.team_views import TaskView
 from teamwright.views.cost import CostRow, cost_of
 
@@ -102,9 +103,25 @@ def team_review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:
     return _review(access, place)
 
 
-def review_in_session(session: Session) -> TeamReview:
-    """Return the review of a session of this process. Raises StorageError."""
-    return replace(_review(FileAccess(session.agent_factory.home), history_of_session(session)), running=session)
+@asynccontextmanager
+async def review_in_session(session: Session) -> AsyncGenerator[TeamReview]:
+    """Give the review of a session of this process for the block. Raises StorageError, CannotStart (`database`)."""
+    async with _open_session_access(session) as access:
+        yield replace(_review(access, history_of_session(session)), running=session)
+
+
+@asynccontextmanager
+async def _open_session_access(session: Session) -> AsyncGenerator[SavedTeamAccess]:
+    """Give the access to the team of a session, also when it is in a database."""
+    if not isinstance(stores := session.team.stores, FileStores):
+        from teamwright.database.database_stores import DatabaseStores
+        from teamwright.session.database_access import open_database_access
+
+        if isinstance(stores, DatabaseStores):
+            async with open_database_access(stores.database.address, session.team.name or session.id) as access:
+                yield access
+                return
+    yield FileAccess(session.agent_factory.home)
 
 
 def _review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:

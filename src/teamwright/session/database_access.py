@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.database.address import DatabaseAddress
+from teamwright.database.copy_follower import FOLLOW_S, follow_copy
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.integration_queue import DatabaseIntegrationStore
 from teamwright.database.lead_elsewhere import LeadElsewhere
@@ -19,7 +20,7 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.database.start_orders import OrderState, StartOrders
 from teamwright.database.task_store import DatabaseTaskStore
 from teamwright.database.team_rows import DatabaseTeams, archive_entry, session_lease
-from teamwright.database.teams_copy import FOLLOW_S, TeamsCopy, open_teams_copy
+from teamwright.database.teams_copy import TeamsCopy, open_teams_copy
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.pending_request import PendingRequest
@@ -80,10 +81,9 @@ class DatabaseAccess:
             ) from None
 
     async def _wait_until_closed(self, store: RequestStore, id: str) -> Mapping[str, Any]:
-        """Send the answer, and return the one that counts once the request is closed."""
+        """Send the answer, and return the one that counts once the followed copy has the request closed."""
         while True:
             await self.copy.send_requests()
-            await self.copy.refresh()
             if (closed := store.get_retired(id)) is not None:
                 return closed[1]
             await asyncio.sleep(FOLLOW_S)
@@ -158,7 +158,7 @@ async def open_database_access(address: DatabaseAddress, word: str) -> AsyncGene
 
     `word` as for a copy. Raises CannotStart (`database`), StorageError.
     """
-    async with open_teams_copy(address, word) as copy, copy.follow():
+    async with open_teams_copy(address, word) as copy, follow_copy(copy):
         yield DatabaseAccess(copy)
 
 

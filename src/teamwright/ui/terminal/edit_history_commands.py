@@ -119,14 +119,14 @@ async def fork_lines(session: Session, rest: str) -> list[str]:
 async def review_team_lines(session: Session, rest: str, paint: Paint = PLAIN) -> list[str]:
     """Return the screen of the review, the diff of a member (`d NAME`), or the result of an action on its work."""
     words = rest.split(maxsplit=2)
-    found = review_in_session(session)
-    if not words:
-        keys = ["/review-team and:", *(f"  {line}" for line in key_lines()), f"  {'d NAME':<22} show the diff"]
-        return [*_paint_lines(review_lines(found), paint), *(f"  {line}" for line in keys)]
-    key, member, text = (*words, "", "")[:3]
-    if key == "d":
-        return _paint_lines(member_diff(found, member), paint)
-    return [f"  {clean(await act_on_review(found, key, member, text))}"]
+    async with review_in_session(session) as found:
+        if not words:
+            keys = ["/review-team and:", *(f"  {line}" for line in key_lines()), f"  {'d NAME':<22} show the diff"]
+            return [*_paint_lines(review_lines(found), paint), *(f"  {line}" for line in keys)]
+        key, member, text = (*words, "", "")[:3]
+        if key == "d":
+            return _paint_lines(member_diff(found, member), paint)
+        return [f"  {clean(await act_on_review(found, key, member, text))}"]
 
 
 def _paint_lines(lines: Iterable[StyledLine], paint: Paint) -> list[str]:

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz sandbox-attacks live pictures docs wheel-test clean
+.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz questions sandbox-attacks live pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -94,6 +94,9 @@ crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must
 
 fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
+
+questions: $(VENV)/.dev  ## how many common lines of developers ask with a sandbox
+	$(BIN)/python -m tests.permissions.common_lines
 
 sandbox-attacks: $(VENV)/.dev  ## hostile commands run in the sandbox: a table of attacks and implementations
 	$(BIN)/python -m tests.sandbox.attacks

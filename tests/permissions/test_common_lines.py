@@ -1,6 +1,5 @@
 """Common lines of developers: those that only read run without a question, apart from a few with reasons."""
 
-import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -10,173 +9,17 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
-
-READING = r"""
-git status
-git diff
-git log --oneline -5
-git log -p -1
-git show HEAD
-git show --stat HEAD
-git branch
-git branch -a
-git branch -vv
-git blame a.py
-git stash list
-git rev-parse --show-toplevel
-git rev-parse HEAD
-git remote -v
-git ls-files | wc -l
-git grep -n TODO
-git diff --stat HEAD~1
-git diff main...HEAD
-git log --oneline main..HEAD
-git log --graph --oneline --all -20
-git tag
-git reflog
-git diff --cached
-git check-ignore -v x
-ls
-ls -la src
-ls -R | head -50
-pwd
-cat a.py
-cat -n a.py
-head -20 a.py
-tail -n 20 a.py
-sed -n '1,20p' a.py
-wc -l src/*.py
-grep -rn "def " src
-grep -rn --include='*.py' TODO .
-rg TODO
-rg -n 'class \w+' src
-rg --files | head
-find . -name '*.py'
-find . -name '*.py' -not -path './node_modules/*' | head
-find src -newer a.py
-find . -name '*.py' -exec wc -l {} +
-tree -L 2
-which python3
-python --version
-python3 --version
-node --version
-npm --version
-cargo --version
-go version
-uname -a
-date
-date +%s
-echo $PATH
-echo $HOME
-whoami
-hostname
-df -h
-du -sh .
-file a.py
-stat a.py
-diff a.py src/main.py
-sort a.py | uniq -c | sort -rn | head
-cut -d, -f1 a.py
-awk '{print $1}' a.py
-awk -F: '{print $2}' a.py
-awk '{sum+=$1} END {print sum}' a.py
-awk '$3 > 5' a.py
-jq . package.json
-jq '.scripts' package.json
-jq -r '.scripts | keys[]' package.json
-cat package.json | jq .name
-xxd a.py | head
-hexdump -C a.py | head
-strings a.py
-basename src/main.py
-dirname src/main.py
-test -f a.py && echo yes
-[ -d src ] && ls src
-for f in src/*.py; do wc -l "$f"; done
-for f in src/*.py; do echo "$f"; head -3 "$f"; done
-cat a.py | grep one
-cat a.py 2>/dev/null
-ls nonexist 2>&1 || true
-cd src && ls
-cd src && grep -n x main.py
-(cd src && ls)
-grep -c one a.py
-grep -E 'a|b' a.py
-grep -l one *.py
-nl a.py
-tac a.py
-cmp a.py src/main.py
-md5sum a.py
-sha256sum a.py
-readlink -f a.py
-realpath a.py
-printenv PATH
-type ls
-command -v git
-seq 1 3
-sleep 1
-true
-ls -t | head -1
-comm -12 a.py src/main.py
-tr -d '\n' < a.py
-column -t a.py
-paste a.py a.py
-fold -w 80 a.py
-zcat x.gz
-tar tf x.tar
-unzip -l x.zip
-free -m
-uptime
-nproc
-id
-""".strip().splitlines()
-
-EDITING = r"""
-cp a.py b.py
-mv a.py b.py
-mkdir -p build/x
-mkdir {a,b}
-touch new.py
-touch -d now a.py
-""".strip().splitlines()
-
-WORKING = r"""
-npm ls
-pip list
-pip show pytest
-npm test
-make test
-pytest
-python -m pytest -q
-cargo test
-go test ./...
-ruff check .
-mypy .
-tsc --noEmit
-eslint .
-make -n
-docker ps
-gh pr view
-curl -s http://localhost:8000
-lsof -i :8000
-top -b -n1
-""".strip().splitlines()
-
-ASKING = {
-    "git config --list": "the user's configuration may contain tokens",
-    "env | grep PATH": "it prints secrets",
-    "ps aux": "arguments of other processes may contain secrets",
-    "ps aux | grep python": "arguments of other processes may contain secrets",
-    "less a.py": "LESSOPEN runs a program",
-    "python -m json.tool package.json": "a json.py of the directory would run",
-    "find . -type f -name '*.py' | xargs wc -l": "xargs splits names at blanks, so it may read another file",
-    "ls src/*.py | while read f; do echo $f; done": "what read gets is not known when the line is judged",
-}
-"""Lines that read and ask, each with its reason."""
-
-ASKING_EDITS = ("cp a.py b.py; cat b.py", "mkdir d; cd d; cp ../a.py .")
-"""Lines that change files and ask in acceptEdits: a command after cp may read what cp has put there."""
-
+from tests.permissions.common_lines import (
+    ASKING,
+    ASKING_EDITS,
+    EDITING,
+    MOST_QUESTIONS,
+    READING,
+    WORKING,
+    count_questions,
+    main,
+    make_project,
+)
 
 READ, WORK = PolicyName.READ, PolicyName.WORK
 
@@ -185,11 +28,7 @@ READ, WORK = PolicyName.READ, PolicyName.WORK
 def project(tmp_path_factory):
     """A small separate repository, as a developer has it."""
     place = tmp_path_factory.mktemp("common")
-    (place / "src").mkdir()
-    for name in ("a.py", "src/main.py", "package.json"):
-        (place / name).write_text("{}\n")
-    for step in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(place), *step], check=True)
+    make_project(place)
     return place
 
 
@@ -219,14 +58,20 @@ def test_common_lines_that_run_code_or_may_show_secrets_ask(project):
 
 
 @pytest.mark.finding("P13")
-def test_at_most_five_common_lines_of_each_group_ask_with_a_sandbox(project, capsys):
-    reading = [line for line in (*READING, *ASKING) if verdict(project, line, Mode.DEFAULT, READ) is Verdict.ASK]
-    working = [line for line in WORKING if verdict(project, line, Mode.DEFAULT, READ, WORK) is Verdict.ASK]
-    with capsys.disabled():
-        print(f"\n{len(reading)} of {len(READING) + len(ASKING)} reading lines ask with a sandbox: {reading}")
-        print(f"{len(working)} of {len(WORKING)} working lines ask with sandbox.auto_allow: {working}")
-    assert len(reading) <= 5 and len(working) <= 5
-    assert working == ["cargo test", "docker ps", "gh pr view", "curl -s http://localhost:8000"]
+def test_at_most_five_common_lines_of_each_group_ask_with_a_sandbox(project):
+    reading, working = count_questions(project)
+    assert reading.lines >= 125
+    assert len(reading.asking) <= MOST_QUESTIONS, reading
+    assert working.asking == ["cargo test", "docker ps", "gh pr view", "curl -s http://localhost:8000"]
+    assert len(working.asking) <= MOST_QUESTIONS
+
+
+@pytest.mark.finding("P13")
+def test_a_command_prints_the_counts_of_common_lines_that_ask(capsys):
+    main()
+    printed = capsys.readouterr().out
+    assert f"of {len(READING) + len(ASKING)} lines that only read ask with a sandbox" in printed
+    assert f"of {len(WORKING)} lines that work ask with sandbox.auto_allow" in printed
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def _each(names: str, needs: CommandNeeds) -> dict[str, CommandNeeds]:
     return dict.fromkeys(names.split(), needs)
 
 
-_PROGRAMS: Mapping[str, CommandNeeds] = {
+PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("gh hub glab", replace(_GIT, credentials=_GIT.credentials | {".config/hub", ".config/glab-cli"})),
     **_each("ssh scp sftp rsync ssh-add ssh-copy-id ssh-keygen", _SSH),
     "mosh": replace(_SSH, whole_network=True),
@@ -140,7 +140,7 @@ _PYTHON_SUBCOMMANDS = {**_each(_PYTHON_PACKAGES, _NETWORK), "publish": _with(".p
 _UV = _with(".local/share/uv/credentials")
 _POETRY = _with(".config/pypoetry/auth.toml")
 
-_SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
+SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     "git": {
         **_each(_GIT_TRANSFERS, replace(_GIT, git_config=True)),
         **_each(_GIT_CONFIGURES, CommandNeeds(git_config=True)),
@@ -232,9 +232,9 @@ def _needs_of(name: str, arguments: Words) -> CommandNeeds:
     name, arguments = python_module(name, arguments)
     if name.startswith("python") and "runserver" in arguments[:2]:
         return _WHOLE_NETWORK
-    found = _PROGRAMS.get(name)
-    if found is None and name in _SUBCOMMANDS:
-        choices = _SUBCOMMANDS[name]
+    found = PROGRAMS.get(name)
+    if found is None and name in SUBCOMMANDS:
+        choices = SUBCOMMANDS[name]
         subcommand = _subcommand(name, arguments)
         found = choices.get(subcommand, choices.get("", None) if not subcommand or name in _ANY else None)
     return replace(found or NO_NEEDS, programs=frozenset({name}))

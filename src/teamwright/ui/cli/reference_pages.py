@@ -30,6 +30,8 @@ from teamwright.models.model_settings import CustomProvider, ModelFacts
 from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.protocol.member_states import MemberState
+from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
+from teamwright.sandbox.named_hosts import REGISTRIES
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
 from teamwright.teams.incarnation import Incarnation
@@ -120,6 +122,7 @@ def reference_pages(reference: Path) -> dict[Path, str]:
     parts[reference / "script-format.md"] = render_tools()
     parts[reference / "exit-codes.md"] = render_exit_codes()
     parts[reference / "api.md"] = render_api()
+    parts[reference / "command-needs.md"] = render_command_needs()
     parts[reference / "errors.md"] = render_errors()
     return {page: replace_part(page.read_text("utf-8"), part) for page, part in parts.items()}
 
@@ -143,6 +146,34 @@ def render_exit_codes() -> str:
         slugs = " ".join(f"`{slug}`" for slug, row in SLUGS.items() if row.exit_code == code)
         rows.append(f"| {code} | {meaning} | {slugs} |")
     return "\n".join(rows)
+
+
+def render_command_needs() -> str:
+    """Return tables of the programs that get a network or credentials by name, and of the usual hosts of programs."""
+    commands: dict[tuple[CommandNeeds, tuple[str, ...]], list[str]] = {}
+    for name, needs in PROGRAMS.items():
+        commands.setdefault((needs, ()), []).append(f"`{name}`")
+    for name, choices in SUBCOMMANDS.items():
+        for needs in dict.fromkeys(choices.values()):
+            below = tuple(one for one, same in choices.items() if one and same == needs)
+            commands.setdefault((needs, below), []).append(f"`{name}`")
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for name, named in REGISTRIES.items():
+        hosts.setdefault(named, []).append(f"`{name}`")
+    rows = [
+        (f"{', '.join(names)}{' with ' * bool(below)}{' '.join(f'`{one}`' for one in below)}", _needs_text(needs))
+        for (needs, below), names in commands.items()
+    ]
+    registries = [(", ".join(names), ", ".join(f"`{one}`" for one in named)) for named, names in hosts.items()]
+    return "\n\n".join((_table("command", "what it gets", rows), _table("program", "usual hosts", registries)))
+
+
+def _needs_text(needs: CommandNeeds) -> str:
+    network = "the whole network" if needs.whole_network else "hosts" if needs.network else ""
+    paths = [f"`~/{path}`" for path in sorted(needs.credentials)] + [f"`{path}`" for path in sorted(needs.sockets)]
+    agents = [f"the agent of {name}" for name, given in (("ssh", needs.agent), ("gpg", needs.gpg_agent)) if given]
+    config = ["the repository's git configuration"] if needs.git_config else []
+    return ", ".join(filter(None, (network, *paths, *agents, *config)))
 
 
 def render_errors() -> str:

@@ -13,7 +13,11 @@ from tests.support.programs import needs, require
 WITHOUT = [
     "a private key",
     "a file that a rule denies, in a moved directory",
+    "a token that a program replaced",
     "the home by a link for a cache",
+    "the home by a link in the place of a directory",
+    "the git configuration that git replaced",
+    "the end of shared memory",
     "a start file in a cache",
     "a hard link to a start file",
     "a hard link to the git configuration",

@@ -18,6 +18,7 @@ from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.processes.process_tree import MARK_VARIABLE
 from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.command_policy import REPLACED
+from teamwright.sandbox.mount_check import with_mount_check
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
@@ -39,6 +40,9 @@ _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
 """The directories of programs that start outside of the confinement. A command's PATH has directories that it can
 change, such as that of a virtual environment."""
+
+_CONFIGURATIONS = frozenset({"config", "config.worktree"})
+"""Names of protected files by which git runs programs."""
 
 _OWNER_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """Capabilities of a superuser who works in files of another user."""
@@ -72,7 +76,10 @@ class Bubblewrap(Struct, frozen=True):
 
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
-        options = [*_set_variables(self.environment(start)), *self.options(start)]
+        views = self.options(start)
+        argv = with_limits(start.argv, self.policy, has_own_users=self._has_own_users)
+        argv, env = with_mount_check(argv, views, sorted(self.policy.writable), self.environment(start))
+        options = [*_set_variables(env), *views]
         if any("\0" in option for option in options):
             raise ValueError("embedded null byte")  # as Popen does: it would separate further options
         limits = self.limits or CommandLimits(self.policy)
@@ -86,7 +93,6 @@ class Bubblewrap(Struct, frozen=True):
             if is_filter_known():
                 descriptors.append(_memory_file(filter_program(self.filter_choice())))
                 given += ["--seccomp", str(descriptors[-1])]
-            argv = with_limits(start.argv, self.policy, has_own_users=self._has_own_users)
             child = subprocess.Popen(
                 [*limits.prefix, *self._joined_network(), self.abilities.program, *given, "--", *argv],
                 cwd=start.cwd,
@@ -108,8 +114,13 @@ class Bubblewrap(Struct, frozen=True):
         return child
 
     def guard(self) -> ProtectedFiles:
-        """Return the protected paths that do not exist, and links: mounts protect the others."""
-        return ProtectedFiles.take(self.policy.guarded, filter(os.path.islink, self.policy.protected))
+        """Return the protected paths that do not exist, and links: mounts protect the others.
+
+        A mount on a file ends when another program replaces it, as git does with its configuration.
+        """
+        protected = self.policy.protected
+        configurations = [path for path in protected if os.path.basename(path) in _CONFIGURATIONS]
+        return ProtectedFiles.take(self.policy.guarded, filter(os.path.islink, protected), configurations)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""
@@ -119,6 +130,7 @@ class Bubblewrap(Struct, frozen=True):
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment without the names of sockets that cannot be reached."""
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
+        env |= dict(self.policy.variables)
         # A command that only reads cannot change /tmp, but its shell may need a file for itself.
         env["TMPDIR"] = "/dev/shm" if self.policy.name is PolicyName.READ else "/tmp"
         route = self._joinable_route

@@ -5,6 +5,7 @@ Reads which paths exist and where links lead; changes nothing but missing caches
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,10 @@ from msgspec import Struct
 
 from teamwright.processes.repository_discovery import discover
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
+from teamwright.sandbox.mount_points import other_names, read_mounts
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
+from teamwright.sandbox.own_installation import OTHER_UV_CACHE, own_environment, own_uv_caches
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.secret_paths import (
     CACHE_VARIABLES,
@@ -95,7 +98,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         readable = [*directories, *extra, *_git_directories(directories), *programs, *own]
         return SandboxPolicy(
             PolicyName.READ,
-            readable=frozenset(path for path in readable if os.path.exists(path) and not _is_system(path)),
+            readable=_outermost((path for path in readable if os.path.exists(path) and not _is_system(path)), hidden),
             hidden=hidden,
             visible=visible,
             temporary=_temporary(place),
@@ -105,12 +108,14 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     given = follow_links(map(os.path.expanduser, request.writable), [*directories, *caches], are_changeable=True)
     protected = [*protected_paths(directories, [*caches, *given], place, request.needs)]
     protected += _programs_in(caches, directories, place)
+    protected += [*own_environment([*directories, *given]), *(own_caches := own_uv_caches(caches))]
+    variables = [("UV_CACHE_DIR", _other_uv_cache(place))] if own_caches else []
     writable = [*given, *directories, *_git_directories(directories), *caches]
-    kept = frozenset(path for path in writable if os.path.isdir(path) or (os.path.exists(path) and path in writable))
+    kept = _outermost(filter(os.path.exists, writable), hidden)
     return SandboxPolicy(
         PolicyName.WORK,
-        readable=frozenset(
-            path for path in [place.home, *extra, *_program_directories(place, writable)] if os.path.exists(path)
+        readable=_outermost(
+            filter(os.path.exists, [place.home, *extra, *_program_directories(place, writable)]), hidden
         ),
         writable=kept,
         protected=frozenset(path for path in protected if os.path.lexists(path)),
@@ -123,7 +128,24 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         temporary=_temporary(place),
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
+        variables=tuple(variables),
     )
+
+
+def _outermost(paths: Iterable[str], hidden: Iterable[str]) -> frozenset[str]:
+    """Return the paths without those that another one contains.
+
+    A mount of such an inner path would follow a link that another command puts there in the meantime. One below a
+    hidden or replaced directory needs a mount for itself.
+    """
+    found = frozenset(paths)
+    cuts = (*hidden, *(top.rstrip("/") for top in REPLACED))
+
+    def is_shown(path: str, top: str) -> bool:
+        inside = path != top and is_inside(path, top)
+        return inside and not any(is_inside(path, cut) and is_inside(cut, top) for cut in cuts)
+
+    return frozenset(path for path in found if not any(is_shown(path, top) for top in found))
 
 
 def _network(request: ConfinementRequest) -> NetworkAccess:
@@ -143,7 +165,7 @@ def protected_paths(
     # Start files are often links into a project of settings.
     start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
     start_files += [path for top in others for path in _cached_startup(top)]
-    found = [path for path in start_files if any(_is_below(path, top) for top in (*directories, *others))]
+    found = _below(start_files, (*directories, *others))
     for directory in directories:
         found += [os.path.join(directory, name) for name in PROJECT_FILES]
         pointer = os.path.join(directory, ".git")
@@ -174,9 +196,10 @@ def _real_place(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def _is_below(path: str, directory: str) -> bool:
-    """Return True when the path, or what it leads to, is inside the directory."""
-    return any(one != directory and is_inside(one, directory) for one in (path, os.path.realpath(path)))
+def _below(paths: Iterable[str], directories: Iterable[str]) -> list[str]:
+    """Return the paths that are, or lead to, something inside of one of the directories."""
+    tops = tuple(f"{directory.rstrip('/')}/" for directory in directories)
+    return [path for path in paths if path.startswith(tops) or os.path.realpath(path).startswith(tops)]
 
 
 def _files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
@@ -210,7 +233,8 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset
     if request.policy is PolicyName.WORK:
         secrets += _sockets_of_others(request, place)
     shown = [os.path.realpath(path) for path in (*needs.sockets, *_gpg_sockets(request.needs, place))]
-    real = {os.path.realpath(path) for path in secrets}
+    real, mounts = {os.path.realpath(path) for path in secrets}, read_mounts()
+    real |= {name for path in real if os.path.exists(path) for name in other_names(path, mounts)}
     return frozenset(
         path for path in real if os.path.exists(path) and path != "/" and not any(is_inside(path, one) for one in shown)
     )
@@ -293,6 +317,14 @@ def _caches(place: SandboxPaths, needs: CommandNeeds, changeable: Sequence[str])
     named = (place.env.get(variable) for variable in CACHE_VARIABLES)
     found += [path for path in named if path is not None and os.path.isabs(path)]
     return follow_links(found, changeable, are_changeable=True)
+
+
+def _other_uv_cache(place: SandboxPaths) -> str:
+    """Return the cache of uv for commands, created if it is missing. It is inside of a writable one."""
+    path = os.path.join(place.home, ".cache", OTHER_UV_CACHE)
+    with contextlib.suppress(OSError):
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    return path
 
 
 def follow_links(paths: Iterable[str], changeable: Iterable[str], *, are_changeable: bool = False) -> list[str]:

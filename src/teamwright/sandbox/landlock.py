@@ -28,7 +28,7 @@ from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_files import ProtectedFiles, is_at
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
 
@@ -142,21 +142,27 @@ def _make_ruleset(restrictions: Restrictions) -> int:
     ruleset = _check(_LIBC.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
     try:
         for path, access in restrictions.rules:
-            try:
-                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            except OSError:
-                continue
-            try:
-                rule = struct.pack("=Qi", access, descriptor)
-                _check(_LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
-            finally:
-                os.close(descriptor)
+            _add_rule(ruleset, path, access)
         for port in restrictions.ports:
             _check(_LIBC.syscall(_ADD_RULE, ruleset, _NETWORK_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0))
     except BaseException:
         os.close(ruleset)
         raise
     return ruleset
+
+
+def _add_rule(ruleset: int, path: str, access: int) -> None:
+    """Add a rule for a real path, unless it is gone, or another command has put a link there. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if is_at(descriptor, path):
+            rule = struct.pack("=Qi", access, descriptor)
+            _check(_LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+    finally:
+        os.close(descriptor)
 
 
 def _restrict_thread(ruleset: int, program: bytes) -> None:
@@ -230,6 +236,7 @@ class Landlock(Struct, frozen=True):
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment, without the names of sockets, and with the directory for temporary files."""
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
+        env |= dict(self.policy.variables)
         env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
         return {**env, **self.route.variables()} if self.route is not None else env
 
@@ -251,7 +258,7 @@ class Landlock(Struct, frozen=True):
         )
 
     def rules(self) -> list[tuple[str, int]]:
-        """Return the rules: paths with rights."""
+        """Return the rules: real paths with rights."""
         policy = self.policy
         writing = _READING | _WRITE | _CHANGE_DIRECTORY | _REFER | _TRUNCATE
         found: list[tuple[str, int]] = [("/proc", _READING), ("/dev", _LIST)]
@@ -259,14 +266,14 @@ class Landlock(Struct, frozen=True):
         closed = policy.hidden | {"/dev"}
         tops = [os.path.realpath(path) for path in SYSTEM if os.path.isdir(path)]
         if policy.name is PolicyName.WORK:
-            found += [("/", _LIST), ("/dev/shm", writing)]
+            found += [("/", _LIST), (os.path.realpath("/dev/shm"), writing)]
             tops = ["/"]
             for top in policy.writable:
                 found += [(path, writing) for path in cover(top, closed)]
         for top in {*tops, *policy.readable}:
             found += [(path, _READING) for path in cover(top, closed)]
         found += [(path, _READING) for path in policy.visible]
-        found += [(path, _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
+        found += [(os.path.realpath(path), _WRITE | _TRUNCATE | _READ) for path in policy.own_files]
         own = _READING if policy.name is PolicyName.READ else writing
         found += [(policy.temporary, own)] if policy.temporary else []
         return found[:_MAX_RULES]

@@ -66,6 +66,7 @@ class SandboxPolicy(Struct, frozen=True):
     an empty one in memory. `own_files` are single files of the runtime that the command writes. `names_sockets`: the
     command names sockets of other programs, or a program that talks to them.
     `memory_mb` is the limit of each process in MiB, `processes` that of all processes together; 0: the usual one.
+    `variables` are added to the environment.
     """
 
     name: PolicyName
@@ -81,6 +82,7 @@ class SandboxPolicy(Struct, frozen=True):
     names_sockets: bool = False
     memory_mb: int = 0
     processes: int = 0
+    variables: tuple[tuple[str, str], ...] = ()
 
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""

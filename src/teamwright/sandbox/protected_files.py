@@ -14,11 +14,12 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.git_config import GitEntry, SeenFiles, config_entries
 from teamwright.storage.paths import make_private
 
 _MAX_FILES = 500
@@ -40,15 +41,20 @@ class ProtectedFiles(Struct, frozen=True):
     saved: dict[str, _SavedFile]
     unsaved: frozenset[str] = frozenset()
     """Files that were there and cannot be restored: large and special ones."""
+    configurations: Mapping[str, tuple[_SavedFile, frozenset[GitEntry]]] = {}
+    """Configurations of git on a mount, which ends when another program replaces the file, with what runs programs."""
 
     @classmethod
-    def take(cls, missing: Iterable[str], there: Iterable[str] = ()) -> ProtectedFiles:
-        """Record the state of paths: those that must not be created, and those that exist."""
+    def take(
+        cls, missing: Iterable[str], there: Iterable[str] = (), configurations: Iterable[str] = ()
+    ) -> ProtectedFiles:
+        """Record the state of paths: those that must not be created, those that exist, and configurations of git."""
         there = sorted(there)
         files = [file for path in there for file in _files_below(path)]
         saved = {file: found for file in files if (found := _read(file)) is not None}
         directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
-        return cls(tuple(sorted(missing)), directories, saved, frozenset(files) - frozenset(saved))
+        mounted = {file: (found, _programs_in(file)) for file in configurations if (found := _read(file)) is not None}
+        return cls(tuple(sorted(missing)), directories, saved, frozenset(files) - frozenset(saved), mounted)
 
     def created_only(self) -> ProtectedFiles:
         """Return the part that moves away what was created, and restores no file."""
@@ -79,7 +85,17 @@ class ProtectedFiles(Struct, frozen=True):
             if _read(file) != before:
                 _write_back(file, before, quarantine)
                 changed.append(file)
+        for file, (before, programs) in self.configurations.items():
+            if _read(file) != before and _programs_in(file) - programs:
+                _write_back(file, before, quarantine)
+                changed.append(file)
         return changed
+
+
+def _programs_in(configuration: str) -> frozenset[GitEntry]:
+    """Return what could make git run a program in a configuration in a git directory."""
+    path = Path(configuration)
+    return frozenset(config_entries(path, path.parent, path.parent.parent, SeenFiles()))
 
 
 def _files_below(path: str) -> list[str]:
@@ -113,14 +129,14 @@ def _read(path: str) -> _SavedFile | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode) or not _is_at(descriptor, path):
+            if not stat.S_ISREG(info.st_mode) or not is_at(descriptor, path):
                 return None
             return _SavedFile(file.read(_MAX_BYTES), info.st_mode)
     except OSError:
         return None
 
 
-def _is_at(descriptor: int, path: str) -> bool:
+def is_at(descriptor: int, path: str) -> bool:
     """Return True when an open file or directory has this path, and no link led to it. True where that is unknown."""
     return not sys.platform.startswith("linux") or os.readlink(f"/proc/self/fd/{descriptor}") == path
 
@@ -134,7 +150,7 @@ def _fixed_path(path: str) -> Generator[str]:
     directory, name = os.path.split(path)
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if not _is_at(descriptor, directory):
+        if not is_at(descriptor, directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
         yield f"/proc/self/fd/{descriptor}/{name}"
     finally:

@@ -82,6 +82,7 @@ class Seatbelt(Struct, frozen=True):
     def environment(self, start: ProcessStart) -> dict[str, str]:
         """Return the environment, without the names of sockets, and with the directory for temporary files."""
         env = {name: value for name, value in start.env.items() if name not in SESSION_VARIABLES}
+        env |= dict(self.policy.variables)
         env |= {"TMPDIR": self.policy.temporary} if self.policy.temporary else {}
         return {**env, **self.route.variables()} if self.route is not None else env
 

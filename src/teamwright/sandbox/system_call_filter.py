@@ -68,6 +68,7 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
     "chroot": (161, 51),
     "setns": (308, 268),
     "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
     "move_mount": (429, 429),
     "fsopen": (430, 430),
     "fsconfig": (431, 431),
@@ -130,21 +131,29 @@ _REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
 _SHARED_MEMORY: Mapping[str, tuple[int, int]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semctl": (66, 191),
     "semop": (65, 193),
     "semtimedop": (220, 192),
     "msgget": (68, 186),
+    "msgctl": (71, 187),
     "msgsnd": (69, 189),
     "msgrcv": (70, 188),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
 }
 """Memory, semaphores and queues that all processes of a user share, where a process has no namespace for them."""
+
+_LISTEN = (50, 201)
+"""Without a namespace of the network other machines could connect to a command that listens, and get what it reads."""
 
 
 class FilterChoice(Struct, frozen=True):
     """The choices of a filter. `unix_sockets`, `internet`, `datagrams`: the sockets that a process may create.
 
-    Without `datagrams` a process may connect only by TCP and by `connect`, which are what rules of Landlock see.
+    Without `datagrams` a process may connect only by TCP and by `connect`, which are what rules of Landlock see, and it
+    may not listen.
     `shared_memory`: it may use that of System V. `only_reads`: the process is confined by the policy *read*.
     """
 
@@ -175,6 +184,7 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
     if machine == "x86_64":
         lines += [(_AT_LEAST, 0, 1, _X32_BIT), _error(errno.ENOSYS)]
     numbers = [number for row in refused.values() if (number := row[column]) is not None]
+    numbers += [] if choice.datagrams else [_LISTEN[column]]
     for number in numbers:
         lines += [(_EQUAL, 0, 1, number), _error(errno.EPERM)]
     # Without clone3 the C library uses clone, whose flags a filter can read.

@@ -14,7 +14,9 @@ CANARY = "CANARY-7f3a"
 class Attack(NamedTuple):
     """An attack: its subject in the table of guarantees, its name, the line, and whether only *read* refuses it.
 
-    `first` is a working command before it. `limits` are the implementations with a known limit: the attack succeeds.
+    `first` is a working command before it. A command that started earlier runs `between` after the policy of the line
+    was made; another program runs `during` when the line has printed something. `limits` are the implementations with a
+    known limit.
     """
 
     subject: str
@@ -23,6 +25,8 @@ class Attack(NamedTuple):
     only_read: bool = False
     first: str = ""
     limits: tuple[str, ...] = ()
+    between: str = ""
+    during: str = ""
 
 
 def _python(code: str) -> str:
@@ -34,6 +38,13 @@ ATTACKS = [
     Attack("reads", "a key by a link", "ln -s $HOME/.ssh/id_ed25519 $WORK/k 2>&1; cat $WORK/k $HOME/.ssh/*"),
     Attack("reads", "a cloud key", "cat $HOME/.aws/credentials"),
     Attack("reads", "a token of npm", "cat $HOME/.npmrc"),
+    Attack(
+        "reads",
+        "a token that a program replaced",
+        "echo; for i in $(seq 30); do cat $HOME/.npmrc; sleep 0.1; done 2>/dev/null",
+        limits=("bubblewrap",),
+        during="cp $HOME/.npmrc $HOME/n; mv $HOME/n $HOME/.npmrc",
+    ),
     Attack("reads", "mail of another member", "cat $STATE/inbox.json"),
     Attack("reads", "a file in the home", "cat $HOME/notes.txt", only_read=True),
     Attack("reads", "the password file", "head -c 20 /etc/shadow && echo CANARY-7f3a"),
@@ -63,6 +74,13 @@ ATTACKS = [
         ),
     ),
     Attack(
+        "processes",
+        "the end of shared memory",
+        _python(
+            'import ctypes,os; l=ctypes.CDLL(None);l.shmctl(int(os.environ["SEGMENT"]),0,None) or print("CANARY-7f3a")'
+        ),
+    ),
+    Attack(
         "reads",
         "the arguments of a process",
         "tr '\\0' ' ' < /proc/$VICTIM/cmdline | grep sleep && echo CANARY-7f3a",
@@ -89,6 +107,26 @@ ATTACKS = [
         "the home by a link for a cache",
         "echo CANARY-7f3a >> $HOME/.bashrc",
         first="ln -s $HOME $WORK/.pip-cache; ln -s $HOME $HOME/.cache/uv",
+    ),
+    Attack(
+        "writes",
+        "the home by a link in the place of a cache",
+        "echo CANARY-7f3a >> $HOME/.bashrc",
+        first="mkdir $WORK/.pip-cache",
+        between="mv $WORK/.pip-cache $WORK/c; ln -s ../home $WORK/.pip-cache",
+    ),
+    Attack(
+        "writes",
+        "the home by a link in the place of a directory",
+        "echo CANARY-7f3a >> $HOME/.bashrc",
+        between="mv $WORK/keys $WORK/k; ln -s ../home $WORK/keys",
+    ),
+    Attack(
+        "writes",
+        "the git configuration that git replaced",
+        "echo; for i in $(seq 30); do (printf '[core]\nfsmonitor=CANARY-7f3a\n' >> $WORK/.git/config) && break;"
+        " sleep 0.1; done 2>/dev/null",
+        during="git -C $WORK config user.name x",
     ),
     Attack("writes", "a start file in a cache", "echo CANARY-7f3a >> $HOME/.cache/prompt.zsh"),
     Attack("writes", "a hard link to a start file", "ln $HOME/.bashrc $WORK/b && echo CANARY-7f3a >> $WORK/b"),

@@ -71,17 +71,22 @@ class AttackWorld:
         if attack.first:
             first = PolicyName.UNCONFINED if policy is PolicyName.UNCONFINED else PolicyName.WORK
             self._run(attack.first, first, implementation)
-        text = self._run(attack.line, policy, implementation)
+        text = self._run(attack.line, policy, implementation, attack)
         return CANARY in text or bool(self.received) or self._is_changed()
 
-    def _run(self, line: str, policy: PolicyName, implementation: str) -> str:
-        """Run a line; return its output."""
+    def _run(self, line: str, policy: PolicyName, implementation: str, attack: Attack | None = None) -> str:
+        """Run a line, with what happens at the time of an attack; return its output."""
         reading, writing = os.pipe()
         start = ProcessStart(("bash", "-c", line), self.work, self.env, subprocess.DEVNULL, writing, writing)
         confinement = None if policy is PolicyName.UNCONFINED else self._confinement(policy, implementation)
         guard = None if confinement is None else confinement.guard()
+        if attack is not None and attack.between:
+            self._run(attack.between, PolicyName.UNCONFINED, implementation)
         child = start_unconfined(start) if confinement is None else confinement.start(start)
         os.close(writing)
+        if attack is not None and attack.during:
+            os.read(reading, 1)  # the line prints something when it runs
+            self._run(attack.during, PolicyName.UNCONFINED, implementation)
         with os.fdopen(reading, encoding="utf-8", errors="replace") as output:
             text = output.read()
         child.wait()

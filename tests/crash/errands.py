@@ -66,7 +66,7 @@ class Errands:
         return {"sub-agent": self._sub_agent, "job": self._job, "mcp": self._mcp, "edit": self._edit}
 
     def prepare(self) -> dict[str, Any]:
-        """Make the files of the errands. Returns the settings that they need: an MCP server and a hook."""
+        """Make the files of the errands. Returns the settings that they need: an MCP server, a hook, a path of the sandbox."""
         for directory in (self.effects / "hooks", self.files):
             directory.mkdir(parents=True)
         for name in STAFF:
@@ -78,6 +78,7 @@ class Errands:
         hook = f"cat > $(mktemp {self.effects}/hooks/XXXXXXXX)"
         arguments = ["-I", "-S", str(server), str(self._log("mcp"))]
         return {
+            "sandbox": {"write": [str(self.effects)]},
             "mcpServers": {"notes": {"command": sys.executable, "args": arguments}},
             "hooks": {"PostToolUse": [{"matcher": "Write", "hooks": [{"type": "command", "command": hook}]}]},
         }

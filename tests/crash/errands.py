@@ -66,7 +66,7 @@ class Errands:
         return {"sub-agent": self._sub_agent, "job": self._job, "mcp": self._mcp, "edit": self._edit}
 
     def prepare(self) -> dict[str, Any]:
-        """Make the files of the errands. Returns the settings that they need: an MCP server, a hook, a path of the sandbox."""
+        """Make the files of the errands. Returns their settings: an MCP server, a hook, a path for the sandbox."""
         for directory in (self.effects / "hooks", self.files):
             directory.mkdir(parents=True)
         for name in STAFF:

@@ -112,6 +112,10 @@ _HARMLESS_VALUES: dict[str, frozenset[str]] = {
 """Keys that name no program with one of these values."""
 
 
+_RUNS_OUTSIDE_READING = frozenset({"core.sshcommand", "credential.helper", "credential.*.helper"})
+"""Keys that name a program, although no reading command runs it."""
+
+
 class GitEntry(Struct, frozen=True):
     """A risk: it could make git run a program, or read another repository. File, description, and digest of its
     content."""
@@ -203,6 +207,28 @@ def plain_values(path: Path, keys: Collection[str]) -> dict[str, str]:
     return {line.key: line.value for line in lines if line.key in keys and line.value is not None}
 
 
+def program_settings(content: bytes) -> frozenset[tuple[str, bytes]]:
+    """Return the settings of a configuration that may make any git command run a program: names and lines.
+
+    Includes count, as do lines that git may read differently, and all lines of a section with such a head.
+    """
+    found = set[tuple[str, bytes]]()
+    section = shown = ""
+    for raw in content.split(b"\n"):
+        if _BLANK.fullmatch(raw):
+            continue
+        if (head := _SECTION.fullmatch(raw)) is not None:
+            section, shown = _section_names(head)
+        elif (line := _LINE.fullmatch(raw)) is not None and section:
+            setting = _config_line(section, shown, line)
+            if setting.key in _RUNS_OUTSIDE_READING or not _is_harmless(setting):
+                found.add((setting.name, raw))
+        else:
+            found.add((shown or "a line", raw))
+            section = "" if raw.lstrip().startswith(b"[") else section
+    return frozenset(found)
+
+
 def hash_size(path: Path) -> int:
     """Return how many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
     size = 20
@@ -234,14 +260,24 @@ def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
         if _BLANK.fullmatch(raw):
             continue
         if (head := _SECTION.fullmatch(raw)) is not None:
-            written = head[1].decode()
-            section = written.lower() + ("" if head[2] is None else ".*")
-            shown = written if head[2] is None else f"{written}.{head[2].decode(errors='replace')}"
+            section, shown = _section_names(head)
         elif (line := _LINE.fullmatch(raw)) is not None and section:
-            key = line[1].decode()
-            yield ConfigLine(f"{section}.{key.lower()}", f"{shown}.{key}", _plain_value(line[2])), raw
+            yield _config_line(section, shown, line), raw
         else:
             yield None, raw
+
+
+def _section_names(head: re.Match[bytes]) -> tuple[str, str]:
+    """Return the section in lower case, with `.*` for a subsection, and as it is written."""
+    written = head[1].decode()
+    if head[2] is None:
+        return written.lower(), written
+    return f"{written.lower()}.*", f"{written}.{head[2].decode(errors='replace')}"
+
+
+def _config_line(section: str, shown: str, line: re.Match[bytes]) -> ConfigLine:
+    key = line[1].decode()
+    return ConfigLine(f"{section}.{key.lower()}", f"{shown}.{key}", _plain_value(line[2]))
 
 
 def _plain_value(value: bytes | None) -> str | None:

@@ -23,7 +23,7 @@ from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import with_limits
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.ssh_tunnel import ssh_configuration
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
@@ -118,9 +118,10 @@ class Bubblewrap(Struct, frozen=True):
 
         A mount on a file ends when another program replaces it, as git does with its configuration.
         """
-        protected = self.policy.protected
-        configurations = [path for path in protected if os.path.basename(path) in _CONFIGURATIONS]
-        return ProtectedFiles.take(self.policy.guarded, filter(os.path.islink, protected), configurations)
+        policy = self.policy
+        mounted = frozenset(path for path in policy.protected if os.path.basename(path) in _CONFIGURATIONS)
+        configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys, mounted)
+        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""

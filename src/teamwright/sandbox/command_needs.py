@@ -23,7 +23,8 @@ class CommandNeeds(Struct, frozen=True):
 
     `whole_network`: a program that cannot use a proxy, or is a server for other programs of the machine. `git_config`:
     it changes the configuration of the repository. `programs` have caches. `agent`: the ssh agent. `gpg_agent`: that of
-    gpg, for signatures. `keys` are absolute paths of files for them.
+    gpg, for signatures. `keys` are absolute paths of files for them. `git_keys` are the settings of git that it
+    names, in lower case; one that ends in a dot is a section.
     """
 
     network: bool = False
@@ -34,11 +35,12 @@ class CommandNeeds(Struct, frozen=True):
     gpg_agent: bool = False
     keys: frozenset[str] = frozenset()
     git_config: bool = False
+    git_keys: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
 
     def secrets(self) -> CommandNeeds:
         """Return the part that no other program should have: all but the network through the proxy, and caches."""
-        return replace(self, network=self.whole_network, git_config=False, programs=frozenset[str]())
+        return replace(self, network=self.whole_network, git_config=False, git_keys=_NONE, programs=_NONE)
 
     def describe(self, hosts: Iterable[str] | None = None) -> str:
         """Return the needs for the question; empty when there are none.
@@ -66,6 +68,7 @@ def _network_text(hosts: Iterable[str] | None) -> str:
 
 
 NO_NEEDS = CommandNeeds()
+_NONE = frozenset[str]()
 _SHOWN = 4
 _NETWORK = CommandNeeds(network=True)
 _WHOLE_NETWORK = CommandNeeds(network=True, whole_network=True)
@@ -186,7 +189,7 @@ def command_needs(commands: Iterable[Words]) -> CommandNeeds:
             continue
         only_git = only_git and (name == "git" or name in _PASSIVE)
         total = _join(total, _needs_of(name, words[1:]))
-    return total if only_git else replace(total, git_config=False)
+    return total if only_git else replace(total, git_config=False, git_keys=_NONE)
 
 
 def shared_secrets(commands: Sequence[Words]) -> tuple[str, CommandNeeds] | None:
@@ -237,7 +240,24 @@ def _needs_of(name: str, arguments: Words) -> CommandNeeds:
         choices = SUBCOMMANDS[name]
         subcommand = _subcommand(name, arguments)
         found = choices.get(subcommand, choices.get("", None) if not subcommand or name in _ANY else None)
-    return replace(found or NO_NEEDS, programs=frozenset({name}))
+    keys = _git_keys(arguments) if name == "git" else _NONE
+    return replace(found or NO_NEEDS, programs=frozenset({name}), git_keys=keys)
+
+
+_GIT_SECTIONS: Mapping[str, frozenset[str]] = {
+    "lfs": frozenset({"filter.lfs.", "diff.lfs."}),
+    "flow": frozenset({"gitflow."}),
+    "maintenance": frozenset({"maintenance."}),
+}
+"""Sections in which a subcommand of git stores its settings."""
+
+
+def _git_keys(arguments: Words) -> frozenset[str]:
+    """Return the settings of the repository's configuration that a git command names."""
+    subcommand, *given = plain_arguments(arguments) or [""]
+    if subcommand == "config":
+        return frozenset([next((word.lower() for word in given if "." in word), "")]) - {""}
+    return _GIT_SECTIONS.get(subcommand, _NONE)
 
 
 _ANY = frozenset({"mvn", "gradle", "gradlew", "npx"})
@@ -266,5 +286,6 @@ def _join(one: CommandNeeds, other: CommandNeeds) -> CommandNeeds:
         gpg_agent=one.gpg_agent or other.gpg_agent,
         keys=one.keys | other.keys,
         git_config=one.git_config or other.git_config,
+        git_keys=one.git_keys | other.git_keys,
         programs=one.programs | other.programs,
     )

@@ -129,6 +129,8 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
         variables=tuple(variables),
+        git_configs=frozenset(_git_configs(directories)) if request.needs.git_config else frozenset(),
+        git_keys=request.needs.git_keys,
     )
 
 
@@ -219,6 +221,11 @@ def _git_directories(directories: Iterable[str]) -> list[str]:
         if repository is not None and repository.belongs_to_tree:
             found |= {str(repository.git_dir): None, str(repository.common): None}
     return list(found)
+
+
+def _git_configs(directories: Iterable[str]) -> list[str]:
+    """Return the git configurations of these directories."""
+    return [os.path.realpath(os.path.join(git_dir, "config")) for git_dir in _git_directories(directories)]
 
 
 def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset[str]:

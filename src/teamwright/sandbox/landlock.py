@@ -28,7 +28,7 @@ from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
-from teamwright.sandbox.protected_files import ProtectedFiles, is_at
+from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles, is_at
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, is_filter_known
 
@@ -242,7 +242,9 @@ class Landlock(Struct, frozen=True):
 
     def guard(self) -> ProtectedFiles:
         """Return the state of all protected paths: no rule protects them inside a writable directory."""
-        return ProtectedFiles.take(self.policy.guarded, self.policy.protected)
+        policy = self.policy
+        configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
+        return ProtectedFiles.take(policy.guarded, policy.protected, configs)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter: rules of Landlock cover TCP alone, no sockets of programs, and no shared memory."""

@@ -65,6 +65,7 @@ class SandboxPolicy(Struct, frozen=True):
     although it is inside a hidden directory. `temporary` is the host's directory that the command has as `/tmp`; empty:
     an empty one in memory. `own_files` are single files of the runtime that the command writes. `names_sockets`: the
     command names sockets of other programs, or a program that talks to them.
+    `git_configs` are git configurations that a line of git commands changes, `git_keys` the settings that it names.
     `memory_mb` is the limit of each process in MiB, `processes` that of all processes together; 0: the usual one.
     `variables` are added to the environment.
     """
@@ -83,6 +84,8 @@ class SandboxPolicy(Struct, frozen=True):
     memory_mb: int = 0
     processes: int = 0
     variables: tuple[tuple[str, str], ...] = ()
+    git_configs: frozenset[str] = frozenset()
+    git_keys: frozenset[str] = frozenset()
 
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""

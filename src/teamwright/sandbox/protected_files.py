@@ -1,8 +1,9 @@
 """Comparison of protected paths before and after a command, where mounts do not protect them.
 
 A changed file is restored, a created one is moved into the session's directory, and both are reported. Used for paths
-that did not exist before, and for all protected paths under Landlock. Files are read, so the sizes are bounded. Other
-commands may run in that time and put a link in the place of a directory, so each file is reached without links.
+that did not exist before, for git configurations, and for all protected paths under Landlock. Files are read, so the
+sizes are bounded. Other commands may run in that time and put a link in the place of a directory, so each file is
+reached without links.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git_config import GitEntry, SeenFiles, config_entries
+from teamwright.processes.git_config import program_settings
 from teamwright.storage.paths import make_private
 
 _MAX_FILES = 500
 _MAX_BYTES = 262_144
+_SHOWN = 3
 
 
 class _SavedFile(Struct, frozen=True):
@@ -31,6 +33,34 @@ class _SavedFile(Struct, frozen=True):
 
     content: bytes
     mode: int
+
+
+class ChangeableGitConfigs(Struct, frozen=True):
+    """Git configurations that a command may change. Of settings that name programs it may set those in `keys`.
+
+    A key that ends in a dot is a section. All keys are in lower case. `mounted` are configurations on a mount, which
+    ends when another program replaces the file.
+    """
+
+    files: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    mounted: frozenset[str] = frozenset()
+
+    def new_settings(self, file: str, before: _SavedFile | None, after: _SavedFile | None) -> list[str]:
+        """Return the names of new settings that may run programs and that the command did not name."""
+        if after is None:
+            return ["unreadable"] if before is not None and os.path.lexists(file) else []
+        if stat.S_ISLNK(after.mode):
+            return [] if before == after else ["a link"]
+        known = program_settings(before.content) if before is not None else frozenset[tuple[str, bytes]]()
+        new = {name for name, _ in program_settings(after.content) - known}
+        return sorted(name for name in new if not self._is_named(name.lower()))
+
+    def _is_named(self, name: str) -> bool:
+        return name in self.keys or any(key.endswith(".") and name.startswith(key) for key in self.keys)
+
+
+NO_GIT_CONFIGS = ChangeableGitConfigs()
 
 
 class ProtectedFiles(Struct, frozen=True):
@@ -41,24 +71,27 @@ class ProtectedFiles(Struct, frozen=True):
     saved: dict[str, _SavedFile]
     unsaved: frozenset[str] = frozenset()
     """Files that were there and cannot be restored: large and special ones."""
-    configurations: Mapping[str, tuple[_SavedFile, frozenset[GitEntry]]] = {}
-    """Configurations of git on a mount, which ends when another program replaces the file, with what runs programs."""
+    git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS
+    configs: dict[str, _SavedFile | None] = {}
+    """Git configurations that the command may change, but for settings that name programs. None: a missing file."""
 
     @classmethod
     def take(
-        cls, missing: Iterable[str], there: Iterable[str] = (), configurations: Iterable[str] = ()
+        cls, missing: Iterable[str], there: Iterable[str] = (), git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS
     ) -> ProtectedFiles:
-        """Record the state of paths: those that must not be created, those that exist, and configurations of git."""
+        """Record the state of paths: those that must not be created, those that exist, and git configurations."""
         there = sorted(there)
         files = [file for path in there for file in _files_below(path)]
         saved = {file: found for file in files if (found := _read(file)) is not None}
         directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
-        mounted = {file: (found, _programs_in(file)) for file in configurations if (found := _read(file)) is not None}
-        return cls(tuple(sorted(missing)), directories, saved, frozenset(files) - frozenset(saved), mounted)
+        configs = {file: _read(file) for file in sorted(git_configs.files | git_configs.mounted)}
+        unsaved = frozenset(files) - frozenset(saved)
+        return cls(tuple(sorted(missing)), directories, saved, unsaved, git_configs, configs)
 
     def created_only(self) -> ProtectedFiles:
-        """Return the part that moves away what was created, and restores no file."""
-        return ProtectedFiles(self.missing, (), {})
+        """Return the part that undoes what was created: files, and settings of git that name programs."""
+        configs = {file: before for file, before in self.configs.items() if file in self.git_configs.files}
+        return ProtectedFiles(self.missing, (), {}, git_configs=self.git_configs, configs=configs)
 
     def restore(self, quarantine: Path) -> list[str]:
         """Undo the changes since then; return the paths that were changed. Created files go to `quarantine`."""
@@ -85,17 +118,16 @@ class ProtectedFiles(Struct, frozen=True):
             if _read(file) != before:
                 _write_back(file, before, quarantine)
                 changed.append(file)
-        for file, (before, programs) in self.configurations.items():
-            if _read(file) != before and _programs_in(file) - programs:
+        return [*changed, *self._restore_configs(quarantine)]
+
+    def _restore_configs(self, quarantine: Path) -> Iterator[str]:
+        """Restore the git configurations with a new setting that names a program; yield them with its name."""
+        for file, before in self.configs.items():
+            names = self.git_configs.new_settings(file, before, _read(file))
+            if names and before is not None:
                 _write_back(file, before, quarantine)
-                changed.append(file)
-        return changed
-
-
-def _programs_in(configuration: str) -> frozenset[GitEntry]:
-    """Return what could make git run a program in a configuration in a git directory."""
-    path = Path(configuration)
-    return frozenset(config_entries(path, path.parent, path.parent.parent, SeenFiles()))
+            if names and (before is not None or _move_away(file, quarantine)):
+                yield f"{file} ({', '.join(names[:_SHOWN])})"
 
 
 def _files_below(path: str) -> list[str]:

@@ -19,7 +19,7 @@ from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.network_proxy import NetworkRoute
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside, parents_below
 from teamwright.sandbox.process_limits import with_limits
-from teamwright.sandbox.protected_files import ProtectedFiles
+from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES, SYSTEM
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -88,7 +88,9 @@ class Seatbelt(Struct, frozen=True):
 
     def guard(self) -> ProtectedFiles:
         """Return the protected paths that do not exist, which may be created in other letters; and links."""
-        return ProtectedFiles.take(self.policy.guarded, filter(os.path.islink, self.policy.protected))
+        policy = self.policy
+        configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
+        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs)
 
     def profile(self) -> str:
         """Return the profile: rules of all commands, of files, and of the network. Raises ValueError for a NUL."""

@@ -33,6 +33,8 @@ class DatabaseFacts(NamedTuple):
     schema: str
     version: int | None
     is_read_only: bool
+    most_connections: int
+    """The connections that the server accepts from all its clients, without those that it reserves."""
     pooler: str = ""
     """`session` or `transaction` for a connection pooler between this process and the server."""
 
@@ -43,14 +45,16 @@ async def read_facts(address: DatabaseAddress) -> DatabaseFacts:
         row = await connection.fetchrow(
             "select current_setting('server_version') as server, current_setting('server_version_num')::int as number, "
             "current_user as person, pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on' "
-            "as read_only"
+            "as read_only, current_setting('max_connections')::int "
+            "- current_setting('superuser_reserved_connections')::int as most"
         )
         if row is None:
             raise RuntimeError("the server has no version")
         schema = address.schema or f"teamwright_{row['person']}"
         version = await _schema_version(connection, schema)
         pooler = await _find_pooler(address, connection)
-        return DatabaseFacts(row["server"], row["number"], row["person"], schema, version, row["read_only"], pooler)
+        server = (row["server"], row["number"], row["person"])
+        return DatabaseFacts(*server, schema, version, row["read_only"], row["most"], pooler)
 
 
 async def _schema_version(connection: Connection, schema: str) -> int | None:

@@ -5,9 +5,11 @@ Depends on the database and on leases. A worker is alive while its lease is held
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
-from teamwright.database.connection import Database
+from teamwright.database.connection import MOST_CONNECTIONS, MOST_OF_MEMBER, Database
 from teamwright.database.driver import Connection
 
 BUSY = "('claimed', 'running', 'ending')"
@@ -43,6 +45,16 @@ class WorkerStatus(Struct, frozen=True):
     def free_slots(self) -> int:
         """The number of members that it could still start."""
         return max(0, self.offer.slots - len(self.members)) if self.is_alive else 0
+
+
+def count_connections(workers: Sequence[WorkerStatus]) -> int:
+    """Return the most connections of one lead, these workers as far as they are alive, and members in all their slots.
+
+    Each process has one connection besides its pool.
+    """
+    alive = [worker for worker in workers if worker.is_alive]
+    slots = sum(worker.offer.slots for worker in alive)
+    return (len(alive) + 1) * (MOST_CONNECTIONS + 1) + slots * (MOST_OF_MEMBER + 1)
 
 
 async def register_worker(database: Database, offer: WorkerOffer) -> None:

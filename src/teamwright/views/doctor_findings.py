@@ -233,6 +233,18 @@ def database_findings(subject: DoctorSubject) -> Iterator[Finding]:
         offer = worker.offer
         state = f"{worker.free_slots} of {offer.slots} slots free" if worker.is_alive else "not running"
         yield Finding("database", offer.name, f"a worker on {offer.host}: {state}", "ok" if worker.is_alive else "note")
+    yield from _connection_findings(facts, workers)
+
+
+def _connection_findings(facts: DatabaseFacts, workers: list[WorkerStatus]) -> Iterator[Finding]:
+    """Yield a note when the server accepts fewer connections than a lead, the workers and their members may open."""
+    from teamwright.database.workers import count_connections
+
+    if not workers or (needed := count_connections(workers)) <= facts.most_connections:
+        return
+    what = f"the server accepts {facts.most_connections}; a lead, the workers and members in all slots need {needed}"
+    do = "raise max_connections in postgresql.conf, or start workers with fewer --slots"
+    yield Finding("database", "connections", what, "note", do)
 
 
 async def _look_into_database(

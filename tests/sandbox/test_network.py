@@ -484,7 +484,17 @@ async def test_curl_and_git_use_tunnels(proxy, tls_server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "host", ["good.example#.127.0.0.1", "169.254.169.254", "::ffff:169.254.169.254", "0.0.0.0", "a/b", "", "224.0.0.1"]
+    "host",
+    [
+        "good.example#.127.0.0.1",
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "0.0.0.0",
+        "a/b",
+        "",
+        "224.0.0.1",
+        "::1%lo",
+    ],
 )
 async def test_names_that_rules_would_read_otherwise_and_metadata_services_are_refused(host):
     route = network_proxy.NetworkRoute(1, "k", yes)

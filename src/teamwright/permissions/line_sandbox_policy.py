@@ -24,6 +24,9 @@ from teamwright.sandbox.policy import PolicyName
 HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files to which every line may write."""
 
+BY_SANDBOX = "sandbox"
+"""The rule of a decision that the sandbox made, because it bounds the line."""
+
 
 def with_confinement(
     context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts], decision: Decision
@@ -33,7 +36,7 @@ def with_confinement(
         return decision
     if _only_reads(context, parsed, facts):
         return replace(decision, confinement=PolicyName.READ)
-    if _is_unconfined(context, parsed, facts):
+    if decision.rule != BY_SANDBOX and _is_unconfined(context, parsed, facts):
         return replace(decision, confinement=PolicyName.UNCONFINED)
     if context.is_confined and not context.bypasses and (shared := _find_shared_secrets(facts)):
         return Decision(Verdict.ASK, "sandbox", shared)
@@ -56,25 +59,45 @@ def _find_shared_secrets(facts: Sequence[CommandFacts]) -> str:
 
 
 def _is_unconfined(context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]) -> bool:
-    """Return True when a rule `Unconfined(…)` names every command of the line that does more than read."""
+    """Return True when a rule `Unconfined(…)` names every command of the line that does more than read.
+
+    In a mode that allows everything no question was asked about variables, other commands and files of the line.
+    """
     rules = [rule for rule in context.rules.rules_for("Bash").allow if rule.is_unconfined]
-    if not rules or not parsed.is_valid or parsed.doubt:
+    if not rules or not parsed.is_valid or parsed.doubt or changing_variable(parsed):
         return False
-    run = [fact for fact in facts if fact.command.role in {"run", "unsure"} and fact.reads is None]
-    return bool(run) and all(any(rule.matches_words(fact.command.words) for rule in rules) for fact in run)
+    is_judged = not context.bypasses
+    context, facts = _without_bypass(context, parsed, facts)
+    run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
+    others = [fact for fact in run if not any(rule.matches_words(fact.command.words) for rule in rules)]
+    if len(others) == len(run) or any(fact.reads is None for fact in others):
+        return False
+    return is_judged or (
+        all(_reads(context, fact) for fact in others)
+        and not prints_secret(parsed)
+        and all(_is_read(context, one) for one in parsed.redirects if one.target not in HARMLESS_TARGETS)
+    )
 
 
 def _only_reads(context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]) -> bool:
     """Return True when every command reads only, and path rules alone allow what it reads."""
     if not parsed.is_valid or parsed.doubt or changing_variable(parsed) or prints_secret(parsed):
         return False
-    if context.bypasses:  # its facts allow every path
-        context = replace(context, mode=Mode.DEFAULT)
-        facts = [collect_facts(context, command) for command in parsed.commands]
+    context, facts = _without_bypass(context, parsed, facts)
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
     return all(_reads(context, fact) for fact in run) and all(
         _is_read(context, redirect) for redirect in parsed.redirects if redirect.target not in HARMLESS_TARGETS
     )
+
+
+def _without_bypass(
+    context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts]
+) -> tuple[DecisionContext, Sequence[CommandFacts]]:
+    """Return the context and the facts without a mode that allows every path."""
+    if not context.bypasses:
+        return context, facts
+    context = replace(context, mode=Mode.DEFAULT)
+    return context, [collect_facts(context, command) for command in parsed.commands]
 
 
 def _reads(context: DecisionContext, fact: CommandFacts) -> bool:

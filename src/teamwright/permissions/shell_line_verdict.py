@@ -29,7 +29,7 @@ from teamwright.permissions.decision_context import (
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
-from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
+from teamwright.permissions.line_sandbox_policy import BY_SANDBOX, HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
 from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
@@ -78,7 +78,7 @@ def _answer_by_sandbox(
     """Allow a line that asks only because effects of commands are not known, when a sandbox policy bounds them."""
     if PolicyName.READ in access.sandbox and reads_when_confined(parsed, facts, decisions):
         reason = "It only reads, and the sandbox holds it to that."
-        return Decision(Verdict.ALLOW, "sandbox", reason, confinement=PolicyName.READ)
+        return Decision(Verdict.ALLOW, BY_SANDBOX, reason, confinement=PolicyName.READ)
     if PolicyName.WORK not in access.sandbox or context.is_planning:
         return None
     # Changes inside the directories are what the policy allows.
@@ -88,7 +88,7 @@ def _answer_by_sandbox(
     again = tuple(_judge_all(wider, rules, parsed, facts, _last_command(facts, access)))
     if not needs_only_work(parsed, facts, again):
         return None
-    return Decision(Verdict.ALLOW, "sandbox", "The sandbox confines it, and it names nothing beyond that.")
+    return Decision(Verdict.ALLOW, BY_SANDBOX, "The sandbox confines it, and it names nothing beyond that.")
 
 
 def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:

@@ -246,11 +246,12 @@ def _refused(route: NetworkRoute, host: str, port: int) -> HostRefused:
 
 
 def _is_address(host: str) -> bool:
+    """Return True for an address without a zone: rules would not know `::1%lo`."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True
+    return "%" not in host
 
 
 def _is_forbidden(address: str) -> bool:

@@ -18,6 +18,7 @@ from teamwright.protocol.errors import CannotStart, LockTimeout, StorageError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.tasks.task_rules import Actor
 from tests.database.spaces import holder, make_space
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres import PostgresServer, run_server, unprivileged
 from tests.support.programs import require
 from tests.support.waits import WAIT_S, wait_until
@@ -182,6 +183,29 @@ async def test_an_address_where_no_server_answers_is_refused_with_a_reason():
     with pytest.raises(CannotStart, match="cannot be reached") as caught:
         await Database.open(parse_address("postgresql://nobody@127.0.0.1:1/none"))
     assert caught.value.slug == "database"
+
+
+async def test_a_write_that_is_cancelled_while_its_transaction_begins_leaves_no_transaction_open(postgres):
+    url = await make_space(postgres.new_space())
+    proxy = CuttingProxy(postgres.port)
+    problems = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context["message"]))
+    try:
+        async with holder(url.replace(f":{postgres.port}/", f":{proxy.port}/")) as (stores, _):
+            mailbox = stores.mailbox("demo", "ann")
+            await mailbox.put(InboxEntry("ben", "before"))
+            proxy.stall()
+            write = asyncio.create_task(mailbox.put(InboxEntry("ben", "cancelled")))
+            for _ in range(10):  # it waits for the answer to its first statement after some of them
+                await asyncio.sleep(0)
+            write.cancel()
+            proxy.release()
+            await asyncio.gather(write, return_exceptions=True)
+            await mailbox.put(InboxEntry("ben", "after"))
+            assert [entry.text for entry in await mailbox.unread()] == ["before", "after"]
+        assert not problems
+    finally:
+        proxy.close()
 
 
 class Pooler:

@@ -218,8 +218,8 @@ class Database:
     ) -> None:
         """Run the work in a transaction. The attempt has its result from the moment when the commit begins."""
         transaction = connection.transaction()
-        await transaction.start()
         try:
+            await transaction.start()
             attempt.transaction = await self._begin(connection, attempt, durable=durable)
             result = await work(connection)
         except BaseException:

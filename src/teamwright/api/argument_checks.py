@@ -128,9 +128,9 @@ _OPTION_TYPES = {
 }
 
 
-def check_option_types(given: Mapping[str, object]) -> None:
+def check_option_types(options: Mapping[str, object]) -> None:
     """Raise UsageError for the first value whose type does not fit its option."""
-    for name, value in given.items():
+    for name, value in options.items():
         option_type = _OPTION_TYPES.get(name)
         if name == "model":
             require_model(value)

@@ -47,7 +47,7 @@ class Hook(Struct, frozen=True):
             raise UsageError("usage", what, note="nothing was started")
 
 
-def to_hooks(given: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
+def to_hooks(hooks: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
     """Return the hooks as values of the package `hooks`."""
     return tuple(
         hook_index.HookSpec(
@@ -58,5 +58,5 @@ def to_hooks(given: Iterable[Hook]) -> tuple[hook_index.HookSpec, ...]:
             "the program",
             function=hook.function,
         )
-        for hook in given
+        for hook in hooks
     )

@@ -157,46 +157,46 @@ class SpawnOptions(TypedDict, total=False):
     """
 
 
-def to_session_options(given: TeamOptions) -> Options:
+def to_session_options(options: TeamOptions) -> Options:
     """Convert keywords of the API to the options of a session. Raises UsageError for an unknown or invalid option."""
-    refuse_unknown(given, list(TeamOptions.__annotations__))
-    check_option_types(cast("Mapping[str, object]", given))
-    if (mode := given.get("permission_mode")) is not None:
+    refuse_unknown(options, list(TeamOptions.__annotations__))
+    check_option_types(cast("Mapping[str, object]", options))
+    if (mode := options.get("permission_mode")) is not None:
         lead_mode(mode, "permission_mode=")
-    home, settings = given.get("home"), given.get("settings_file")
+    home, settings = options.get("home"), options.get("settings_file")
     return Options(
-        cwd=Path(given.get("cwd") or Path.cwd()),
-        worktree=_worktree_name(given.get("worktree", False)),
+        cwd=Path(options.get("cwd") or Path.cwd()),
+        worktree=_worktree_name(options.get("worktree", False)),
         home=str(home) if home is not None else None,
-        model=given.get("model"),
-        fallback_models=tuple(given.get("fallback_models", ())),
-        effort=parse_optional_effort(given.get("effort")),
-        permission_mode=given.get("permission_mode"),
+        model=options.get("model"),
+        fallback_models=tuple(options.get("fallback_models", ())),
+        effort=parse_optional_effort(options.get("effort")),
+        permission_mode=options.get("permission_mode"),
         mode_unless_kept="default",
-        add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
-        allowed_tools=(*given.get("allowed_tools", ()), *(["python__*"] if given.get("tools") else [])),
-        disallowed_tools=tuple(given.get("disallowed_tools", ())),
+        add_dirs=tuple(Path(one) for one in options.get("add_dirs", ())),
+        allowed_tools=(*options.get("allowed_tools", ()), *(["python__*"] if options.get("tools") else [])),
+        disallowed_tools=tuple(options.get("disallowed_tools", ())),
         settings_file=Path(settings) if settings is not None else None,
-        mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := given.get("mcp_servers")) else (),
-        trust=given.get("trust", False),
-        output=_output_format(given.get("output_type")),
-        budget=given.get("budget") or Budget(),
-        agents={name: dict(definition) for name, definition in given.get("agents", {}).items()},
-        plugin_dirs=tuple(Path(one) for one in given.get("plugin_dirs", ())),
-        append_system_prompt=given.get("append_system_prompt", ""),
-        task_list=given.get("task_list"),
-        plan_approval=given.get("plan_approval"),
-        backend=given.get("backend"),
-        sandbox=given.get("sandbox"),
-        tools=tuple(given.get("tools", ())),
-        on_request=given.get("on_request"),
-        own_hooks=to_hooks(given.get("hooks", ())),
-        env=given.get("env"),
+        mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := options.get("mcp_servers")) else (),
+        trust=options.get("trust", False),
+        output=_output_format(options.get("output_type")),
+        budget=options.get("budget") or Budget(),
+        agents={name: dict(definition) for name, definition in options.get("agents", {}).items()},
+        plugin_dirs=tuple(Path(one) for one in options.get("plugin_dirs", ())),
+        append_system_prompt=options.get("append_system_prompt", ""),
+        task_list=options.get("task_list"),
+        plan_approval=options.get("plan_approval"),
+        backend=options.get("backend"),
+        sandbox=options.get("sandbox"),
+        tools=tuple(options.get("tools", ())),
+        on_request=options.get("on_request"),
+        own_hooks=to_hooks(options.get("hooks", ())),
+        env=options.get("env"),
     )
 
 
-def _worktree_name(given: bool | str) -> str | None:
-    return given if isinstance(given, str) else "" if given else None
+def _worktree_name(option: bool | str) -> str | None:
+    return option if isinstance(option, str) else "" if option else None
 
 
 def _output_format(output_type: Any) -> OutputFormat | None:
@@ -241,9 +241,9 @@ Source: the SDK's public reference, read in November 2026.
 """
 
 
-def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
+def refuse_unknown(options: Mapping[str, object], known: Sequence[str]) -> None:
     """Raise UsageError for a keyword that is not in `known`, with what to write in its place."""
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(options) - set(known))
     if not unknown:
         return
     close, instead = nearest(unknown[0], known), SDK_OPTIONS.get(unknown[0], "")

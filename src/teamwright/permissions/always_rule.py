@@ -146,8 +146,8 @@ def _may_be_repeated(words: list[str]) -> bool:
 
 def _begins(words: list[str], narrow: list[str]) -> bool:
     return len(words) >= len(narrow) and all(
-        word == wanted or (wanted == "*" and _PLAIN.fullmatch(word) is not None)
-        for word, wanted in zip(words, narrow, strict=False)
+        word == pattern or (pattern == "*" and _PLAIN.fullmatch(word) is not None)
+        for word, pattern in zip(words, narrow, strict=False)
     )
 
 

@@ -215,9 +215,9 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
 
 def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Operand]:
     """Yield the words that name changed files. `understood`: `file_changing_commands` already covers this command."""
-    given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
+    operands = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
-        for shape in map(command.shape, given):
+        for shape in map(command.shape, operands):
             if shape[0] is None or shape[0].startswith("of="):
                 yield Operand((shape[0] and shape[0].removeprefix("of="), *shape[1:]), is_certain=True)
         return
@@ -228,9 +228,9 @@ def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Ope
     if _changes_all(name, command):
         pass
     elif name in _MOVERS and not understood:
-        given = given if name == "mv" else given[-1:]
+        operands = operands if name == "mv" else operands[-1:]
     elif name == "find" and "-delete" in command.words:
-        starts = [at for at in given if at < _first_test(command)]
+        starts = [at for at in operands if at < _first_test(command)]
         shapes = [command.shape(at) for at in starts] or [(".",)]
         yield from (Operand(shape, is_certain=True, below=_deleted_names(command)) for shape in shapes)
         return
@@ -239,8 +239,10 @@ def _targets(name: str, command: ShellCommand, understood: bool) -> Iterator[Ope
         return
     begins = _ALL_BELOW.get(name)
     deep = begins is not None and any(map(begins.match, map(str, command.words)))
-    for at in given:
-        into = name in _INTO_LAST and at == given[-1] and not any(str(word).startswith("-t") for word in command.words)
+    for at in operands:
+        into = (
+            name in _INTO_LAST and at == operands[-1] and not any(str(word).startswith("-t") for word in command.words)
+        )
         below = _merges(command.words[1:at]) if into else deep
         yield Operand(command.shape(at), is_certain=True, below="*" if below else "")
         yield from _linked_below(command, at) if name == "cp" and deep else ()
@@ -285,10 +287,10 @@ def _git_targets(command: ShellCommand) -> Iterator[Operand]:
     at = _git_subcommand(words)
     if words[at : at + 1] and words[at] in _GIT_CHANGERS:
         after = range(at + 1, len(words))
-        given = [later for later in after if words[later] != "" and not (words[later] or "").startswith("-")]
-        yield from (Operand(shape, below="*") for later in given for shape in _git_paths(command, later))
+        operands = [later for later in after if words[later] != "" and not (words[later] or "").startswith("-")]
+        yield from (Operand(shape, below="*") for later in operands for shape in _git_paths(command, later))
         tries = any(word and _DRY_RUN.match(word) for word in words[at:])
-        if words[at] == "clean" and not tries and all(re.fullmatch(r"-\w*e", words[it - 1] or "") for it in given):
+        if words[at] == "clean" and not tries and all(re.fullmatch(r"-\w*e", words[it - 1] or "") for it in operands):
             yield Operand((".",), below="*")
 
 
@@ -311,16 +313,16 @@ def _option_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
 def _other_targets(name: str, command: ShellCommand) -> Iterator[Operand]:
     """Yield the files that a program writes by its own order of words."""
     words = command.words
-    given = [at for at in range(1, len(words)) if not (words[at] or "").startswith("-")]
+    operands = [at for at in range(1, len(words)) if not (words[at] or "").startswith("-")]
     if name in _ONE_OPERAND:
         first = _ONE_OPERAND[name]
-        yield from (Operand(command.shape(at), is_certain=True) for at in given[first : first + 1])
+        yield from (Operand(command.shape(at), is_certain=True) for at in operands[first : first + 1])
     elif name == "tar" and _makes_archive(words):
         cluster = f"-{(words[1] or '').removeprefix('-')}"
         yield from option_values("-f", replace(command, words=(words[0], cluster, *words[2:])))
         yield from option_values("--file", command)
         removes = any(word and word.startswith("--rem") for word in words)
-        yield from (Operand(command.shape(at), is_certain=True, below="*") for at in given if removes)
+        yield from (Operand(command.shape(at), is_certain=True, below="*") for at in operands if removes)
     elif name == "sed":
         found = (_SUFFIX.match(command.shape(at)[0] or "") for at in range(1, len(words)))
         yield from (Operand((match["suffix"].replace("*", "0"),), is_certain=True) for match in found if match)
@@ -337,16 +339,16 @@ def _written_by_git(command: ShellCommand) -> Iterator[Operand]:
     words = command.words
     at = _git_subcommand(words)
     name = words[at] or "" if at < len(words) else ""
-    given = [later for later in range(at + 1, len(words)) if not (words[later] or "").startswith("-")]
-    both = f"{name} {words[given[0]]}" if given else name
+    operands = [later for later in range(at + 1, len(words)) if not (words[later] or "").startswith("-")]
+    both = f"{name} {words[operands[0]]}" if operands else name
     first = _GIT_TARGETS.get(name, _GIT_TARGETS.get(both, len(words)))
-    named = [Operand(command.shape(later), is_certain=True) for later in given[first:]]
+    named = [Operand(command.shape(later), is_certain=True) for later in operands[first:]]
     for option in _GIT_WRITES.get(name, ()):
         named += option_values(option, command, at + 1)
     yield from named
     if not named and name in _GIT_WRITES_HERE:
         yield Operand((_GIT_WRITES_HERE[name],), is_certain=True)
-    elif not named and name == "clone" and given and (url := words[given[0]]):
+    elif not named and name == "clone" and operands and (url := words[operands[0]]):
         yield Operand((os.path.basename(url.rstrip("/")).removesuffix(".git"),), is_certain=True)
     for option in ("--work-tree", *(("--git-dir",) if name == "init" else ())):
         yield from option_values(option, command)

@@ -74,8 +74,8 @@ def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFac
             for path in reads.paths
         )
         facts.touched = (*facts.touched, *judged)
-        shown = sorted(shown_work_trees(reads.paths)) if reads.by_git and reads.is_deep else ()
-        facts.below = tuple(filter(None, (question_below(context, "Read", top) for top in shown)))
+        work_trees = sorted(shown_work_trees(reads.paths)) if reads.by_git and reads.is_deep else ()
+        facts.below = tuple(filter(None, (question_below(context, "Read", top) for top in work_trees)))
     elif found is not None:
         facts.changes = found
         facts.named = tuple(_judge_changed(context, facts.changed))

@@ -74,7 +74,7 @@ def _with_made_links(parsed: ParsedLine, line: str) -> ParsedLine:
     try:
         links = _LineLinks(makers, repeats=_REPEATS.search(line) is not None)
         commands = list(itertools.islice(_follow_commands(parsed.commands, links), _MAX_MADE + 1))
-        redirects = [followed for one in parsed.redirects for followed in _follow_redirect(one, links.made)]
+        redirects = [followed for one in parsed.redirects for followed in _follow_redirect(one, links.targets)]
         if len(commands) > _MAX_MADE:
             raise _TooManyLinks
     except _TooManyLinks:
@@ -99,23 +99,23 @@ class _LineLinks:
     """The links that the commands of a line make."""
 
     def __init__(self, commands: Sequence[ShellCommand], *, repeats: bool) -> None:
-        self.made: Links = {}
+        self.targets: Links = {}
         self._by_command: dict[int, Links] = {}
         self._repeats = repeats
         self._entries = _MAX_ENTRIES
         self._steps = _MAX_STEPS
         self._below: dict[str, Links] = {}
         for _ in range(_MAX_PASSES):
-            before = sum(map(len, self.made.values()))
+            before = sum(map(len, self.targets.values()))
             for command in commands:
                 self._add(command)
-            if sum(map(len, self.made.values())) == before:
+            if sum(map(len, self.targets.values())) == before:
                 return
 
     def before(self, command: ShellCommand) -> Links:
         """Return the links that may exist when this command runs: those of others, and its own if it is repeated."""
         if self._repeats or id(command) not in self._by_command:
-            return self.made
+            return self.targets
         found: Links = {}
         for key, links in self._by_command.items():
             _merge(found, links if key != id(command) else {})
@@ -133,8 +133,8 @@ class _LineLinks:
             for destination in operands.destinations(place, source):
                 found = self._made_at(place, source, destination, operands)
                 _merge(self._by_command.setdefault(id(command), {}), found)
-                _merge(self.made, found)
-            if len(self.made) > _MAX_MADE:
+                _merge(self.targets, found)
+            if len(self.targets) > _MAX_MADE:
                 raise _TooManyLinks
 
     def _made_at(self, place: str, source: str, destination: str, operands: _LinkOperands) -> Links:
@@ -144,10 +144,10 @@ class _LineLinks:
             found[destination] = {source if operands.from_link else os.path.join(place, source)}
         if operands.moves:
             top = _absolute(place, source)
-            self._steps -= len(self.made) + 1
+            self._steps -= len(self.targets) + 1
             if self._steps < 0:
                 raise _TooManyLinks
-            earlier = {link: set(to) for link, to in self.made.items() if f"{link}/".startswith(f"{top}/")}
+            earlier = {link: set(to) for link, to in self.targets.items() if f"{link}/".startswith(f"{top}/")}
             _merge(earlier, self._links_below(top))
             _merge(found, {destination + link[len(top) :]: targets for link, targets in earlier.items()})
         return found

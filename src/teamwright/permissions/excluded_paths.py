@@ -88,9 +88,9 @@ def _exists(directory: str, segments: Segments) -> bool:
     name, rest = segments[0], segments[1:]
     if name == "**" or (rest and set(name) & set("*?")):
         return True
-    wanted = re.compile(segment_expression(name), re.IGNORECASE | re.DOTALL)
+    expression = re.compile(segment_expression(name), re.IGNORECASE | re.DOTALL)
     try:
         names = os.listdir(directory)
     except OSError:
         return False
-    return any(wanted.fullmatch(one) and _exists(os.path.join(directory, one), rest) for one in names)
+    return any(expression.fullmatch(one) and _exists(os.path.join(directory, one), rest) for one in names)

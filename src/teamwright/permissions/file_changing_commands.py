@@ -156,15 +156,15 @@ def copied_directories(name: str, command: ShellCommand) -> Iterator[tuple[Path,
 
 def _sources_and_target(name: str, command: ShellCommand) -> tuple[list[int], str]:
     """Return the indexes of the words that a copy reads, and the word that it writes; none when it is not known."""
-    given = [at for at in range(1, len(command.words)) if not (command.words[at] or "").startswith("-")]
-    if name not in _COPIERS or not given:
+    operands = [at for at in range(1, len(command.words)) if not (command.words[at] or "").startswith("-")]
+    if name not in _COPIERS or not operands:
         return [], ""
     named = [one.shape[0] for one in option_values("--target-directory", command)]
     named += [one.shape[0] for one in option_values("-t", command)] if name != "rsync" else []
     target = next((text for text in named if text), None)
-    if target is None and len(given) > 1:
-        target, given = command.shape(given[-1])[0], given[:-1]
-    return (given, target) if target is not None else ([], "")
+    if target is None and len(operands) > 1:
+        target, operands = command.shape(operands[-1])[0], operands[:-1]
+    return (operands, target) if target is not None else ([], "")
 
 
 def _copied(command: ShellCommand, at: int, target: str, exact: bool) -> Iterator[Operand]:

@@ -78,8 +78,8 @@ def _survey(found: Discovery) -> GitSurvey:
         return known
     while len(_surveys) >= _MAX_SURVEYS:
         _surveys.pop(next(iter(_surveys)))
-    made = _surveys[found] = survey_git(found)
-    return made
+    survey = _surveys[found] = survey_git(found)
+    return survey
 
 
 _EXCLUDES = re.compile(r":[!^]|:\([^)]*exclude[^)]*\)")

@@ -32,8 +32,8 @@ _NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
 def out_of_bounds(place: Path, scope: PermissionScope) -> str:
     """Return the reason why no update may grant this directory, given by its real path; empty when one may."""
     real = Path(real_path(place))
-    shown = f"{real}/"
-    if str(real) in _SYSTEM_DIRECTORIES or shown.startswith(_NEVER_BELOW):
+    prefix = f"{real}/"
+    if str(real) in _SYSTEM_DIRECTORIES or prefix.startswith(_NEVER_BELOW):
         return f"{real} belongs to the whole system"
     if Path(real_path(os.path.expanduser("~"))).is_relative_to(real):
         return f"{real} is, or holds, the home directory"

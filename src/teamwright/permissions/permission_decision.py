@@ -208,16 +208,16 @@ class Policy:
 
     def narrow_to(self, parent: Policy) -> Policy:
         """Return this policy with another parent: each call then has the stricter of both verdicts."""
-        made = Policy(self.mode, self.rules, self.scope, (*self._parents, parent))
+        policy = Policy(self.mode, self.rules, self.scope, (*self._parents, parent))
         if self._plan:
-            made.allow_plan(self.plan_file)
-        return made
+            policy.allow_plan(self.plan_file)
+        return policy
 
     def bounded_by(self, *bounds: Policy) -> Policy:
         """Return a policy of the same agent, which these policies bound too. It has the present delegation."""
-        made = Policy(Mode.BUBBLE, parents=(self, *bounds), is_delegating=self.is_delegating)
-        made._bounded = self
-        return made
+        policy = Policy(Mode.BUBBLE, parents=(self, *bounds), is_delegating=self.is_delegating)
+        policy._bounded = self
+        return policy
 
     def in_worktree(self, place: WorktreeBounds) -> Policy:
         """Return this policy for an agent that works in that worktree. It follows the changes of this one."""

@@ -27,42 +27,42 @@ _UNSUPPORTED_KINDS = frozenset({"replaceRules", "removeRules", "removeDirectorie
 
 def to_wire(update: PermissionUpdate) -> dict[str, Any]:
     """Return the update in wire format."""
-    made: dict[str, Any] = {"type": update.kind}
+    fields: dict[str, Any] = {"type": update.kind}
     if update.kind == "setMode":
-        made["mode"] = update.mode
+        fields["mode"] = update.mode
     elif update.kind == "addDirectories":
-        made["directories"] = list(update.directories)
+        fields["directories"] = list(update.directories)
     else:
-        made["rules"] = [_rule_to_wire(text) for text in update.rules]
-        made["behavior"] = update.behavior
-    return {**made, "destination": update.destination}
+        fields["rules"] = [_rule_to_wire(text) for text in update.rules]
+        fields["behavior"] = update.behavior
+    return {**fields, "destination": update.destination}
 
 
 def from_wire(value: object) -> PermissionUpdate:
     """Parse an update from the wire. Raises UsageError for an invalid or unsupported one."""
     if not isinstance(value, dict):
         raise _bad("a permission update is an object with a type")
-    given = cast("Mapping[str, Any]", value)
-    kind, destination = given.get("type"), given.get("destination", "session")
+    fields = cast("Mapping[str, Any]", value)
+    kind, destination = fields.get("type"), fields.get("destination", "session")
     if kind in _UNSUPPORTED_KINDS:
         raise _bad(f"{kind} is not taken: an answer only adds, rules are taken away in a settings file")
     if destination not in DESTINATIONS:
         raise _bad(f"{_excerpt(destination)} is not a destination: {', '.join(DESTINATIONS)}")
     match kind:
         case "setMode":
-            mode = given.get("mode")
+            mode = fields.get("mode")
             if not isinstance(mode, str) or mode not in list(Mode):
                 raise _bad(f"{_excerpt(mode)} is not a permission mode")
             return PermissionUpdate("setMode", mode=mode, destination=destination)
         case "addDirectories":
             return PermissionUpdate(
-                "addDirectories", directories=_text_field(given, "directories"), destination=destination
+                "addDirectories", directories=_text_field(fields, "directories"), destination=destination
             )
         case "addRules":
-            behavior = given.get("behavior", "allow")
+            behavior = fields.get("behavior", "allow")
             if behavior not in BEHAVIORS:
                 raise _bad(f"{_excerpt(behavior)} is not a behavior: {', '.join(BEHAVIORS)}")
-            rules = tuple(_rule_from_wire(rule, Verdict(behavior)) for rule in _list_field(given, "rules"))
+            rules = tuple(_rule_from_wire(rule, Verdict(behavior)) for rule in _list_field(fields, "rules"))
             return PermissionUpdate("addRules", rules=rules, behavior=behavior, destination=destination)
         case _:
             raise _bad(f"{_excerpt(kind)} is not a kind of permission update: addRules, addDirectories, setMode")
@@ -78,8 +78,8 @@ def _rule_from_wire(value: object, verdict: Verdict) -> str:
     if isinstance(value, str):
         text = value
     else:
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-        tool, content = given.get("toolName"), given.get("ruleContent")
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+        tool, content = fields.get("toolName"), fields.get("ruleContent")
         if not isinstance(tool, str) or not isinstance(content, str | None) or "(" in tool:
             raise _bad("a rule is an object with toolName and perhaps ruleContent")
         text = tool if content is None else f"{tool}({content})"
@@ -88,8 +88,8 @@ def _rule_from_wire(value: object, verdict: Verdict) -> str:
     return parse_rule(text, verdict, "a permission update", Path("/")).text
 
 
-def _list_field(given: Mapping[str, Any], key: str) -> list[object]:
-    found = given.get(key)
+def _list_field(fields: Mapping[str, Any], key: str) -> list[object]:
+    found = fields.get(key)
     if not isinstance(found, list) or not found:
         raise _bad(f"{key} is a list with at least one entry")
     entries = cast("list[object]", found)
@@ -98,8 +98,8 @@ def _list_field(given: Mapping[str, Any], key: str) -> list[object]:
     return entries
 
 
-def _text_field(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = _list_field(given, key)
+def _text_field(fields: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = _list_field(fields, key)
     if not all(isinstance(one, str) and 0 < len(one) <= MAX_TEXT and "\0" not in one for one in found):
         raise _bad(f"{key} is a list of paths")
     return tuple(str(one) for one in found)

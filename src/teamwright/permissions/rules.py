@@ -232,13 +232,13 @@ def _segments(root: Path, rest: str) -> Segments:
 
 
 def _path_expression(root: Path, rest: str) -> str:
-    made = re.escape(str(root)).rstrip("/")
+    expression = re.escape(str(root)).rstrip("/")
     for part in (part for part in rest.split("/") if part not in {"", "."}):
         if part == "**":
-            made += "(?:/[^/]+)*"
+            expression += "(?:/[^/]+)*"
         else:
-            made += "/" + segment_expression(part)
-    return f"{made}(?:/.*)?"
+            expression += "/" + segment_expression(part)
+    return f"{expression}(?:/.*)?"
 
 
 class WordPattern(Struct, frozen=True):
@@ -333,10 +333,10 @@ def parse_rules(
     return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
 
 
-def _bad(text: str, source: str, wanted: str) -> UsageError:
+def _bad(text: str, source: str, expected: str) -> UsageError:
     return UsageError(
         "usage",
         f"{text[:120]!r} is not a permission rule",
-        looked_at=[("from", source), ("expected", wanted)],
+        looked_at=[("from", source), ("expected", expected)],
         do=["Bash(git status:*), Read(src/**), Edit(//abs/path/**), WebFetch(domain:example.org), Agent(Explore)"],
     )

@@ -206,9 +206,9 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
         found += [containing_directory(path) for path in reads.paths] if reads is not None else []
         if change is not None:
             edits = True
-            made = command.name == "mkdir"  # a directory that it creates does not exist yet
+            is_mkdir = command.name == "mkdir"  # a directory that it creates does not exist yet
             found += [containing_directory(path) for path in change.reads]
-            found += [Path(real_path(path)) if made else containing_directory(path) for path in change.writes]
+            found += [Path(real_path(path)) if is_mkdir else containing_directory(path) for path in change.writes]
     for redirect in parsed.redirects:
         if redirect.target is None or redirect.glob or None in redirect.directories:
             return None
@@ -258,8 +258,8 @@ def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[C
         paths = (tree.original(path) if tree is not None else path for changed in every for path in changed.paths)
         yield from (found for path in paths if (found := fence.refusal(path, deep=True)) is not None)
     if tree is not None:
-        given = parsed.variables_exported | parsed.variables_set
-        yield from (found for fact in facts if (found := tree.refuse_git(fact.command, given)) is not None)
+        variables = parsed.variables_exported | parsed.variables_set
+        yield from (found for fact in facts if (found := tree.refuse_git(fact.command, variables)) is not None)
         unknown = [] if context.is_confined else [fact for fact in facts if fact.reads is None and fact.changes is None]
         yield from (found for fact in unknown if (found := tree.ask_about_program(fact.command)) is not None)
     if (

@@ -63,8 +63,8 @@ class MemoryTaskStore:
         """See TaskStore."""
         await asyncio.sleep(0)
         tasks = self.table.tasks
-        wanted = sort_ids(tasks if ids is None else ids)
-        found = [tasks[id] for id in wanted if id in tasks]
+        wanted_ids = sort_ids(tasks if ids is None else ids)
+        found = [tasks[id] for id in wanted_ids if id in tasks]
         if drafts_of is not None:
             found = [task for task in found if task.draft is not None and task.draft.by == drafts_of]
         return TaskSnapshot(found, (), frozenset(id for id, task in tasks.items() if _is_open(task)))

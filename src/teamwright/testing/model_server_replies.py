@@ -149,8 +149,8 @@ def _blocks(answer: Answer, number: int) -> Iterator[tuple[Event, list[Event]]]:
         yield start, [*pieces, {"type": "signature_delta", "signature": f"sig-{number}"}]
     if answer.text:
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": p} for p in _pieces(answer.text)]
-    for place, (name, given) in enumerate(answer.tools):
-        text = json.dumps(dict(given), ensure_ascii=False) if given else ""
+    for place, (name, arguments) in enumerate(answer.tools):
+        text = json.dumps(dict(arguments), ensure_ascii=False) if arguments else ""
         use: Event = {"type": "tool_use", "id": f"toolu_test_{number}_{place}", "name": name, "input": {}}
         yield use, [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(text))]
     for block in answer.blocks:

@@ -121,10 +121,10 @@ class ScriptedModel:
             case Say():
                 return text_block(piece.text)
             case Call():
-                tool, given = piece.tool, piece.input
+                tool, arguments = piece.tool, piece.input
             case _:
-                tool, given = piece
-        return {"type": "tool_use", "id": f"call_{next(self._numbers)}", "name": tool, "input": dict(given)}
+                tool, arguments = piece
+        return {"type": "tool_use", "id": f"call_{next(self._numbers)}", "name": tool, "input": dict(arguments)}
 
 
 def _pieces(answer: Piece | Sequence[Piece]) -> Sequence[Piece]:

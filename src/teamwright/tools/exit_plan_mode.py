@@ -70,11 +70,11 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         if isinstance(plan, ToolResult):
             return plan
         rules = tuple(f"{one.tool}({one.prompt})" for one in call.allowedPrompts)
-        given = PlanSubmission(plan, mode.file, rules, ctx.key, ctx.tool_use_id, ctx.is_rerun)
+        submission = PlanSubmission(plan, mode.file, rules, ctx.key, ctx.tool_use_id, ctx.is_rerun)
         if mode.exit_rule is PlanExit.FREELY:
             mode.leave(call=ctx.key)
             return self._left_result(PlanOutcome(True))
-        return self._outcome_result(await self._approval.submit(self._member, mode, given))
+        return self._outcome_result(await self._approval.submit(self._member, mode, submission))
 
     def _refusal(self) -> ToolResult | None:
         mode = self._mode

@@ -75,13 +75,13 @@ class McpCall(Tool[McpCallInput]):
         server = self._find_server(call.server)
         if server is None or not call.tool:
             return None
-        made = self._find_tool(server, call.tool)
-        if made is None:
+        tool = self._find_tool(server, call.tool)
+        if tool is None:
             return None
-        known = server.find_tool(made.name)
+        known = server.find_tool(tool.name)
         if call.arguments is None and (known is None or known.required_parameters):
             return None
-        return made, call.arguments or {}
+        return tool, call.arguments or {}
 
     def find_unlisted(self, name: str) -> AnyTool | None:
         """Return the tool with that full name, for a call that names it although the agent's list does not."""

@@ -48,8 +48,8 @@ class PythonTool(Tool[ToolInput]):
 
     def summary(self, call: ToolInput) -> str:
         """Return the call in Python syntax."""
-        shown = ", ".join([f"{name}={getattr(call, name)!r}" for name in self._parameters])
-        return f"{self.name.removeprefix(PREFIX)}({shown})"
+        arguments = ", ".join([f"{name}={getattr(call, name)!r}" for name in self._parameters])
+        return f"{self.name.removeprefix(PREFIX)}({arguments})"
 
     def access(self, call: ToolInput, ctx: ToolContext) -> Access:
         """Return an unknown access: rules about the tool's name decide, else the mode."""
@@ -82,13 +82,13 @@ class PythonTool(Tool[ToolInput]):
 
 def python_tools(functions: Sequence[Function]) -> list[PythonTool]:
     """Return the functions as tools. Raises UsageError for an unsuitable one, and for two with one name."""
-    made: dict[str, PythonTool] = {}
+    tools: dict[str, PythonTool] = {}
     for function in functions:
         tool = python_tool(function)
-        if tool.name in made:
+        if tool.name in tools:
             raise _refused_error(function, "another tool has the same name", "give one of the two another name")
-        made[tool.name] = tool
-    return list(made.values())
+        tools[tool.name] = tool
+    return list(tools.values())
 
 
 def python_tool(function: Function) -> PythonTool:
@@ -131,12 +131,12 @@ def _input_type(function: Function, name: str, fields: dict[str, Any]) -> type[T
         )
     try:
         with warnings.catch_warnings(action="ignore"):
-            made = create_model(f"{name}_input", __base__=ToolInput, **fields)
-            input_schema(made)
+            model = create_model(f"{name}_input", __base__=ToolInput, **fields)
+            input_schema(model)
     except (PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as problem:
         first = str(problem).split("\n", 1)[0].split(". ", 1)[0]
         raise _refused_error(function, f"JSON cannot hold what it takes: {first}") from problem
-    return made
+    return model
 
 
 def _refused_error(function: object, why: str, do: str = "") -> UsageError:

@@ -178,7 +178,7 @@ def _report_path(where: RunLocation, value: str | None) -> Path | None:
 
 def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool) -> Options:
     seconds = flags.get("timeout")
-    wanted = flags.get("session_id")
+    session = flags.get("session_id")
     return Options(
         cwd=where.cwd,
         home=where.home,
@@ -186,12 +186,12 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         fallback_models=_fallback_models(flags.get("fallback_model")),
         effort=flags.get("effort"),
         permission_mode=_mode(flags),
-        add_dirs=tuple(_directory(where, given) for given in flags.get("add_dir") or ()),
+        add_dirs=tuple(_directory(where, value) for value in flags.get("add_dir") or ()),
         allowed_tools=_rules(flags.get("allowed_tools") or ()),
         disallowed_tools=(*_rules(flags.get("disallowed_tools") or ()), *_tools_left_out(flags.get("tools") or ())),
         settings_file=where.settings,
         setting_sources=_setting_sources(flags.get("setting_sources")),
-        mcp_config=tuple(_json_or_path(where, given) for given in flags.get("mcp_config") or ()),
+        mcp_config=tuple(_json_or_path(where, value) for value in flags.get("mcp_config") or ()),
         strict_mcp_config=bool(flags.get("strict_mcp_config")),
         trust=bool(flags.get("trust")),
         setup=next((name for name in ("init", "maintenance") if flags.get(name)), ""),
@@ -202,7 +202,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
             minutes=None if seconds is None else seconds / 60,
         ),
         output=_output_format(where, flags.get("json_schema")),
-        session_id=session_id(wanted) if wanted else None,
+        session_id=session_id(session) if session else None,
         worktree=flags.get("worktree"),
         resume=flags.get("resume") or None,
         fork=bool(flags.get("fork_session")),
@@ -297,19 +297,17 @@ def _output_format(where: RunLocation, value: str | None) -> OutputFormat | None
         return None
     from teamwright.session.answer_format import schema_format  # loaded only for this flag
 
-    given = value.strip()
-    return schema_format(
-        given if given.startswith("{") else _file_text(where, given.removeprefix("@"), "--json-schema")
-    )
+    text = value.strip()
+    return schema_format(text if text.startswith("{") else _file_text(where, text.removeprefix("@"), "--json-schema"))
 
 
 def _prompt_text(where: RunLocation, flags: Mapping[str, Any], name: str) -> str:
     """Return the text of a flag, or of the file of its `-file` form. Raises UsageError for both and for no file."""
-    given, file = flags.get(name), flags.get(f"{name}_file")
+    text, file = flags.get(name), flags.get(f"{name}_file")
     if file is None:
-        return given or ""
+        return text or ""
     flag = f"--{name.replace('_', '-')}"
-    if given is not None:
+    if text is not None:
         raise UsageError("usage", f"{flag} and {flag}-file contradict each other", note="nothing was started")
     return _file_text(where, file, f"{flag}-file")
 
@@ -337,7 +335,7 @@ def parse_agents(where: RunLocation, flags: Mapping[str, Any]) -> dict[str, Any]
 
 def parse_plugin_dirs(where: RunLocation, flags: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the directories of `--plugin-dir`. Raises UsageError for a marketplace, with its plugins."""
-    found = tuple(where.resolve(given) for given in flags.get("plugin_dir") or ())
+    found = tuple(where.resolve(directory) for directory in flags.get("plugin_dir") or ())
     if not found:
         return ()
     from teamwright.config.marketplaces import is_marketplace, read_marketplace  # only for this flag

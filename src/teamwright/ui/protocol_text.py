@@ -109,10 +109,10 @@ def _scalar(value: object) -> str:
             return str(value)
 
 
-def input_lines(given: Mapping[str, Any]) -> list[str]:
+def input_lines(tool_input: Mapping[str, Any]) -> list[str]:
     """Return the input of a call: the command of a shell, else each parameter with its value."""
-    command = given.get("command")
-    return command.split("\n") if isinstance(command, str) else value_lines(given)
+    command = tool_input.get("command")
+    return command.split("\n") if isinstance(command, str) else value_lines(tool_input)
 
 
 def output_lines(output: str) -> list[str]:

@@ -52,9 +52,9 @@ class ReportPart(Struct, frozen=True):
         return len(self.text.encode("utf-8", "replace"))
 
 
-def report_path(home: Home, given: Path | None) -> Path:
+def report_path(home: Home, path: Path | None) -> Path:
     """Return the path of the bug report: the given one, else a new one beside the crash files."""
-    return given if given is not None else home.debug / f"report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.zip"
+    return path if path is not None else home.debug / f"report-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.zip"
 
 
 def save_bug_report(path: Path, parts: Sequence[ReportPart], *, own: bool) -> None:

@@ -107,9 +107,11 @@ def _message(line: bytes) -> bytes:
 
 def describe_input(call: Mapping[str, Any]) -> str:
     """Return a short description of a call's input: the value that names its subject, else its beginning."""
-    given: Mapping[str, Any] = call.get("input") or {}
-    texts = [str(given[key]) for key in _TELLING if isinstance(given.get(key), str | int) and given[key] != ""]
-    others = [value for value in given.values() if isinstance(value, str)]
+    tool_input: Mapping[str, Any] = call.get("input") or {}
+    texts = [
+        str(tool_input[key]) for key in _TELLING if isinstance(tool_input.get(key), str | int) and tool_input[key] != ""
+    ]
+    others = [value for value in tool_input.values() if isinstance(value, str)]
     return next(iter((*texts, *others)), "")
 
 

@@ -116,8 +116,8 @@ def cost_of_totals(books: UsageTotals, subjects: Mapping[TaskKey, str], log: Log
 def _member(name: str, spent: Mapping[str, Account]) -> CostRow:
     account = spent.get(name, Account())
     below = tuple(_member(id, spent) for id, one in spent.items() if one.caller == name)
-    shown = LEAD_ALIAS if name == LEAD else name
-    return _line(shown, account.usage, (account.model_calls, account.tool_calls), failed=account.failed, below=below)
+    label = LEAD_ALIAS if name == LEAD else name
+    return _line(label, account.usage, (account.model_calls, account.tool_calls), failed=account.failed, below=below)
 
 
 def _sum(spent: Mapping[str, Account]) -> tuple[int, int]:
@@ -128,7 +128,7 @@ def _sum(spent: Mapping[str, Account]) -> tuple[int, int]:
 def _line(
     name: str,
     usage: Usage,
-    made: tuple[int, int] = (0, 0),
+    calls: tuple[int, int] = (0, 0),
     *,
     subject: str = "",
     failed: Usage | None = None,
@@ -137,8 +137,8 @@ def _line(
     lost = failed or Usage()
     return CostRow(
         name=name,
-        model_calls=made[0],
-        tool_calls=made[1],
+        model_calls=calls[0],
+        tool_calls=calls[1],
         tokens_in=usage.prompt_tokens,
         cached=usage.cache_read,
         tokens_out=usage.output_tokens,

@@ -102,15 +102,15 @@ def _home(home: Home) -> Finding:
         place = home.require_readable().own
     except TeamwrightError as problem:
         return _trouble("machine", "home", problem)
-    shown = str(place)
+    path = str(place)
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        return Finding("machine", "home", f"{shown} cannot be written", "problem", "teamwright --home DIR …")
+        return Finding("machine", "home", f"{path} cannot be written", "problem", "teamwright --home DIR …")
     mode = home.own.stat().st_mode & 0o777 if home.own.is_dir() else 0o700
     if mode & 0o077 and not home.is_foreign:
-        return Finding("machine", "home", f"{shown} can be read by others ({mode:o})", "note", f"chmod 700 {shown}")
-    return Finding("machine", "home", shown + ("" if home.own.is_dir() else " (made with the first session)"))
+        return Finding("machine", "home", f"{path} can be read by others ({mode:o})", "note", f"chmod 700 {path}")
+    return Finding("machine", "home", path + ("" if home.own.is_dir() else " (made with the first session)"))
 
 
 # ── model ────────────────────────────────────────────────────────────────────────────────────────────────────

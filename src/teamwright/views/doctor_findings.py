@@ -124,24 +124,24 @@ def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
 
 
 def _ability_finding(card: ModelCard, fact: str) -> Finding:
-    shown = f"{'yes' if getattr(card, fact) else 'no'} ({source(card, fact)})"
+    summary = f"{'yes' if getattr(card, fact) else 'no'} ({source(card, fact)})"
     if fact == "tools" and not card.tools:
-        return Finding("model", fact, f"{shown}: agents cannot work without tools", "problem", "choose another model")
-    return Finding("model", fact, shown)
+        return Finding("model", fact, f"{summary}: agents cannot work without tools", "problem", "choose another model")
+    return Finding("model", fact, summary)
 
 
 def _window_finding(card: ModelCard, endpoint: Endpoint) -> Finding:
     window, by = card.context_tokens, source(card, "context_tokens")
-    shown = f"{window:,} tokens ({by})"
+    summary = f"{window:,} tokens ({by})"
     if by == SERVER and window < RECOMMENDED_WINDOW // 2:
-        few = f"{shown}: little for one agent, too little for a team"
+        few = f"{summary}: little for one agent, too little for a team"
         return Finding("model", "window", few, "note", widen_command(endpoint.provider, card.wire, window // 2))
     if endpoint.own and by not in {SERVER} and not is_set(card, "context_tokens"):
         entry = f'"models": {{"{card.name}": {{"context_tokens": N}}}}'
         return Finding(
-            "model", "window", f"{shown} until the server reports one", "ok", f"where you know it better: {entry}"
+            "model", "window", f"{summary} until the server reports one", "ok", f"where you know it better: {entry}"
         )
-    return Finding("model", "window", shown)
+    return Finding("model", "window", summary)
 
 
 _SERVERS = "servers"

@@ -84,12 +84,12 @@ def log_events(
 
     With `since` or `last` the log is read backward to the first matching event.
     """
-    wanted = None if member is None else event_name(member)
+    member_name = None if member is None else event_name(member)
     if since is None and last is None:
         events = read_events(log.path)
     else:
-        events = reversed(_newest(log, wanted, since or 0.0, sys.maxsize if last is None else last))
-    return ((number, event) for number, event in events if wanted is None or event.member.lower() == wanted)
+        events = reversed(_newest(log, member_name, since or 0.0, sys.maxsize if last is None else last))
+    return ((number, event) for number, event in events if member_name is None or event.member.lower() == member_name)
 
 
 def first_event_number(log: LogView, since: float | None, last: int | None, member: str | None = None) -> int | None:
@@ -112,16 +112,16 @@ def _newest(log: LogView, member: str | None, since: float, most: int) -> list[t
 
 def find_call(log: LogView, call: str) -> CallView:
     """Return the newest call of that number (`c7`, or `7`) with its whole output. Raises TeamwrightError (`usage`)."""
-    wanted = f"c{call.strip().lower().removeprefix('c')}"
-    marks = (b'"tool_called"', b'"call":%s' % json.dumps(wanted).encode())
+    number = f"c{call.strip().lower().removeprefix('c')}"
+    marks = (b'"tool_called"', b'"call":%s' % json.dumps(number).encode())
     found = (event for _, event in read_newest(log.path, marks=marks))
-    event = next((one for one in found if isinstance(one, ToolCalled) and one.call == wanted), None)
+    event = next((one for one in found if isinstance(one, ToolCalled) and one.call == number), None)
     if event is None:
-        made = (event for _, event in read_events(log.path))
-        numbers = list(dict.fromkeys(one.call for one in made if isinstance(one, ToolCalled)))
+        events = (event for _, event in read_events(log.path))
+        numbers = list(dict.fromkeys(one.call for one in events if isinstance(one, ToolCalled)))
         raise TeamwrightError(
             "usage",
-            f"there is no call {wanted} in this log",
+            f"there is no call {number} in this log",
             looked_at=[("log", str(log.path)), ("calls", f"{numbers[0]} to {numbers[-1]}" if numbers else "none")],
         )
     output, complete = event.output, True
@@ -154,13 +154,13 @@ def _from_transcripts(log: LogView, event: ToolCalled) -> str | None:
     return found
 
 
-def _results(path: Path, tool: str, given: dict[str, Any]) -> Iterator[str]:
+def _results(path: Path, tool: str, tool_input: dict[str, Any]) -> Iterator[str]:
     waiting: set[str] = set()
     for line in read_lines(path):
         if b'"tool_use' not in line and b'"tool_result"' not in line:
             continue
         for block in _blocks(line):
-            if block.get("type") == "tool_use" and block.get("name") == tool and block.get("input") == given:
+            if block.get("type") == "tool_use" and block.get("name") == tool and block.get("input") == tool_input:
                 waiting.add(str(block.get("id")))
             elif block.get("type") == "tool_result" and block.get("tool_use_id") in waiting:
                 content = block.get("content")

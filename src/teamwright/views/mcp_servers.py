@@ -81,8 +81,8 @@ def load_server_config(query: SettingsQuery, name: str) -> ServerConfig:
 
 
 def _view(value: SettingValue) -> McpServerView:
-    given: object = value.value
-    entry = cast("Mapping[str, Any]", given) if isinstance(given, dict) else dict[str, Any]()
+    raw: object = value.value
+    entry = cast("Mapping[str, Any]", raw) if isinstance(raw, dict) else dict[str, Any]()
     kind = entry.get("type", "http" if "url" in entry and "command" not in entry else "stdio")
     transport = str(kind) if kind in {"stdio", "sse", "sdk"} else "http"
     target = command_of(entry) if transport == "stdio" else _address(str(entry.get("url", "")))

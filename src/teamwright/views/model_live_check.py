@@ -110,12 +110,12 @@ def plan_live_check(name: str | None, env: Mapping[str, str], settings: ModelSet
 
     Raises CannotStart (`no-model`, `unknown-model`) as a run does, UsageError for a script, which is not a service.
     """
-    wanted = name or settings.model
-    if wanted is not None and wanted.startswith("scripted:"):
+    model = name or settings.model
+    if model is not None and model.startswith("scripted:"):
         raise UsageError(
             "usage",
             "a script is played here: there is no service to try",
-            looked_at=[("model", wanted[:80])],
+            looked_at=[("model", model[:80])],
             do=["teamwright doctor --live --model NAME"],
             note="nothing was sent",
         )
@@ -166,13 +166,13 @@ def _tokens(request: Request) -> int:
     return (request.prefix.size + sum(map(len, request.items))) // 4
 
 
-def arguments_of(given: object) -> str:
+def arguments_of(arguments: object) -> str:
     """Return the fault in the arguments of a call; empty for valid ones. Numbers as text are accepted."""
-    row = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    if not isinstance(given, dict) or "unparsed_arguments" in row:
-        return f"its arguments are not JSON: {json.dumps(given)[:120]}"
+    row = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    if not isinstance(arguments, dict) or "unparsed_arguments" in row:
+        return f"its arguments are not JSON: {json.dumps(arguments)[:120]}"
     if not isinstance(row.get("word"), str) or not str(row.get("count")).strip().isdigit():
-        return f"its arguments do not fit the schema: {json.dumps(given)[:120]}"
+        return f"its arguments do not fit the schema: {json.dumps(arguments)[:120]}"
     return ""
 
 

@@ -141,8 +141,8 @@ def check_call(call: str, subject: CallerDescription) -> CallVerdict:
 def _in_words(update: PermissionUpdate) -> str:
     if update.kind == "setMode":
         return f"the mode {update.mode}"
-    what, given = ("directory", update.directories) if update.directories else ("rule", update.rules)
-    return f"the {what} {', '.join(given)}"
+    what, values = ("directory", update.directories) if update.directories else ("rule", update.rules)
+    return f"the {what} {', '.join(values)}"
 
 
 def _for_those_below(policy: Policy, tool: str, access: Access) -> Decision:

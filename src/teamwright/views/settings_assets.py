@@ -88,5 +88,5 @@ def _remarks(layer: SettingsLayer) -> Iterator[Asset]:
 
 
 def _part(part: SettingPart, group: str = SETTINGS, name: str = "") -> Asset:
-    shown = name or (f"{part.key} {part.name}" if part.name else part.key)
-    return Asset(group, shown, part.state, str(part.path), part.line, part.why)
+    label = name or (f"{part.key} {part.name}" if part.name else part.key)
+    return Asset(group, label, part.state, str(part.path), part.line, part.why)

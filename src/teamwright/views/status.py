@@ -229,15 +229,15 @@ class _MemberReader(Struct, frozen=True):
     def member(self, name: str, entry: MemberStatus | None = None) -> MemberStatus:
         """Return a member from the state of the log and its entry on the roster, if there is one."""
         known = self.team_status.members.get(name)
-        shown = self._with_state(name, known, entry)
+        status = self._with_state(name, known, entry)
         entry = entry or MemberStatus(name)
         return replace(
-            shown,
+            status,
             name=LEAD_ALIAS if name == LEAD else name,
             open_tasks=tuple(id for id, task in self.tasks.items() if task.owner.lower() == name.lower()),
             unread=entry.unread,
             agent_type=entry.agent_type,
-            model=shown.model or entry.model,
+            model=status.model or entry.model,
             mode=_mode(name, known, entry),
             place=entry.place,
             note=self.notes.get(name.lower(), ""),

@@ -114,8 +114,8 @@ def _grep(name: str, args: list[str]) -> FilesRead | None:
     found = parse_arguments(args, by) if by is not None else None
     if found is None:
         return None
-    given = found.has("-e", "--regexp", "--files", "--type-list")
-    named = found.operands if given else found.operands[1:]
+    are_operands_paths = found.has("-e", "--regexp", "--files", "--type-list")
+    named = found.operands if are_operands_paths else found.operands[1:]
     if name == "rg":
         return FilesRead((*(named or (".",)), *found.files), is_deep=True)
     actions = found.values("-d", "--directories")
@@ -163,8 +163,8 @@ def _awk(args: list[str]) -> FilesRead | None:
         if not value:
             at += 1
             value = args[at] if at < len(args) else ""
-        name, given, _ = value.partition("=")
-        if option == "-v" and not (given and _AWK_NAME.fullmatch(name)):
+        name, separator, _ = value.partition("=")
+        if option == "-v" and not (separator and _AWK_NAME.fullmatch(name)):
             return None
         at += 1
     at += args[at : at + 1] == ["--"]

@@ -226,8 +226,8 @@ def _shows_no_contents(word: str) -> bool:
 
 def _words(name: str, found: ParsedArguments) -> tuple[str, ...]:
     """Return the operands that may be files: all of them, except the pattern of a search."""
-    given = name != "grep" or found.has("-e")
-    return found.operands if given else found.operands[1:]
+    are_operands_paths = name != "grep" or found.has("-e")
+    return found.operands if are_operands_paths else found.operands[1:]
 
 
 def _is_harmless_option(option: tuple[str, str]) -> bool:

@@ -333,23 +333,23 @@ def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
             return f"{found[1]}="
         if program in {"just", "task"} and not _PLAIN_VALUE.fullmatch(word or ""):
             return word or ""  # it becomes a part of a shell text
-    given = [word for at, word in enumerate(words) if at and word is not None]
-    if program in _STATEMENT_OPTIONS and not any(map(_STATEMENT_OPTIONS[program].match, given)):
+    known_words = [word for at, word in enumerate(words) if at and word is not None]
+    if program in _STATEMENT_OPTIONS and not any(map(_STATEMENT_OPTIONS[program].match, known_words)):
         return STATEMENTS if program != "sqlite3" or len(operands) < 2 else ""
     if program == "tar" and (host := next(filter(_OTHER_MACHINE.match, operands), "")):
         return host
     if program == "date" and (time := next(filter(_SETS_CLOCK.fullmatch, operands), "")):
         return time
-    return _written_operand(program, given)
+    return _written_operand(program, known_words)
 
 
-def _written_operand(program: str, given: Sequence[str]) -> str:
+def _written_operand(program: str, words: Sequence[str]) -> str:
     """Return the operand to which the program writes; a lonely `-` is the standard input."""
-    most = _MAX_OPERANDS.get(program, len(given))
-    operands = [at for at, word in enumerate(given) if not word.startswith("-") or word == "-"]
+    most = _MAX_OPERANDS.get(program, len(words))
+    operands = [at for at, word in enumerate(words) if not word.startswith("-") or word == "-"]
     if program == "xxd" and operands:
-        operands = list(range(operands[0], len(given)))  # its options end at the first operand
-    return given[operands[most]] if len(operands) > most else ""
+        operands = list(range(operands[0], len(words)))  # its options end at the first operand
+    return words[operands[most]] if len(operands) > most else ""
 
 
 def _programs(program: str, words: Words, first: int) -> Iterator[str]:

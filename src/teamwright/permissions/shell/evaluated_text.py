@@ -160,18 +160,18 @@ def _source(words: Words) -> WrappedCommands | None:
 
 
 def _eval(words: Words) -> WrappedCommands:
-    given = words[2:] if words[1:2] == ("--",) else words[1:]
-    texts = [word for word in given if word is not None]
-    if len(texts) != len(given):
+    arguments = words[2:] if words[1:2] == ("--",) else words[1:]
+    texts = [word for word in arguments if word is not None]
+    if len(texts) != len(arguments):
         return ANYTHING
     return WrappedCommands(script=" ".join(texts), clear=True)
 
 
 def _trap(words: Words) -> WrappedCommands | None:
-    given = words[2:] if words[1:2] == ("--",) else words[1:]
-    if not given or given[0] in {"-l", "-p"}:
+    arguments = words[2:] if words[1:2] == ("--",) else words[1:]
+    if not arguments or arguments[0] in {"-l", "-p"}:
         return None
-    return ANYTHING if given[0] is None else WrappedCommands(script=given[0])
+    return ANYTHING if arguments[0] is None else WrappedCommands(script=arguments[0])
 
 
 _EVALUATES = frozenset(
@@ -202,12 +202,12 @@ def _unwrap_callback(words: Words) -> WrappedCommands | None:
 
 def _unwrap_alias(words: Words) -> WrappedCommands | None:
     """Return the command of `alias x=…`, `hash -p FILE x`, `enable -f FILE x`, `bind -x …`, `fc -s …`, `emulate …`."""
-    name, given = words[0], words[1:]
+    name, arguments = words[0], words[1:]
     if name in {"emulate", "zmodload", "zpty", "sched"}:
         return WrappedCommands(opaque=True)
     if name == "alias":
-        return WrappedCommands(opaque=True) if any(word is None or "=" in word for word in given) else None
-    plain = name != "fc" and not any(word is None or (word[:1] == "-" and set(word) & set("pfx")) for word in given)
+        return WrappedCommands(opaque=True) if any(word is None or "=" in word for word in arguments) else None
+    plain = name != "fc" and not any(word is None or (word[:1] == "-" and set(word) & set("pfx")) for word in arguments)
     return None if plain else WrappedCommands(opaque=True)
 
 

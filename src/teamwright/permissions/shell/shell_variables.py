@@ -89,19 +89,19 @@ class ShellVariables:
 
     def copy(self) -> ShellVariables:
         """Return an independent copy."""
-        made = ShellVariables.__new__(ShellVariables)
-        made.home, made.directory, made.splits_plainly = self.home, self.directory, self.splits_plainly
-        made.matches_plainly = self.matches_plainly
-        made.assigned = self.assigned
-        made._known = dict(self._known)
-        made._any, made._is_unreliable, made._volatile = self._any, self._is_unreliable, self._volatile
-        return made
+        variables = ShellVariables.__new__(ShellVariables)
+        variables.home, variables.directory, variables.splits_plainly = self.home, self.directory, self.splits_plainly
+        variables.matches_plainly = self.matches_plainly
+        variables.assigned = self.assigned
+        variables._known = dict(self._known)
+        variables._any, variables._is_unreliable, variables._volatile = self._any, self._is_unreliable, self._volatile
+        return variables
 
     def in_subshell(self) -> ShellVariables:
         """Return the variables of another shell that this one starts, which may have inherited values set here."""
-        made = self.copy()
-        made._known = dict.fromkeys(self._known)
-        return made
+        variables = self.copy()
+        variables._known = dict.fromkeys(self._known)
+        return variables
 
     def is_set(self, name: str) -> bool:
         """Return True when the line may have set this variable."""

@@ -138,13 +138,13 @@ class SimpleCommandReader:
         scanner.marks.redirections.add(start)
         sign = match[2] or match[3]
         scanner.blanks()
-        made = Redirection(sign, Word(()))
-        target = self.documents.delimiter(sign, made.body) if sign in {"<<", "<<-"} else self.words.word()
+        empty_redirection = Redirection(sign, Word(()))
+        target = self.documents.delimiter(sign, empty_redirection.body) if sign in {"<<", "<<-"} else self.words.word()
         if target is None or scanner.is_next("("):
             raise UnreadableLine(NOT_BASH)
         if sign in {">&", "<&"} and not _DUPLICATED.fullmatch(target.literal or ""):
             raise UnreadableLine("it redirects in a rare way")  # bash expands this word twice
-        found.append(Redirection(sign, target, made.body))
+        found.append(Redirection(sign, target, empty_redirection.body))
         return True
 
     def simple(self) -> SimpleCommand | str:

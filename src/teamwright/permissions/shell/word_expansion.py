@@ -65,16 +65,16 @@ def _is_dollar(part: WordPart) -> bool:
 
 
 def _join_atoms(atoms: Sequence[BraceAtom]) -> tuple[WordPart, ...]:
-    made: list[WordPart] = []
+    parts: list[WordPart] = []
     text = ""
     for atom in atoms:
         if isinstance(atom, str):
             text += atom
             continue
-        made += [FixedText(text)] if text else []
-        made.append(atom)
+        parts += [FixedText(text)] if text else []
+        parts.append(atom)
         text = ""
-    return tuple(made + ([FixedText(text)] if text else []))
+    return tuple(parts + ([FixedText(text)] if text else []))
 
 
 def _expand(atoms: Sequence[BraceAtom]) -> list[list[BraceAtom]]:
@@ -173,10 +173,10 @@ def expand_word(word: Word, values: ShellVariables) -> list[ExpandedWord]:
     first = word.parts[0] if word.parts else None
     if len(word.parts) == 1 and isinstance(first, FixedText) and (first.quoted or _is_plain(first.text)):
         return [_without_tilde(ExpandedWord(first.text))]
-    made = expand_braces(word.parts)
-    if made is None or (made[0] != word.parts and _assigns_home(word)):
+    alternatives = expand_braces(word.parts)
+    if alternatives is None or (alternatives[0] != word.parts and _assigns_home(word)):
         return [UNKNOWN_WORD]
-    return [_expand_parts(parts, values) if parts else _NO_WORD for parts in made]
+    return [_expand_parts(parts, values) if parts else _NO_WORD for parts in alternatives]
 
 
 def _assigns_home(word: Word) -> bool:
@@ -198,7 +198,7 @@ def expand_single(word: Word, values: ShellVariables) -> ExpandedWord:
 
 def assigned_value(word: Word, values: ShellVariables) -> str | None:
     """Return the text that an assignment gives to a variable, or None."""
-    made: list[str] = []
+    texts: list[str] = []
     for at, part in enumerate(word.parts):
         text = part.text if isinstance(part, FixedText) else None
         if isinstance(part, Variable):
@@ -207,8 +207,8 @@ def assigned_value(word: Word, values: ShellVariables) -> str | None:
             text = _home_in_value(text, values) if at == 0 and len(word.parts) == 1 else None
         if text is None:
             return None
-        made.append(text)
-    return "".join(made)
+        texts.append(text)
+    return "".join(texts)
 
 
 def _home_in_value(text: str, values: ShellVariables) -> str | None:
@@ -348,10 +348,10 @@ def _uncertain_match(found: ExpandedWord) -> ExpandedWord:
 
 def _shape(texts: Sequence[str | None]) -> Shape:
     """Return the shape with neighbouring texts joined, and neighbouring unknown parts joined."""
-    made: list[str | None] = []
+    shape: list[str | None] = []
     for unknown, group in groupby((text for text in texts if text != ""), key=lambda text: text in {None, "\0"}):
-        made.append(None if unknown else "".join(text for text in group if text))
-    return tuple(made)
+        shape.append(None if unknown else "".join(text for text in group if text))
+    return tuple(shape)
 
 
 def _matches_dots(pattern: str) -> bool:

@@ -132,12 +132,12 @@ def unwrap_git(words: Words) -> WrappedCommands | None:
     """Return texts that git runs: `git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c
     core.pager=…`."""
     for at, word in enumerate(words):
-        key, given, value = (word or "").partition("=")
-        if given and (words[at - 1] == "-c" or key.startswith("-c")) and _ALIAS.search(key):
+        key, separator, value = (word or "").partition("=")
+        if separator and (words[at - 1] == "-c" or key.startswith("-c")) and _ALIAS.search(key):
             return WrappedCommands(script=value[1:] if value.startswith("!") else f"git {value}", guess=True)
         if key.lower().endswith("core.fsmonitor") and value.lower() in _OFF:
             continue  # a boolean is not the name of a program there
-        if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
+        if separator and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
             return WrappedCommands(script=value.removeprefix("!"), guess=True)
         if word is not None and word.startswith("--exec=") and "rebase" in words:
             return WrappedCommands(script=word.removeprefix("--exec="))

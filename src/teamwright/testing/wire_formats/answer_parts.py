@@ -28,11 +28,11 @@ class AnswerTokens(Struct, frozen=True):
 
 def answer_tokens(answer: Answer, prompt_tokens: int) -> AnswerTokens:
     """Return the token counts that the script gives, else the number of characters / 4."""
-    given = answer.usage or {}
+    usage = answer.usage or {}
     written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
-    read, write = given.get("cache_read_input_tokens", 0), given.get("cache_creation_input_tokens", 0)
-    fresh = given.get("input_tokens", prompt_tokens)
-    return AnswerTokens(fresh + read + write, read, write, given.get("output_tokens", written))
+    read, write = usage.get("cache_read_input_tokens", 0), usage.get("cache_creation_input_tokens", 0)
+    fresh = usage.get("input_tokens", prompt_tokens)
+    return AnswerTokens(fresh + read + write, read, write, usage.get("output_tokens", written))
 
 
 def split_text(text: str, size: int = 24) -> list[str]:

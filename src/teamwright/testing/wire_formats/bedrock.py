@@ -50,10 +50,10 @@ def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
             yield _event("contentBlockDelta", _delta(index, {"text": piece}))
         yield _event("contentBlockStop", {"contentBlockIndex": index})
         index += 1
-    for place, (name, given) in enumerate(answer.tools):
+    for place, (name, arguments) in enumerate(answer.tools):
         use = {"toolUseId": call_id(asking.number, place), "name": name}
         yield _event("contentBlockStart", {"start": {"toolUse": use}, "contentBlockIndex": index})
-        for piece in split_text(json.dumps(dict(given), ensure_ascii=False)):
+        for piece in split_text(json.dumps(dict(arguments), ensure_ascii=False)):
             yield _event("contentBlockDelta", _delta(index, {"toolUse": {"input": piece}}))
         yield _event("contentBlockStop", {"contentBlockIndex": index})
         index += 1

@@ -39,8 +39,8 @@ def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
         yield response([{"text": piece, "thought": True}])
     for piece in split_text(answer.text):
         yield response([{"text": piece}])
-    for place, (name, given) in enumerate(answer.tools):
-        call = {"name": name, "args": dict(given), "id": call_id(asking.number, place)}
+    for place, (name, arguments) in enumerate(answer.tools):
+        call = {"name": name, "args": dict(arguments), "id": call_id(asking.number, place)}
         signature = {"thoughtSignature": f"c2ln{asking.number:04}"} if place == 0 else {}
         yield response([{"functionCall": call, **signature}])
     stop = stop_reason(answer)

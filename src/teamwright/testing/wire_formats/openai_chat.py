@@ -36,10 +36,10 @@ def events(answer: Answer, asking: AnswerRequest) -> Iterator[bytes]:
     stop = stop_reason(answer)
     for piece in split_text(answer.text):
         yield chunk({"refusal" if stop == "refusal" else "content": piece})
-    for place, (name, given) in enumerate(answer.tools):
+    for place, (name, arguments) in enumerate(answer.tools):
         begin = {"id": call_id(asking.number, place), "type": "function", "function": {"name": name, "arguments": ""}}
         yield chunk({"tool_calls": [{"index": place, **begin}]})
-        for piece in split_text(json.dumps(dict(given), ensure_ascii=False)):
+        for piece in split_text(json.dumps(dict(arguments), ensure_ascii=False)):
             yield chunk({"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
     yield chunk({}, STOPS.get(stop, stop))
     yield encode_data({**base, "choices": [], "usage": encode_usage(answer, asking.prompt_tokens)})

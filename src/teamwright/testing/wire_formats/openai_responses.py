@@ -35,8 +35,8 @@ def _events_without_numbers(answer: Answer, asking: AnswerRequest) -> Iterator[E
         yield from _reasoning(answer.thinking, next(places), asking.number)
     if answer.text:
         yield from _message(answer, next(places), asking.number)
-    for number, (name, given) in enumerate(answer.tools):
-        place, arguments = next(places), json.dumps(dict(given), ensure_ascii=False)
+    for number, (name, tool_input) in enumerate(answer.tools):
+        place, arguments = next(places), json.dumps(dict(tool_input), ensure_ascii=False)
         about = {"type": "function_call", "id": f"fc_{place}", "call_id": call_id(asking.number, number), "name": name}
         here = {"item_id": f"fc_{place}", "output_index": place}
         empty = {**about, "arguments": "", "status": "in_progress"}

@@ -63,8 +63,8 @@ def record_edit(ctx: ToolContext, path: Path, before: bytes | None, after: bytes
         "after": store_content(history, after),
         "call": ctx.call,
     }
-    if before is None and (made := _topmost_missing(path)) is not None:
-        line["made"] = str(made)
+    if before is None and (directory := _topmost_missing(path)) is not None:
+        line["made"] = str(directory)
     append_line(history, line)
 
 
@@ -101,9 +101,9 @@ def append_entry(history: Path, line: Mapping[str, object]) -> None:
 
 def _topmost_missing(path: Path) -> Path | None:
     """Return the topmost directory that has to be created for the file, if any."""
-    made = None
+    topmost = None
     for parent in path.parents:
         if parent.is_dir():
             break
-        made = parent
-    return made
+        topmost = parent
+    return topmost

@@ -28,12 +28,12 @@ def preview_change(path: Path, make: MakeContent) -> str:
         before = _read_for_preview(path)
     except OSError as problem:
         return f"{path}\n({problem.strerror or problem})"
-    made = make(before)
-    if isinstance(made, ToolResult):
-        return f"{path}\n({made.brief})"
-    if is_binary(before or b"") or is_binary(made.content):
-        return f"{path}\n(not a text: {len(made.content):,} bytes)"
-    diff = replace_surrogates(unified_diff(path.name, decode(before or b"").text, decode(made.content).text))
+    result = make(before)
+    if isinstance(result, ToolResult):
+        return f"{path}\n({result.brief})"
+    if is_binary(before or b"") or is_binary(result.content):
+        return f"{path}\n(not a text: {len(result.content):,} bytes)"
+    diff = replace_surrogates(unified_diff(path.name, decode(before or b"").text, decode(result.content).text))
     head = f"{path} (new file)" if before is None else str(path)
     return f"{head}\n{diff}".rstrip("\n")
 
@@ -128,18 +128,18 @@ async def change_file(ctx: ToolContext, path: Path, make: MakeContent) -> ToolRe
 def _change_locked(ctx: ToolContext, path: Path, real: Path, fd: int | None, make: MakeContent) -> ToolResult:
     before = None if fd is None else _content(fd)
     refusal = None if before is None else _stale_refusal(ctx.workplace, path, before)
-    made = refusal or make(before)
-    if isinstance(made, ToolResult):
-        return made
-    if made.content != before:
-        record_edit(ctx, real, before, made.content)
+    result = refusal or make(before)
+    if isinstance(result, ToolResult):
+        return result
+    if result.content != before:
+        record_edit(ctx, real, before, result.content)
         try:
-            write_file(real, made.content, fd)
+            write_file(real, result.content, fd)
         except FileExistsError:
             return _appeared_error(real)
-        ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, digest(made.content))
-    ctx.workplace.note_seen(real, made.content)
-    return _change_result(path, real, before, made)
+        ctx.workplace.last_writers.by_path[str(real)] = (ctx.member, digest(result.content))
+    ctx.workplace.note_seen(real, result.content)
+    return _change_result(path, real, before, result)
 
 
 async def _finish_work(work: Coroutine[Any, Any, ToolResult]) -> ToolResult:

@@ -139,11 +139,11 @@ class _FileFilter(Struct, frozen=True):
     def from_call(cls, call: GrepInput, root: Path, left_out: ExcludedPaths) -> _FileFilter:
         if root.is_file():
             return cls(0, (), ())
-        given = split_patterns(call.glob or "")
-        match = [compile_globs(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
+        patterns = split_patterns(call.glob or "")
+        match = [compile_globs(inclusions)] if (inclusions := [one for one in patterns if one[0] != "!"]) else []
         if call.type:
             match.append(compile_globs(_type_patterns(call.type)))
-        refuse = [compile_globs([one[1:]]) for one in given if one[0] == "!"]
+        refuse = [compile_globs([one[1:]]) for one in patterns if one[0] == "!"]
         but = compile_patterns(left_out.patterns) if left_out.patterns else None
         return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse), but)
 
@@ -161,9 +161,13 @@ def _type_patterns(kind: str) -> list[str]:
 
 def _search(call: GrepInput, root: Path, left_out: ExcludedPaths) -> Search:
     # Only name patterns narrow the search itself, because both engines read them alike. Others filter the output.
-    wanted = [one for one in split_patterns(call.glob or "") if one[0] != "!"]
+    patterns = [one for one in split_patterns(call.glob or "") if one[0] != "!"]
     names = (
-        wanted if wanted and not any("/" in one for one in wanted) else _type_patterns(call.type) if call.type else []
+        patterns
+        if patterns and not any("/" in one for one in patterns)
+        else _type_patterns(call.type)
+        if call.type
+        else []
     )
     return Search(
         call.pattern,
@@ -225,16 +229,16 @@ def _lines(output: str, call: GrepInput, files: _FileFilter, cwd: Path) -> list[
     if call.output_mode == "files_with_matches":
         found = [path for path in output.split("\0") if path.strip() and path in files]
         return [relative_path(path, cwd) for path in sorted(found, key=_newest_first)]
-    made: list[str] = []
+    lines: list[str] = []
     for ended in output.split("\n"):
         line = ended.removesuffix("\r")  # with its CR LF option ripgrep ends its own lines that way too
         path, apart, rest = line.partition("\0")
         if not apart:
-            if line == "--" and made and made[-1] != "--":
-                made.append(line)
+            if line == "--" and lines and lines[-1] != "--":
+                lines.append(line)
         elif path in files:
-            made.append(_line(relative_path(path, cwd), rest, call))
-    return made[:-1] if made and made[-1] == "--" else made
+            lines.append(_line(relative_path(path, cwd), rest, call))
+    return lines[:-1] if lines and lines[-1] == "--" else lines
 
 
 def _line(path: str, rest: str, call: GrepInput) -> str:
@@ -258,16 +262,16 @@ def _newest_first(path: str) -> tuple[float, str]:
 
 def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, left_out: str) -> ToolResult:
     limit = call.head_limit or DEFAULT_LINES
-    given: list[str] = []
+    output_lines: list[str] = []
     room = MAX_TEXT
     for line in lines[:limit]:
         room -= len(line) + 1
         if room < 0:
             break
-        given.append(line)
+        output_lines.append(line)
     notes: list[str] = []
-    if len(given) < len(lines):
-        notes.append(f"[{len(given)} of {len(lines)} lines: narrow the search, or give head_limit]")
+    if len(output_lines) < len(lines):
+        notes.append(f"[{len(output_lines)} of {len(lines)} lines: narrow the search, or give head_limit]")
     if answer.timed_out:
         notes.append(f"[the search was ended after {TIMEOUT_S:g} s: narrow it by path, glob or type]")
     elif not answer.is_complete:
@@ -279,7 +283,7 @@ def _search_result(call: GrepInput, lines: list[str], answer: _SearchOutput, lef
         notes.insert(0, "Nothing found. (What git ignores and what is no text is left out.)")
     thing = "line" if call.output_mode == "content" else "file"
     return ToolResult(
-        "\n".join([*given, *notes]), brief=f"{found} {thing}{'' if found == 1 else 's'}", facts={"count": found}
+        "\n".join([*output_lines, *notes]), brief=f"{found} {thing}{'' if found == 1 else 's'}", facts={"count": found}
     )
 
 

@@ -18,10 +18,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 def parse(content: bytes) -> Notebook:
     """Parse the document. Raises ValueError when it is not a notebook of format 4."""
-    made: Any = json.loads(content.decode("utf-8-sig"))
-    if not isinstance(made, dict) or not isinstance(cast("Notebook", made).get("cells"), list):
+    document: Any = json.loads(content.decode("utf-8-sig"))
+    if not isinstance(document, dict) or not isinstance(cast("Notebook", document).get("cells"), list):
         raise ValueError("there is no list of cells in it")
-    return cast("Notebook", made)
+    return cast("Notebook", document)
 
 
 def serialise(document: Notebook, former: bytes) -> bytes:
@@ -46,13 +46,13 @@ def split_source(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def find_cell(document: Notebook, wanted: str) -> int | None:
+def find_cell(document: Notebook, name: str) -> int | None:
     """Return the index of the cell with this id or number (`3`, `cell-3`, from 0), or None."""
     listed = cells(document)
-    by_id = [n for n, cell in enumerate(listed) if cell.get("id") == wanted]
+    by_id = [n for n, cell in enumerate(listed) if cell.get("id") == name]
     if by_id:
         return by_id[0]
-    number = wanted.strip().removeprefix("cell-")
+    number = name.strip().removeprefix("cell-")
     return int(number) if number.isdecimal() and int(number) < len(listed) else None
 
 
@@ -77,8 +77,8 @@ def _output(output: Cell) -> str:
         case "error":
             text = join_source([f"{line}\n" for line in output.get("traceback") or [str(output.get("evalue", ""))]])
         case _:
-            shown = cast("dict[str, Any]", output.get("data") or {})
-            others = [f"[{kind}]" for kind in shown if not kind.startswith("text/")]
-            text = join_source(shown.get("text/plain")) + ("\n" + " ".join(others) if others else "")
+            content_by_type = cast("dict[str, Any]", output.get("data") or {})
+            others = [f"[{kind}]" for kind in content_by_type if not kind.startswith("text/")]
+            text = join_source(content_by_type.get("text/plain")) + ("\n" + " ".join(others) if others else "")
     text = _ANSI.sub("", text).strip("\n")
     return text if len(text) <= _OUTPUT else f"{text[:_OUTPUT]}\n[… {len(text) - _OUTPUT:,} characters more]"

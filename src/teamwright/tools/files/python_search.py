@@ -69,12 +69,12 @@ def compile_expression(search: Search) -> re.Pattern[str]:
 
 def result_lines(search: Search) -> Iterator[str]:
     """Return the output, in pieces. Raises re.error."""
-    wanted = compile_expression(search)
+    expression = compile_expression(search)
     names = compile_globs(search.names) if search.names else None
     first = True
     for path in _files(Path(search.root), names, search.but):
         text = _text(path)
-        hits = _hits(wanted, text, search.multiline) if text else []
+        hits = _hits(expression, text, search.multiline) if text else []
         if not hits:
             continue
         if search.mode == "files_with_matches":
@@ -88,10 +88,10 @@ def result_lines(search: Search) -> Iterator[str]:
 
 def main() -> int:
     """Run the given search. Return 0 for results, 1 for none, 2 for an invalid pattern (like ripgrep)."""
-    given: dict[str, Any] = json.loads(sys.argv[1])
-    given["names"] = tuple(given["names"])
-    given["but"] = [tuple(segments) for segments in given["but"]]
-    search = Search(**given)
+    fields: dict[str, Any] = json.loads(sys.argv[1])
+    fields["names"] = tuple(fields["names"])
+    fields["but"] = [tuple(segments) for segments in fields["but"]]
+    search = Search(**fields)
     found = False
     try:
         for piece in result_lines(search):
@@ -124,18 +124,18 @@ def _text(path: str) -> str:
     return replace_surrogates(decode(content).text.replace("\r\n", "\n")).removesuffix("\n")
 
 
-def _hits(wanted: re.Pattern[str], text: str, multiline: bool) -> list[tuple[int, int, int]]:
+def _hits(expression: re.Pattern[str], text: str, multiline: bool) -> list[tuple[int, int, int]]:
     """Return (first line, last line, matches that begin on them), from 0; without `multiline` each line is searched
     alone."""
     if not multiline:
         # A search of the whole text is cheap and rejects most files. Lines decide, because `\s` and `[^x]` may cross
         # lines.
-        if wanted.search(text) is None and not _needs_lines(wanted.pattern):
+        if expression.search(text) is None and not _needs_lines(expression.pattern):
             return []
-        return [(n, n, 1) for n, line in enumerate(text.split("\n")) if wanted.search(line) is not None]
+        return [(n, n, 1) for n, line in enumerate(text.split("\n")) if expression.search(line) is not None]
     hits: list[tuple[int, int, int]] = []
     at = line = 0
-    for match in wanted.finditer(text):
+    for match in expression.finditer(text):
         line += text.count("\n", at, match.start())
         at = match.start()
         hits.append((line, line + text.count("\n", at, max(at, match.end() - 1)), 1))

@@ -130,22 +130,22 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
     first = max(1, call.offset or 1)
     if first > len(lines):
         return ToolResult.error(f"{path} has only {len(lines)} lines.", "Give a smaller offset.")
-    given: list[str] = []
+    output_lines: list[str] = []
     room = MAX_TEXT
     for number, line in enumerate(lines[first - 1 : first - 1 + (call.limit or DEFAULT_LINES)], first):
         cut = line.removesuffix("\r")
         if len(cut) > MAX_LINE:
             cut = f"{cut[:MAX_LINE]} [… {len(cut) - MAX_LINE:,} characters more]"
         room -= len(cut) + 8
-        if room < 0 and given:
+        if room < 0 and output_lines:
             break
-        given.append(f"{number:6}\t{cut}" if numbered else cut)
-    last = first + len(given) - 1
+        output_lines.append(f"{number:6}\t{cut}" if numbered else cut)
+    last = first + len(output_lines) - 1
     note = f"\n[lines {first} to {last} of {len(lines)}]" if (first, last) != (1, len(lines)) else ""
     more = f" Continue with offset {last + 1}." if last < len(lines) else ""
-    brief = f"{len(given)} line{'' if len(given) == 1 else 's'}"
+    brief = f"{len(output_lines)} line{'' if len(output_lines) == 1 else 's'}"
     facts = {"path": str(path), "first": first, "last": last, "lines": len(lines)}
-    return ToolResult("\n".join(given) + note + more, brief=brief, facts=facts)
+    return ToolResult("\n".join(output_lines) + note + more, brief=brief, facts=facts)
 
 
 def _missing_file_error(path: Path, workplace: Workplace) -> ToolResult:

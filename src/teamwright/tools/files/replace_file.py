@@ -114,19 +114,19 @@ def write_file(real: Path, content: bytes, fd: int | None) -> None:
 
 def _write_temporary(tmp: Path, content: bytes, fd: int | None) -> None:
     # A new file gets its mode from the umask; a replacement is private until it has the old mode.
-    made = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if fd is None else 0o600)
+    descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if fd is None else 0o600)
     try:
-        with open(made, "wb", buffering=0, closefd=False) as file:
+        with open(descriptor, "wb", buffering=0, closefd=False) as file:
             left = memoryview(content)
             while left:
                 left = left[file.write(left) :]
         if fd is not None:
             old = os.fstat(fd)
             with contextlib.suppress(OSError):
-                os.fchown(made, old.st_uid, old.st_gid)
-            os.fchmod(made, stat.S_IMODE(old.st_mode))
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
     finally:
-        os.close(made)
+        os.close(descriptor)
 
 
 def _write_in_place(real: Path, content: bytes, *, new: bool) -> None:

@@ -112,9 +112,9 @@ class Bash(Tool[BashInput]):
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
         """Return the whole command, and its form with aliases expanded, for an informed approval."""
         means = self._expansion(call, allowed_directory(ctx.workplace))
-        shown = f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
+        text = f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
         named = self._named_needs(call, ctx)
-        return f"{shown}\n# in the sandbox with: {named}" if named else shown
+        return f"{text}\n# in the sandbox with: {named}" if named else text
 
     def _sandbox_for(self, ctx: ToolContext) -> Sandbox | None:
         """Return the sandbox of the calling agent, which may be narrower than the session's."""
@@ -222,10 +222,10 @@ class Bash(Tool[BashInput]):
         from teamwright.tools.shell.command_confinement import confine_command  # loading the grammar is expensive
 
         jobs = [job.pid for job in self._jobs.list(ctx.member) if job.state == "running"]
-        made = confine_command(self._sandbox_for(ctx), call.command, ctx, call.hosts or (), own_files, jobs)
-        for file in own_files if made is not None else ():
+        confinement = confine_command(self._sandbox_for(ctx), call.command, ctx, call.hosts or (), own_files, jobs)
+        for file in own_files if confinement is not None else ():
             file.touch(mode=0o600)
-        return made
+        return confinement
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace

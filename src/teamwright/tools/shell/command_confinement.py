@@ -131,11 +131,11 @@ def denied_paths(excluded: ExcludedPaths, roots: Sequence[Path]) -> tuple[str, .
 
 
 def _matching_paths(top: str, pattern: Segments) -> Iterator[str]:
-    wanted, left = compile_patterns([pattern]), _MAX_ENTRIES
+    expression, left = compile_patterns([pattern]), _MAX_ENTRIES
     for place, directories, files in os.walk(top):
         for name in (*directories, *files):
             path = os.path.join(place, name)
-            if wanted.fullmatch(os.path.relpath(path, top)):
+            if expression.fullmatch(os.path.relpath(path, top)):
                 yield path
         left -= len(directories) + len(files)
         if left < 0:

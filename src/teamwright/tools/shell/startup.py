@@ -73,9 +73,9 @@ def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
 
 
 def _named_shell(setting: str) -> UserShell:
-    wanted = os.path.expanduser(setting)
-    path = shutil.which(wanted) if "/" not in wanted or os.path.isabs(wanted) else None
-    kind = os.path.basename(wanted)
+    name = os.path.expanduser(setting)
+    path = shutil.which(name) if "/" not in name or os.path.isabs(name) else None
+    kind = os.path.basename(name)
     if path is None or not os.path.isabs(path) or kind not in _KNOWN_SHELLS:
         reason = (
             f"it is none of {', '.join(_KNOWN_SHELLS)}" if kind not in _KNOWN_SHELLS else "there is no such program"
@@ -174,16 +174,16 @@ class ShellStartup:
         home = Path(os.path.expanduser(env.get("HOME") or "~"))
         home = home if home.is_dir() else Path(os.sep)
         env |= {"PWD": str(home), "TERM": env.get("TERM") or "xterm"}
-        wanted = ShellSnapshot(self._file, self._fingerprint(env))
+        snapshot = ShellSnapshot(self._file, self._fingerprint(env))
         known = read_snapshot(self._file)
-        if known is not None and known.startup == wanted.startup and not (known.failed and _is_old(self._file)):
+        if known is not None and known.startup == snapshot.startup and not (known.failed and _is_old(self._file)):
             return known
         try:
             dump = await self._dump(env, home, timeout_s)
-            taken = replace(wanted, path=dump.path, aliases=dump.aliases)
+            taken = replace(snapshot, path=dump.path, aliases=dump.aliases)
             taken = await self._write_snapshot(taken, dump, env, home)
         except (_StartupFailed, OSError, TeamwrightError) as problem:
-            taken = replace(wanted, failed=problem.what if isinstance(problem, TeamwrightError) else str(problem))
+            taken = replace(snapshot, failed=problem.what if isinstance(problem, TeamwrightError) else str(problem))
             self._warn(self._failure_sentence(taken.failed))
             with contextlib.suppress(TeamwrightError):
                 write_atomic(self._file, render_failure(taken))

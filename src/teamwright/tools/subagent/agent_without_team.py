@@ -163,11 +163,11 @@ class ForkingSubagentTool(SubagentTool):
 
 def _refuse_fork_parameters(call: SubagentInput) -> None:
     """Raise UsageError for parameters that a fork has from its caller."""
-    given = [name for name in _FIXED_BY_CALLER if getattr(call, name) is not None]
-    if given:
+    parameters = [name for name in _FIXED_BY_CALLER if getattr(call, name) is not None]
+    if parameters:
         raise UsageError(
             "usage",
-            f"a fork has its caller's settings: {', '.join(given)} cannot be given",
+            f"a fork has its caller's settings: {', '.join(parameters)} cannot be given",
             do=["Leave that out, or name a subagent_type."],
             note="nothing was started",
         )
@@ -238,11 +238,11 @@ async def _find_interrupted(subagents: Subagents, caller: str, call: CallRef) ->
 
 def _find_resumed(subagents: Subagents, call: SubagentInput, caller: str) -> SubagentRun:
     """Return the sub-agent to resume. Raises UsageError, TeamRefused."""
-    given = [name for name in _FIXED_AT_START if name in call.model_fields_set and getattr(call, name) is not None]
-    if given:
+    parameters = [name for name in _FIXED_AT_START if name in call.model_fields_set and getattr(call, name) is not None]
+    if parameters:
         raise UsageError(
             "usage",
-            f"a resumed agent keeps its settings: {', '.join(given)} cannot be given with resume",
+            f"a resumed agent keeps its settings: {', '.join(parameters)} cannot be given with resume",
             do=["Leave that out, or start a new one without resume."],
             note="nothing was started",
         )
@@ -260,17 +260,17 @@ def _started_result(run: SubagentRun, prompt: str, *, was_foreground: bool, can_
         f"You are notified when it ends: continue with other work, or end your turn. {says}"
         f'SendMessage with to "{run.id}" gives it more instructions; TaskStop ends it.'
     )
-    made = background_facts(run, prompt, can_read=can_read)
-    return ToolResult(text, brief=f"{run.id} in the background", facts=made)
+    facts = background_facts(run, prompt, can_read=can_read)
+    return ToolResult(text, brief=f"{run.id} in the background", facts=facts)
 
 
 def _final_result(run: SubagentRun, prompt: str) -> ToolResult:
     if run.error is not None and not run.text:
         raise run.error
     about = f"agentId: {run.id}\n<usage>{usage_text(run)}</usage>"
-    made = result_facts(run, prompt)
+    facts = result_facts(run, prompt)
     if run.state == "completed":
-        return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=made)
+        return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=facts)
     if not run.text:
         again = f'Call Agent once more with resume "{run.id}" to continue it, or do the job yourself.'
         do = (
@@ -280,4 +280,6 @@ def _final_result(run: SubagentRun, prompt: str) -> ToolResult:
         )
         return ToolResult.error(f"The sub-agent {run.id} failed: {run.failure_reason}.", do)
     note = f"The sub-agent did not finish: {run.failure_reason}. This is what it had said:"
-    return ToolResult([text_block(note), text_block(run.text), text_block(about)], brief=run.failure_reason, facts=made)
+    return ToolResult(
+        [text_block(note), text_block(run.text), text_block(about)], brief=run.failure_reason, facts=facts
+    )

@@ -32,11 +32,11 @@ def find_subagent(subagents: Subagents, text: str, caller: str) -> SubagentRun:
 
 def find_background_task(subagents: Subagents, jobs: BackgroundJobs, text: str, caller: str) -> SubagentRun | Job:
     """Return the sub-agent or the command with that id. Raises the errors of `find_subagent`."""
-    wanted = text.strip()
-    run = subagents.find(wanted)
+    task_id = text.strip()
+    run = subagents.find(task_id)
     if run is not None:
         return _require_own(run, run.owner, run.id, caller)
-    job = jobs.find(wanted)
+    job = jobs.find(task_id)
     if job is not None:
         return _require_own(job, job.owner, job.id, caller)
     raise unknown_id_error(text, "background task", [*subagents.runs, *(one.id for one in jobs.list())])

@@ -28,8 +28,8 @@ class TaskStopInput(ToolInput):
     @classmethod
     def _older_name(cls, raw: Any) -> Any:
         if isinstance(raw, dict) and "shell_id" in raw and "task_id" not in raw:
-            given = cast("dict[str, Any]", raw)
-            return {("task_id" if key == "shell_id" else key): value for key, value in given.items()}
+            arguments = cast("dict[str, Any]", raw)
+            return {("task_id" if key == "shell_id" else key): value for key, value in arguments.items()}
         return cast("Any", raw)
 
 
@@ -54,15 +54,15 @@ class TaskStop(Tool[TaskStopInput]):
 
         The agent that started it receives its partial result.
         """
-        wanted = call.task_id.strip()
-        if wanted.lower() in {LEAD, LEAD_ALIAS}:
+        name = call.task_id.strip()
+        if name.lower() in {LEAD, LEAD_ALIAS}:
             raise lead_stop_error([])
         team = self._caller.team
-        if self._agents.find(wanted) is None:
-            teammate = team.find(parse_recipient(wanted, team.names) if "@" in wanted else wanted)
+        if self._agents.find(name) is None:
+            teammate = team.find(parse_recipient(name, team.names) if "@" in name else name)
             if teammate is not None:
                 return await self._stop_member(teammate.name)
-        found = find_background_task(self._agents, self._jobs, wanted, self._caller.name)
+        found = find_background_task(self._agents, self._jobs, name, self._caller.name)
         if found.state != "running" and not (isinstance(found, SubagentRun) and found.is_resuming):
             return ToolResult.error(
                 f"{found.id} is not running (status: {found.state}).", "TaskOutput shows its result. Continue."

@@ -111,8 +111,8 @@ def local_status(team: SessionTeam, teammate: Teammate, tasks: Mapping[str, Open
     if known.state != teammate.state:
         known = replace(known, state=teammate.state, lost=False)
     alive = teammate.run_task is None or not teammate.run_task.done() or teammate.state in ENDED_STATES
-    shown = with_state(known, team.status, tasks, gone="" if alive else "its coroutine has ended")
-    return replace(shown, agent_type=teammate.agent_type, model=teammate.model, mode=teammate.mode)
+    status = with_state(known, team.status, tasks, gone="" if alive else "its coroutine has ended")
+    return replace(status, agent_type=teammate.agent_type, model=teammate.model, mode=teammate.mode)
 
 
 async def _open_tasks(team: SessionTeam) -> dict[str, OpenTask]:

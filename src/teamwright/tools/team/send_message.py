@@ -50,19 +50,19 @@ class SendMessageInput(ToolInput):
         """Convert `type / recipient / content / summary / request_id / approve` to `to / message / summary`."""
         if not isinstance(raw, dict) or "type" not in raw or "message" in raw:
             return cast("Any", raw)
-        given = cast("dict[str, Any]", raw)
-        kind = given.get("type")
+        arguments = cast("dict[str, Any]", raw)
+        kind = arguments.get("type")
         # Only an answer implies its recipient; a text needs one.
         by_itself = {"broadcast": "*", "shutdown_response": LEAD, PLAN_ANSWER_TYPE: LEAD}.get(str(kind), "")
-        to = given.get("recipient") or given.get("to") or by_itself
+        to = arguments.get("recipient") or arguments.get("to") or by_itself
         if kind in {"message", "broadcast"}:
-            message: Any = given.get("content", "")
+            message: Any = arguments.get("content", "")
         else:
-            wanted = {"type": kind, "reason": given.get("content")}
-            wanted |= {key: given.get(key) for key in ("request_id", "approve", "mode")}
-            message = {key: value for key, value in wanted.items() if value is not None}
-        more = {"no_reply": given["no_reply"]} if "no_reply" in given else {}
-        return {"to": to, "message": message, "summary": given.get("summary")} | more
+            body = {"type": kind, "reason": arguments.get("content")}
+            body |= {key: arguments.get(key) for key in ("request_id", "approve", "mode")}
+            message = {key: value for key, value in body.items() if value is not None}
+        more = {"no_reply": arguments["no_reply"]} if "no_reply" in arguments else {}
+        return {"to": to, "message": message, "summary": arguments.get("summary")} | more
 
 
 class SendMessage(Tool[SendMessageInput]):

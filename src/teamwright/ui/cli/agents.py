@@ -76,9 +76,9 @@ def show_command(ctx: click.Context, /, name: str, as_json: bool, **flags: Any) 
 
 def _query(ctx: click.Context, flags: dict[str, Any]) -> AgentTypeQuery:
     place = run_location(ctx)
-    given = parse_agents(place, flags)
+    flag_agents = parse_agents(place, flags)
     plugins = tuple(map(PluginSource, parse_plugin_dirs(place, flags)))
-    return AgentTypeQuery(resolve_home(place.home), place.cwd, place.settings, given, plugins)
+    return AgentTypeQuery(resolve_home(place.home), place.cwd, place.settings, flag_agents, plugins)
 
 
 def _list(found: AgentTypesView) -> None:

@@ -32,9 +32,9 @@ def check(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     Instructions, settings, agents, skills, commands, hooks, MCP servers, the team file. Nothing is run or contacted.
     """
     place = run_location(ctx)
-    given = parse_agents(place, flags)
+    flag_agents = parse_agents(place, flags)
     plugins = tuple(map(PluginSource, parse_plugin_dirs(place, flags)))
-    query = AssetQuery(resolve_home(place.home), place.cwd, os.environ, place.settings, given, plugins)
+    query = AssetQuery(resolve_home(place.home), place.cwd, os.environ, place.settings, flag_agents, plugins)
     found = list_assets(query)
     if as_json:
         counts = found.counts

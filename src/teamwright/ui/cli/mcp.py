@@ -160,8 +160,8 @@ def add_json_command(ctx: click.Context, /, name: str, entry: str, scope: str | 
     return _add(ctx, name, read, scope)
 
 
-def _refuse(given: Sequence[str], why: str) -> None:
-    if given:
+def _refuse(options: Sequence[str], why: str) -> None:
+    if options:
         raise UsageError("usage", why, do=["teamwright mcp add --help"], note=_UNCHANGED)
 
 
@@ -243,9 +243,9 @@ def _show(view: McpServerView) -> None:
     state = f"{view.state}: {view.why}" if view.why else view.state
     pairs = [("name", view.name), ("state", state), ("transport", view.transport), ("target", view.target)]
     for key in ("env", "headers"):
-        given = view.entry.get(key)
-        if isinstance(given, dict):
-            pairs += [(key, f"{one}={value}") for one, value in cast("dict[str, Any]", given).items()]
+        entry_value = view.entry.get(key)
+        if isinstance(entry_value, dict):
+            pairs += [(key, f"{one}={value}") for one, value in cast("dict[str, Any]", entry_value).items()]
     say_facts([*pairs, ("file", where)])
 
 

@@ -74,11 +74,11 @@ def add_command(ctx: click.Context, /, source: str, names: tuple[str, ...], yes:
                     do=[f"teamwright plugin remove {plugin.name}"],
                     note="nothing was added",
                 )
-            shown = _show(plugin, fetched, home)
+            digest = _show(plugin, fetched, home)
             _require_parts(plugin, fetched, home)
             if not _agrees(f"Add {plugin.name} for all your sessions", yes, "teamwright plugin add --yes"):
                 return 1
-            _keep(store, plugin, fetched, shown)
+            _keep(store, plugin, fetched, digest)
             say(f"Added {plugin.name}. New sessions use it; teamwright plugin remove {plugin.name} removes it.")
     return 0
 
@@ -102,10 +102,10 @@ def update_command(ctx: click.Context, /, names: tuple[str, ...], yes: bool) -> 
             if plugin.name != name:
                 do = [f"teamwright plugin remove {name}", f"teamwright plugin add {known.source}"]
                 raise UsageError("usage", f"{name} is called {plugin.name} now", do=do, note="nothing was changed")
-            shown = _show(plugin, fetched, home)
+            digest = _show(plugin, fetched, home)
             if not _agrees(f"Use this version of {name}", yes, "teamwright plugin update --yes"):
                 return 1
-            _keep(store, plugin, fetched, shown)
+            _keep(store, plugin, fetched, digest)
             say(f"Updated {name}.")
     return 0
 
@@ -155,11 +155,11 @@ def _state(plugin: InstalledPlugin) -> str:
     return "used"
 
 
-def _keep(store: PluginStore, plugin: Plugin, fetched: FetchedPlugin, shown: str) -> None:
+def _keep(store: PluginStore, plugin: Plugin, fetched: FetchedPlugin, shown_digest: str) -> None:
     """Store a copy of the plugin. Raises UsageError when its files are not those that were shown."""
     source = fetched.source
     directory, digest = copy_plugin(source.path, store.home, plugin.name)
-    if digest != shown:
+    if digest != shown_digest:
         raise UsageError("usage", f"{source.path} changed since it was shown", note="nothing was added")
     store.add(
         InstalledPlugin(
@@ -181,7 +181,7 @@ def _keep(store: PluginStore, plugin: Plugin, fetched: FetchedPlugin, shown: str
 
 def _show(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> str:
     """Show a plugin, and return the digest of what was shown."""
-    shown, contents = digest_of(fetched.source.path), plugin_contents(plugin, home)
+    digest, contents = digest_of(fetched.source.path), plugin_contents(plugin, home)
     say_facts(
         [
             ("plugin", plugin.name + (f" {plugin.version}" if plugin.version else "")),
@@ -196,7 +196,7 @@ def _show(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> str:
             say(f"  {one_line(line)}")
     for line in contents.problems:
         say(f"not used: {one_line(line)}")
-    return shown
+    return digest
 
 
 def _require_parts(plugin: Plugin, fetched: FetchedPlugin, home: Home) -> None:
@@ -227,5 +227,5 @@ def _agrees(question: str, yes: bool, script: str) -> bool:
 
 @contextmanager
 def _scratch() -> Generator[Path]:
-    with tempfile.TemporaryDirectory(prefix="teamwright-plugin-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="teamwright-plugin-") as directory:
+        yield Path(directory)

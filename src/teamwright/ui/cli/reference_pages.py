@@ -191,8 +191,8 @@ def render_fields(kind: type, head: str) -> str:
                 ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
                 ast.Expr(value=ast.Constant(value=str(about))),
             ):
-                shown = str(getattr(kind, name)) if issubclass(kind, Enum) else name
-                rows.append((f"`{shown}`", " ".join(about.split())))
+                entry = str(getattr(kind, name)) if issubclass(kind, Enum) else name
+                rows.append((f"`{entry}`", " ".join(about.split())))
             case _:
                 pass
     return _table(head, "meaning", rows)

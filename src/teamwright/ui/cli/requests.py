@@ -55,8 +55,8 @@ class AllowFlags(Struct, frozen=True):
 
     def answer_question(self, request: PendingRequest) -> RequestAnswer:
         """Return the answer to a question. Raises UsageError without an answer, and for flags that only calls have."""
-        for flag, given in (("--always", self.always), ("--grant", self.keys), ("--input", self.source)):
-            if given:
+        for flag, value in (("--always", self.always), ("--grant", self.keys), ("--input", self.source)):
+            if value:
                 raise _refused_error(f"{flag} is for calls, and this is a question", request)
         if not (self.answer or "").strip():
             options = ", ".join(f"{number} {one_line(label)}" for number, label in enumerate(request.options, 1))
@@ -82,8 +82,10 @@ class AllowFlags(Struct, frozen=True):
                 raise _refused_error("nothing could be kept for this one", request)
             if self.always != "session":
                 updates.append(_stored_rule(request, event, self.always))
-        given = None if self.source is None else read_input(where, self.source)
-        return RequestAnswer(verdict="allow", always=self.always == "session", input=given, updates=tuple(updates))
+        changed_input = None if self.source is None else read_input(where, self.source)
+        return RequestAnswer(
+            verdict="allow", always=self.always == "session", input=changed_input, updates=tuple(updates)
+        )
 
 
 def read_input(where: RunLocation, source: str) -> Mapping[str, Any]:
@@ -265,12 +267,12 @@ def _homes(place: RunLocation) -> list[Home]:
 @click.pass_context
 def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
     """Allow a call, answer a question or approve a plan. ID may be its beginning, or that of its last part."""
-    place, given = run_location(ctx), AllowFlags(**how)
+    place, flags = run_location(ctx), AllowFlags(**how)
 
     def answer(request: PendingRequest | None) -> RequestAnswer:
         if request is None:
-            return RequestAnswer(verdict="allow", text=given.answer or "")
-        return given.answer_question(request) if request.kind == "question" else given.answer_call(place, request)
+            return RequestAnswer(verdict="allow", text=flags.answer or "")
+        return flags.answer_question(request) if request.kind == "question" else flags.answer_call(place, request)
 
     return _report_answer(asyncio.run(submit_answer(place, id, "allow", answer)), "allow", as_json=as_json)
 

@@ -64,13 +64,13 @@ def rewind(ctx: click.Context, /, name: str | None, number: int | None, **how: b
 
 
 def _fork(where: HistoryLocation, number: int | None, *, as_json: bool) -> int:
-    made = fork_session(where, number)
+    fork = fork_session(where, number)
     if as_json:
-        say_json(made)
+        say_json(fork)
         return 0
-    before = f' before "{clean(made.before.text)}"' if made.before is not None else ""
-    say(f"Session {made.session[:8]} has the conversation of session {made.source[:8]}{before}. No file was changed.")
-    say(f"continue: teamwright --resume {made.session[:8]}")
+    before = f' before "{clean(fork.before.text)}"' if fork.before is not None else ""
+    say(f"Session {fork.session[:8]} has the conversation of session {fork.source[:8]}{before}. No file was changed.")
+    say(f"continue: teamwright --resume {fork.session[:8]}")
     return 0
 
 

@@ -149,9 +149,9 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 def _run_root(ctx: click.Context, /, **flags: Any) -> int:
     """Start a run when there is no command. Before a command only location flags are allowed."""
     if ctx.invoked_subcommand is not None:
-        given = next((name for name, value in flags.items() if value not in (None, False, ())), None)
-        if given is not None:
-            flag = next(p.opts[-1] for p in ctx.command.params if p.name == given)
+        parameter = next((name for name, value in flags.items() if value not in (None, False, ())), None)
+        if parameter is not None:
+            flag = next(p.opts[-1] for p in ctx.command.params if p.name == parameter)
             raise click.UsageError(f"{flag} is before {ctx.invoked_subcommand}, where it has no meaning.", ctx)
         _require_platform()
         return 0

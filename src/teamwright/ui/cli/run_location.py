@@ -60,12 +60,12 @@ def run_location(ctx: click.Context) -> RunLocation:
     )
 
 
-def _settings(cwd: Path, given: str | None) -> Path | str | None:
+def _settings(cwd: Path, value: str | None) -> Path | str | None:
     """Return the value of `--settings`: JSON text that begins with a brace, else a file. Raises UsageError."""
-    if given is None or not given.lstrip().startswith("{"):
-        return None if given is None else cwd / os.path.expanduser(given)
+    if value is None or not value.lstrip().startswith("{"):
+        return None if value is None else cwd / os.path.expanduser(value)
     try:
-        json.loads(given)
+        json.loads(value)
     except (ValueError, RecursionError) as problem:
         raise UsageError(
             "usage",
@@ -73,7 +73,7 @@ def _settings(cwd: Path, given: str | None) -> Path | str | None:
             do=["""--settings '{"model": "sonnet"}'""", "--settings FILE"],
             note="nothing was started",
         ) from None
-    return given.strip()
+    return value.strip()
 
 
 def open_home(where: RunLocation, word: str | None = None) -> Home:

@@ -116,6 +116,6 @@ def _row(record: WorktreeRecord, state: WorktreeState) -> tuple[str, ...]:
 
 
 def _as_json(record: WorktreeRecord, state: WorktreeState) -> dict[str, Any]:
-    made: dict[str, Any] = {**to_builtins(record), **to_builtins(state), "keeps": list(state.keeps)}
-    del made["setup"]
-    return {**made, "branch": record.branch}
+    fields: dict[str, Any] = {**to_builtins(record), **to_builtins(state), "keeps": list(state.keeps)}
+    del fields["setup"]
+    return {**fields, "branch": record.branch}

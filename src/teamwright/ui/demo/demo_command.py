@@ -39,7 +39,7 @@ from teamwright.ui.cli.run_location import run_location
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: only the result.")
 @click.pass_context
-def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: Any) -> int:
+def demo(ctx: click.Context, /, repo: str | None, report: str | None, **options: Any) -> int:
     """Run a team that reads a repository and reports what to read first. Needs no key or network; changes no file."""
     place = run_location(ctx)
     directory = place.cwd if repo is None else place.resolve(repo)
@@ -48,7 +48,7 @@ def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: A
     from teamwright.ui.demo.runner import DemoOptions, run_demo
 
     target = None if report is None else place.resolve(report)
-    return run_demo(DemoOptions(directory, home=place.home, report=target, **given))
+    return run_demo(DemoOptions(directory, home=place.home, report=target, **options))
 
 
 def _write_no_compiled_files() -> None:

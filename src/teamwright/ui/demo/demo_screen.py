@@ -87,12 +87,12 @@ class TeamPanel(Struct):
         tasks = [" ".join(marked[at : at + 7]) for at in range(0, len(marked), 7)]
         mail = [f"{self.totals.sent} sent", f"{self.totals.seen} seen", f"{len(self.totals.waiting)} waiting"]
         rows = [[self._member(name) for name in self.members], tasks, mail]
-        made = [_rule("┌┬┐", [f" {title} " for title, _ in _COLUMNS])]
+        table = [_rule("┌┬┐", [f" {title} " for title, _ in _COLUMNS])]
         for at in range(max(map(len, rows))):
             texts = [row[at] if at < len(row) else "" for row in rows]
             parts = [" " + pad(cut(text, width), width) for text, (_, width) in zip(texts, _COLUMNS, strict=True)]
-            made.append(" │" + "│".join(parts) + "│")
-        return [*made, _rule("└┴┘", ["", "", ""])]
+            table.append(" │" + "│".join(parts) + "│")
+        return [*table, _rule("└┴┘", ["", "", ""])]
 
     def _member(self, name: str) -> str:
         state = self.members[name]

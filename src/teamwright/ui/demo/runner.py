@@ -100,10 +100,10 @@ def _open_repository(options: DemoOptions, stack: ExitStack) -> tuple[Repository
     top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="teamwright-"))) / "sample"
     bundle = stack.enter_context(resources.as_file(resources.files("teamwright.ui.demo") / "sample.bundle"))
     clone_bundle(bundle, top)
-    made = repository_at(top)
-    if made is None:
+    repository = repository_at(top)
+    if repository is None:
         raise UsageError("usage", "the sample repository is not there")
-    return made, True
+    return repository, True
 
 
 def _confirm_cost(model: str) -> None:
@@ -152,7 +152,7 @@ async def _cancel_after_failure(screen: DemoScreen, task: asyncio.Future[int]) -
 def _refuse_contradictions(options: DemoOptions) -> None:
     """Raise UsageError for flags that contradict each other."""
     act = "--kill" if options.kill else "--ask" if options.ask else "--panes" if options.panes else ""
-    given = {
+    contradicting_flags = {
         "--ask": options.ask if options.kill else None,
         "--model": options.model if options.kill or options.ask else None,
         "--report": options.report if options.kill or options.ask else None,
@@ -160,7 +160,7 @@ def _refuse_contradictions(options: DemoOptions) -> None:
         "--backend": options.backend if act or options.panes else None,
         "--within": None if options.ask else options.within,
     }
-    other = [name for name, value in given.items() if value is not None]
+    other = [name for name, value in contradicting_flags.items() if value is not None]
     if other and other[0] == "--within":
         raise UsageError("usage", "--within is for --ask", do=["teamwright demo --ask"], note="nothing was started")
     if other:

@@ -98,17 +98,17 @@ class ClientConnection:
             modes = {"output_style": style, "available_output_styles": [style], "pid": os.getpid()}
             self._answer(first, {"commands": commands, "models": [], "account": {}, **modes})
 
-    def _hooks(self, given: Mapping[str, Any]) -> tuple[HookSpec, ...]:
+    def _hooks(self, entries: Mapping[str, Any]) -> tuple[HookSpec, ...]:
         from teamwright.api.hook import Hook, to_hooks  # only a client with hooks needs it
 
-        made: list[HookSpec] = []
-        for event, groups in given.items():
+        specs: list[HookSpec] = []
+        for event, groups in entries.items():
             for group in cast("list[dict[str, Any]]", groups or ()):
                 matcher, timeout_s = group.get("matcher") or "", float(group.get("timeout") or TIMEOUT_S)
                 for id in group.get("hookCallbackIds") or ():
                     [spec] = to_hooks([Hook(event, partial(self._call_hook, str(id)), matcher, timeout_s)])
-                    made.append(replace(spec, command=f"the client's {id}", source="the client"))
-        return tuple(made)
+                    specs.append(replace(spec, command=f"the client's {id}", source="the client"))
+        return tuple(specs)
 
     # ── prompts and turns ─────────────────────────────────────────────────────────────────────────────────────
 

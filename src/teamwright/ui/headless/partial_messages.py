@@ -27,9 +27,9 @@ class PartialMessages(Struct):
         if event.member != LEAD:
             return []
         if isinstance(event, TextDelta):
-            made = self._text_events(event.text)
+            events = self._text_events(event.text)
         elif isinstance(event, AssistantText) and event.message["role"] == "assistant":
-            made = self._end_events(event)
+            events = self._end_events(event)
         else:
             return []
         return [
@@ -40,7 +40,7 @@ class PartialMessages(Struct):
                 "parent_tool_use_id": None,
                 "uuid": str(uuid.uuid4()),
             }
-            for one in made
+            for one in events
         ]
 
     def _begin(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -51,29 +51,29 @@ class PartialMessages(Struct):
         return [{"type": "message_start", "message": about}]
 
     def _text_events(self, text: str) -> list[dict[str, Any]]:
-        made = self._begin({})
+        events = self._begin({})
         if not self._has_text:
             self._has_text = True
-            made.append(_block_start(0, {"type": "text", "text": ""}))
-        return [*made, _block_delta(0, {"type": "text_delta", "text": text})]
+            events.append(_block_start(0, {"type": "text", "text": ""}))
+        return [*events, _block_delta(0, {"type": "text_delta", "text": text})]
 
     def _end_events(self, event: AssistantText) -> list[dict[str, Any]]:
-        made = self._begin({"id": event.id, "model": event.model})
-        made += [_block_stop(0)] if self._has_text else []
+        events = self._begin({"id": event.id, "model": event.model})
+        events += [_block_stop(0)] if self._has_text else []
         index = 1 if self._has_text else 0
         for block in event.content:
             if block["type"] == "tool_use":
-                given = json.dumps(block["input"], ensure_ascii=False)
-                made += [
+                partial_json = json.dumps(block["input"], ensure_ascii=False)
+                events += [
                     _block_start(index, {**block, "input": {}}),
-                    _block_delta(index, {"type": "input_json_delta", "partial_json": given}),
+                    _block_delta(index, {"type": "input_json_delta", "partial_json": partial_json}),
                     _block_stop(index),
                 ]
                 index += 1
         usage = event.usage.as_json() if event.usage is not None else {}
         delta = {"stop_reason": event.stop_reason or None, "stop_sequence": None}
         self._is_open = self._has_text = False
-        return [*made, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+        return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
 
 def _block_start(index: int, block: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from teamwright.session.session import Session
 
 def request_fields(event: RequestOpened) -> dict[str, Any]:
     """Return the tool, its input and its id, as an approving program reads them."""
-    given = {"questions": [dict(event.input)]} if event.kind == "question" else dict(event.input)
-    fields: dict[str, Any] = {"tool_name": event.tool, "input": given, "tool_use_id": event.tool_use_id}
+    tool_input = {"questions": [dict(event.input)]} if event.kind == "question" else dict(event.input)
+    fields: dict[str, Any] = {"tool_name": event.tool, "input": tool_input, "tool_use_id": event.tool_use_id}
     return fields if event.owner in ("", LEAD) else {**fields, "agent_id": event.owner}
 
 
@@ -30,15 +30,17 @@ async def answer_request(event: RequestOpened, answer: Mapping[str, Any]) -> boo
         known = answer.get("behavior") == "deny"
         return await event.deny(str(answer.get("message") or "") if known else "the approver gave no clear answer")
     changed = answer.get("updatedInput")
-    given: Mapping[str, Any] = cast("dict[str, Any]", changed) if isinstance(changed, dict) else {}
+    tool_input: Mapping[str, Any] = cast("dict[str, Any]", changed) if isinstance(changed, dict) else {}
     if event.kind == "question":
-        return await _answer_question(event, given)
+        return await _answer_question(event, tool_input)
     updates: Any = answer.get("updatedPermissions") or ()
-    return await event.allow(input=given if given and given != dict(event.input) else None, updates=tuple(updates))
+    return await event.allow(
+        input=tool_input if tool_input and tool_input != dict(event.input) else None, updates=tuple(updates)
+    )
 
 
-async def _answer_question(event: RequestOpened, given: Mapping[str, Any]) -> bool:
-    answers = given.get("answers")
+async def _answer_question(event: RequestOpened, tool_input: Mapping[str, Any]) -> bool:
+    answers = tool_input.get("answers")
     text = cast("dict[str, Any]", answers).get(str(event.input.get("question"))) if isinstance(answers, dict) else None
     if text is None:
         return await event.deny("the question was not answered")

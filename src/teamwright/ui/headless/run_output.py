@@ -187,9 +187,9 @@ def _open_task_lines(result: Result, *, has_command: bool) -> list[str]:
     tasks = result.open_tasks
     if not tasks and not result.cut_off:
         return []
-    shown = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_MAX_OPEN_TASKS]]
+    labels = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_MAX_OPEN_TASKS]]
     more = f", and {len(tasks) - _MAX_OPEN_TASKS} more" if len(tasks) > _MAX_OPEN_TASKS else ""
-    lines = [f"teamwright: open tasks: {', '.join(shown)}{more}"] if tasks else []
+    lines = [f"teamwright: open tasks: {', '.join(labels)}{more}"] if tasks else []
     if has_command or not result.resume_command:
         return lines
     return [*lines, f"teamwright: continue with: {result.resume_command}"]

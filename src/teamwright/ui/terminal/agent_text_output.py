@@ -185,5 +185,5 @@ class MemberReports(Struct):
             lines += [*([""] if block.gap else []), *self.render(block, max(self.formatter.width - 3, 20))]
         left = len(lines) - MAX_REPORT_LINES
         more = f"… {left} more line{'' if left == 1 else 's'}: /view {display_name(event.member)}"
-        shown = [f"  {line}".rstrip() for line in lines[:MAX_REPORT_LINES]]
-        return [*shown, *([self.formatter.paint("dim", f"  {more}")] if left > 0 else [])]
+        rows = [f"  {line}".rstrip() for line in lines[:MAX_REPORT_LINES]]
+        return [*rows, *([self.formatter.paint("dim", f"  {more}")] if left > 0 else [])]

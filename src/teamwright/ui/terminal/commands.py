@@ -300,9 +300,9 @@ async def _mode(session: Session, rest: str) -> list[str]:
         return ["  /mode MODE, or /mode MODE @NAME: one mode, for the lead or for one member"]
     mode, name = found
     if mode:
-        made = await session.modes.set(mode, name, source="/mode")
-        is_shown = made.changed and made.held_by is None and not name  # the line of the event says it
-        return [] if is_shown else [f"  {clean(str(made))}"]
+        change = await session.modes.set(mode, name, source="/mode")
+        is_shown = change.changed and change.held_by is None and not name  # the line of the event says it
+        return [] if is_shown else [f"  {clean(str(change))}"]
     return mode_lines(session)
 
 

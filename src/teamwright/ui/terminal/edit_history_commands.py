@@ -107,12 +107,12 @@ async def fork_lines(session: Session, rest: str) -> list[str]:
         return [*(f"  {one.number:>3}  {clean(one.text)}" for one in prompts), "  /fork N begins before prompt N"]
     if word and not (word.isascii() and word.isdigit()):
         raise _usage_error(FORK_USAGE)
-    made = fork_session(place, int(word) if word else None)
-    before = f' before "{clean(made.before.text)}"' if made.before is not None else ""
+    fork = fork_session(place, int(word) if word else None)
+    before = f' before "{clean(fork.before.text)}"' if fork.before is not None else ""
     return [
-        f"  session {made.session[:8]} has this conversation{before}; files, tasks and members stay here",
-        f"  go there: /resume {made.session[:8]}",
-        f"  or in another terminal: teamwright --resume {made.session[:8]}",
+        f"  session {fork.session[:8]} has this conversation{before}; files, tasks and members stay here",
+        f"  go there: /resume {fork.session[:8]}",
+        f"  or in another terminal: teamwright --resume {fork.session[:8]}",
     ]
 
 
@@ -139,20 +139,20 @@ def _parse_arguments(rest: str, usage: str, flags: set[str]) -> _EditArguments:
         words = shlex.split(rest)
     except ValueError:
         raise _usage_error(usage) from None
-    member, call, left, given = "", "", list[str](), set[str]()
+    member, call, left, found_flags = "", "", list[str](), set[str]()
     while words:
         word = words.pop(0)
         if word.startswith("@") and len(word) > 1 and not member:
             member = word[1:]
         elif word in flags:
-            given.add(word)
+            found_flags.add(word)
         elif word == "--except" and words and usage is UNDO_USAGE:
             left.append(words.pop(0))
         elif _CALL.fullmatch(word) and not call:
             call = word
         else:
             raise _usage_error(usage)
-    return _EditArguments(member, call, tuple(left), frozenset(given))
+    return _EditArguments(member, call, tuple(left), frozenset(found_flags))
 
 
 def _usage_error(usage: str) -> UsageError:

@@ -66,8 +66,8 @@ def best_matches(paths: Iterable[str], word: str, most: int) -> list[str]:
 
     A file name that begins with the word is better than one that contains it, and that is better than a path.
     """
-    wanted = word.lower()
-    found = [(rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) < _NO_MATCH]
+    pattern = word.lower()
+    found = [(rank, len(path), path) for path in paths if (rank := _rank(path.lower(), pattern)) < _NO_MATCH]
     return [path for _, _, path in sorted(found) if clean(path) == path][:most]
 
 

@@ -209,8 +209,8 @@ class MarkdownRenderer:
         if not self._colors:
             return code.split("\n")
         words = opening.strip().lstrip("`~").split()
-        shown = _highlighted(code, words[0] if words else "")
-        return [self._painted(line.render(self._console, "")) for line in shown.split("\n", allow_blank=True)]
+        code_text = _highlighted(code, words[0] if words else "")
+        return [self._painted(line.render(self._console, "")) for line in code_text.split("\n", allow_blank=True)]
 
     def _painted(self, segments: Iterable[Segment]) -> str:
         """Return a line with its colours. Each text is cleaned again: Markdown can name characters by their codes."""

@@ -66,9 +66,9 @@ def image_mention(pasted: str, cwd: Path) -> str:
                 continue
         except (OSError, ValueError):
             continue
-        shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
-        if '"' not in shown:
-            return f'@"{shown}" ' if _NEEDS_QUOTES.search(shown) else f"@{shown} "
+        path_text = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+        if '"' not in path_text:
+            return f'@"{path_text}" ' if _NEEDS_QUOTES.search(path_text) else f"@{path_text} "
     return ""
 
 

@@ -79,10 +79,10 @@ class RequestDialog(Struct):
         """Remove a closed request. Returns True when it was the current one."""
         self.waiting = [one for one in self.waiting if one.request != event.request]
         self.postponed = [one for one in self.postponed if one.request != event.request]
-        shown = self.current is not None and self.current.request == event.request
-        if shown:
+        is_current = self.current is not None and self.current.request == event.request
+        if is_current:
             self._removed_at = self.clock()
-        return shown
+        return is_current
 
     def restore_postponed(self) -> bool:
         """Return postponed requests to the queue. Returns True when any request waits."""

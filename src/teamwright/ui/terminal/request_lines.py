@@ -147,8 +147,8 @@ def subject_lines(request: RequestOpened) -> list[str]:
 
 def _options(request: RequestOpened) -> list[str]:
     """Return the numbered answers, with their meanings where given."""
-    given: object = request.input.get("options")
-    about = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    options: object = request.input.get("options")
+    about = cast("Sequence[object]", options) if isinstance(options, list | tuple) else ()
     lines: list[str] = []
     for number, label in enumerate(request.options, 1):
         one = about[number - 1] if number <= len(about) else None

@@ -185,14 +185,14 @@ class _DrawnList:
         head, *rows = lines(max(size.columns - 2, 8))
         room = max(size.lines - 5, 1)
         first = min(max(picking.marked - room + 1, 0), max(len(rows) - room, 0))
-        shown = [f"  {head}"]
+        screen_lines = [f"  {head}"]
         for at, row in enumerate(rows[first : first + room], first):
             marked = at == picking.marked
-            shown.append(f"> {self._paint('bold', row)}" if marked else f"  {row}")
+            screen_lines.append(f"> {self._paint('bold', row)}" if marked else f"  {row}")
         note = picking.problem or KEYS
-        shown += ["", self._paint("yellow" if picking.problem else "dim", note[: size.columns - 1])]
+        screen_lines += ["", self._paint("yellow" if picking.problem else "dim", note[: size.columns - 1])]
         label = f"{LABEL} [{picking.marked + 1}]: {picking.typed}"
-        self._write("\r\n".join([*shown, label]), len(shown))
+        self._write("\r\n".join([*screen_lines, label]), len(screen_lines))
 
     def _write(self, text: str, rows: int) -> None:
         above = f"\x1b[{self._rows}A" if self._rows else ""

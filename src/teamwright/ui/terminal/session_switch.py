@@ -74,23 +74,23 @@ def options_for(session: Session, to: NextSession) -> Options:
     Model, effort, mode and task list belong to a session. Options that widen permissions apply only in the same
     directory. A cap on the run is reduced by the usage of this session.
     """
-    given = session.options
+    options = session.options
     same = to.cwd == session.agent_factory.cwd
     return replace(
-        given,
+        options,
         cwd=to.cwd,
         resume=to.id,
         fork=False,
         session_id=None,
         adopt=None,
         worktree=None,
-        model=None if isinstance(given.model, str) else given.model,
+        model=None if isinstance(options.model, str) else options.model,
         effort=None,
         permission_mode=None,
         task_list=None,
-        trust=given.trust and same,
-        allowed_tools=given.allowed_tools if same else (),
-        add_dirs=given.add_dirs if same else (),
+        trust=options.trust and same,
+        allowed_tools=options.allowed_tools if same else (),
+        add_dirs=options.add_dirs if same else (),
         budget=_remaining_budget(session),
     )
 

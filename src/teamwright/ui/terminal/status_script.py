@@ -86,8 +86,8 @@ class StatusScript(Struct):
     async def read_rows(self) -> tuple[str, ...]:
         """Return the rows that the script prints; none when it fails, as in similar programs."""
         content = json.dumps(self.state(), ensure_ascii=False).encode("utf-8", "replace")
-        made = ("/bin/sh", "-c", self.command)
-        command = ProcessCommand(made, self.cwd, self.env, input=content, is_for_agent=False)
+        argv = ("/bin/sh", "-c", self.command)
+        command = ProcessCommand(argv, self.cwd, self.env, input=content, is_for_agent=False)
         try:
             result = await run_command(
                 command, ProcessOutput(MAX_OUTPUT), ProcessOutput(MAX_OUTPUT), timeout_s=TIMEOUT_S

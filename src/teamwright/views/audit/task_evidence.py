@@ -101,15 +101,15 @@ class _TaskHistory:
         self._last: dict[str, LoggedTaskChange] = {}
         self._completions: defaultdict[str, list[tuple[int, LoggedTaskChange]]] = defaultdict(list)
         self._finished: set[str] = set()
-        self._made: set[str] = set()
+        self._created_ids: set[str] = set()
         for number, step in enumerate(logs.steps):
             self._take(number, step)
 
     def _take(self, number: int, step: LoggedTaskChange) -> None:
         if step.change == "created":
-            if step.id in self._made:
+            if step.id in self._created_ids:
                 self.reused.add(step.id)
-            self._made.add(step.id)
+            self._created_ids.add(step.id)
         if step.change == "completed":
             if step.id in self._finished:
                 self.twice.add(step.id)
@@ -158,12 +158,12 @@ def _is_orphan(place: TeamLocation, task: Task) -> bool:
 
 
 def _of_one_call(tasks: list[Task]) -> tuple[tuple[str, ...], ...]:
-    made: defaultdict[str, list[str]] = defaultdict(list)
+    tasks_of_call: defaultdict[str, list[str]] = defaultdict(list)
     for task in tasks:
         call = (task.metadata or {}).get(CALL)
         if call:
-            made[call if isinstance(call, str) else json.dumps(call)].append(task.id)
-    return tuple(tuple(ids) for ids in made.values() if len(ids) > 1)
+            tasks_of_call[call if isinstance(call, str) else json.dumps(call)].append(task.id)
+    return tuple(tuple(ids) for ids in tasks_of_call.values() if len(ids) > 1)
 
 
 def _sorted(ids: set[str]) -> tuple[str, ...]:

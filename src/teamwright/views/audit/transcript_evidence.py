@@ -133,15 +133,15 @@ class TranscriptEvidence(Struct):
             self._others.add(one)
 
     def _result(self, call: tuple[str, dict[str, Any]], block: Block, at: str) -> None:
-        name, given = call
+        name, tool_input = call
         if name not in {"SendMessage", "Agent", "Task"}:
             return
         if block.get("is_error"):
-            attempt = _attempt(given)
+            attempt = _attempt(tool_input)
             if attempt is not None:
                 self.failed.append(attempt)
         elif name == "SendMessage":
-            answer = _mapping(given.get("message")) or given
+            answer = _mapping(tool_input.get("message")) or tool_input
             self._agreed |= answer.get("type") == "shutdown_response" and answer.get("approve") is True
             sent = _sent(block)
             if sent is not None:
@@ -198,10 +198,15 @@ def _is_torn(path: Path) -> bool:
         return size > 0 and file.read(1) != b"\n"
 
 
-def _attempt(given: Mapping[str, Any]) -> FailedSend | None:
+def _attempt(tool_input: Mapping[str, Any]) -> FailedSend | None:
     """Return the text of a failed send call, in the form of an inbox entry; None for other calls."""
-    text = given.get("message", given.get("content", given.get("prompt")))
-    to = given.get("to") or given.get("recipient") or given.get("name") or ("*" if "message" in given else "")
+    text = tool_input.get("message", tool_input.get("content", tool_input.get("prompt")))
+    to = (
+        tool_input.get("to")
+        or tool_input.get("recipient")
+        or tool_input.get("name")
+        or ("*" if "message" in tool_input else "")
+    )
     if not to:
         return None  # a failed sub-agent is not an addressee
     return FailedSend(reader_of(str(to)), hash(fence_protocol(text)) if isinstance(text, str) else 0)

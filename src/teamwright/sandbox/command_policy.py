@@ -87,10 +87,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     directories = follow_links(map(str, request.directories), (), are_changeable=True)
     extra = follow_links(map(os.path.expanduser, request.readable), directories)
     hidden = _hidden_paths(request, place)
-    shown = [*place.visible, *request.needs.sockets, *request.needs.keys, *_gpg_sockets(request.needs, place)]
-    if request.needs.agent and _is_path(agent := place.env.get("SSH_AUTH_SOCK")):
-        shown.append(str(agent))
-    visible = frozenset(path for path in map(os.path.realpath, shown) if os.path.exists(path))
+    visible = _visible_paths(request.needs, place)
     if request.policy is PolicyName.READ:
         changeable = [*directories, *_caches(place, NO_NEEDS, directories)]
         own = follow_links([os.path.join(place.home, name) for name in READABLE_AT_HOME], changeable)
@@ -107,17 +104,16 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     caches = _caches(place, request.needs, directories)
     given = follow_links(map(os.path.expanduser, request.writable), [*directories, *caches], are_changeable=True)
     protected = [*protected_paths(directories, [*caches, *given], place, request.needs)]
-    protected += _programs_in(caches, directories, place)
-    protected += [*own_environment([*directories, *given]), *(own_caches := own_uv_caches(caches))]
+    own_caches = own_uv_caches(caches)
+    protected += [*_programs_in(caches, directories, place), *own_environment([*directories, *given]), *own_caches]
     variables = [("UV_CACHE_DIR", _other_uv_cache(place))] if own_caches else []
     writable = [*given, *directories, *_git_directories(directories), *caches]
-    kept = _outermost(filter(os.path.exists, writable), hidden)
     return SandboxPolicy(
         PolicyName.WORK,
         readable=_outermost(
             filter(os.path.exists, [place.home, *extra, *_program_directories(place, writable)]), hidden
         ),
-        writable=kept,
+        writable=_outermost(filter(os.path.exists, writable), hidden),
         protected=frozenset(path for path in protected if os.path.lexists(path)),
         guarded=frozenset(
             path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROJECT_FILES
@@ -129,9 +125,17 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
         variables=tuple(variables),
-        git_configs=frozenset(_git_configs(directories)) if request.needs.git_config else frozenset(),
+        git_configs=_git_configs(directories, request.needs),
         git_keys=request.needs.git_keys,
     )
+
+
+def _visible_paths(needs: CommandNeeds, place: SandboxPaths) -> frozenset[str]:
+    """Return the existing paths that are shown inside of hidden directories."""
+    shown = [*place.visible, *needs.sockets, *needs.keys, *_gpg_sockets(needs, place)]
+    if needs.agent and _is_path(agent := place.env.get("SSH_AUTH_SOCK")):
+        shown.append(str(agent))
+    return frozenset(path for path in map(os.path.realpath, shown) if os.path.exists(path))
 
 
 def _outermost(paths: Iterable[str], hidden: Iterable[str]) -> frozenset[str]:
@@ -223,9 +227,10 @@ def _git_directories(directories: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _git_configs(directories: Iterable[str]) -> list[str]:
-    """Return the git configurations of these directories."""
-    return [os.path.realpath(os.path.join(git_dir, "config")) for git_dir in _git_directories(directories)]
+def _git_configs(directories: Iterable[str], needs: CommandNeeds) -> frozenset[str]:
+    """Return the git configurations of these directories that a command may change."""
+    places = _git_directories(directories) if needs.git_config else []
+    return frozenset(os.path.realpath(os.path.join(git_dir, "config")) for git_dir in places)
 
 
 def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset[str]:

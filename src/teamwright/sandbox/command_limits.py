@@ -140,22 +140,21 @@ class _NamespaceLimit:
         return False
 
     def _find_first(self) -> bool:
-        """Read what bubblewrap has said so far; return True when it has named the first process, which lives."""
-        with contextlib.suppress(BlockingIOError):
-            if part := os.read(self._information, 4096):
+        """Read what bubblewrap says; return True when it has said all, and the first process lives.
+
+        The descriptor is read to its end: bubblewrap is ended by a signal when it writes more and nothing reads it.
+        """
+        try:
+            while part := os.read(self._information, 4096):
                 self._said += part
-            else:
-                os.close(self._information)
-                self._information = -1
-        found = _INIT.search(self._said)
-        if found is None:
+        except BlockingIOError:
             return False
-        if self._information >= 0:
-            os.close(self._information)
-            self._information = -1
-        with contextlib.suppress(OSError):
-            self._process = os.pidfd_open(int(found[1]))
-            self._first = int(found[1])
+        os.close(self._information)
+        self._information = -1
+        if found := _INIT.search(self._said):
+            with contextlib.suppress(OSError):
+                self._process = os.pidfd_open(int(found[1]))
+                self._first = int(found[1])
         return self._first > 0
 
     def _count(self) -> int:

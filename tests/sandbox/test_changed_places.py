@@ -155,6 +155,18 @@ def test_a_cache_of_uv_to_which_teamwright_is_linked_is_not_changed_and_commands
     assert confined.work_in("mkdir -p $UV_CACHE_DIR/x && echo made").stdout == "made\n"
 
 
+@needs("bwrap")
+def test_hooks_and_configurations_that_the_configuration_of_git_names_cannot_be_changed(confined, bubblewrap):
+    config = "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = ../tools/git\n"
+    (confined.work / ".git/config").write_text(config)
+    (confined.work / "tools/hooks").mkdir(parents=True)
+    (confined.work / "tools/git").write_text("[core]\n")
+    done = confined.work_in("echo x > tools/hooks/pre-commit; echo x >> tools/git; mv tools t; echo y > tools/other")
+    assert list((confined.work / "tools/hooks").iterdir()) == []
+    assert (confined.work / "tools/git").read_text() == "[core]\n" and (confined.work / "tools/other").exists()
+    assert done.stdout.count("Read-only file system") == 2
+
+
 def test_under_landlock_no_command_listens_for_other_machines(confined, landlock):
     line = "python3 -c 'import socket; s=socket.socket(); s.bind((\"127.0.0.1\",0)); s.listen(); print(1)'"
     assert "PermissionError" in confined.work_in(line).stdout

@@ -147,6 +147,11 @@ class SeenFiles:
         self._states.setdefault(path, _file_state(path))
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, in the order of their reading."""
+        return tuple(self._states)
+
+    @property
     def are_unchanged(self) -> bool:
         """True when no file was changed, replaced, created or removed since."""
         return all(_file_state(path) == state for path, state in self._states.items())

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.repository_discovery import discover
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
+from teamwright.sandbox.git_paths import configured_files, files_of_each, git_directories
 from teamwright.sandbox.mount_points import other_names, read_mounts
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
@@ -92,7 +92,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         changeable = [*directories, *_caches(place, NO_NEEDS, directories)]
         own = follow_links([os.path.join(place.home, name) for name in READABLE_AT_HOME], changeable)
         programs = _program_directories(place, changeable)
-        readable = [*directories, *extra, *_git_directories(directories), *programs, *own]
+        readable = [*directories, *extra, *git_directories(directories), *programs, *own]
         return SandboxPolicy(
             PolicyName.READ,
             readable=_outermost((path for path in readable if os.path.exists(path) and not _is_system(path)), hidden),
@@ -107,7 +107,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     own_caches = own_uv_caches(caches)
     protected += [*_programs_in(caches, directories, place), *own_environment([*directories, *given]), *own_caches]
     variables = [("UV_CACHE_DIR", _other_uv_cache(place))] if own_caches else []
-    writable = [*given, *directories, *_git_directories(directories), *caches]
+    writable = [*given, *directories, *git_directories(directories), *caches]
     return SandboxPolicy(
         PolicyName.WORK,
         readable=_outermost(
@@ -176,12 +176,13 @@ def protected_paths(
         found += [os.path.join(directory, name) for name in PROJECT_FILES]
         pointer = os.path.join(directory, ".git")
         found += [pointer] if os.path.isfile(pointer) else []
+        found += _below(configured_files(directory), directories)
     allowed = {"config"} if needs.git_config else set[str]()
-    for git_dir in _git_directories(directories):
+    for git_dir in git_directories(directories):
         found += [os.path.join(git_dir, name) for name in GIT_FILES if name not in allowed]
         found += [
-            *_files_of_each(git_dir, "modules", ("config", "hooks")),
-            *_files_of_each(git_dir, "worktrees", GIT_FILES[2:]),
+            *files_of_each(git_dir, "modules", ("config", "hooks")),
+            *files_of_each(git_dir, "worktrees", GIT_FILES[2:]),
         ]
     # A link is protected besides what it leads to: another directory could be put in its place.
     links = [_real_place(path) for path in found if os.path.islink(path)]
@@ -208,28 +209,9 @@ def _below(paths: Iterable[str], directories: Iterable[str]) -> list[str]:
     return [path for path in paths if path.startswith(tops) or os.path.realpath(path).startswith(tops)]
 
 
-def _files_of_each(git_dir: str, kind: str, files: Iterable[str]) -> list[str]:
-    """Return these files of the submodules or the worktrees of a git directory, one level deep."""
-    try:
-        names = [entry.path for entry in os.scandir(os.path.join(git_dir, kind)) if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return [os.path.join(path, name) for path in names for name in files]
-
-
-def _git_directories(directories: Iterable[str]) -> list[str]:
-    """Return the git directories of these directories, with those that linked worktrees share."""
-    found: dict[str, None] = {}
-    for directory in directories:
-        repository = discover(Path(directory)).repository
-        if repository is not None and repository.belongs_to_tree:
-            found |= {str(repository.git_dir): None, str(repository.common): None}
-    return list(found)
-
-
 def _git_configs(directories: Iterable[str], needs: CommandNeeds) -> frozenset[str]:
     """Return the git configurations of these directories that a command may change."""
-    places = _git_directories(directories) if needs.git_config else []
+    places = git_directories(directories) if needs.git_config else []
     return frozenset(os.path.realpath(os.path.join(git_dir, "config")) for git_dir in places)
 
 

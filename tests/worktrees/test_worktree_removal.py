@@ -109,7 +109,7 @@ def test_force_copies_every_uncommitted_file_to_the_archive_and_keeps_the_branch
         *("a.txt", "build/out/x.o", "new.txt", "note.local")
     ]
     assert (files / "a.txt").read_text() == "changed\n"
-    assert done.kept_branch == ann.branch
+    assert done.remaining_branch == ann.branch
     assert git(checkout, "rev-parse", ann.branch) == tip
 
 
@@ -188,7 +188,7 @@ def test_a_sweep_removes_what_has_no_work_and_reports_the_rest(repository, root,
     os.utime(bob.tree / "note.local", (old, old))
     done = remove_unneeded(repository, root, [ann, bob])
     assert [record.member for record in done.removed] == ["ann"]
-    assert [(record.member, why) for record, why in done.kept] == [("bob", "1 ignored file (note.local)")]
+    assert [(record.member, why) for record, why in done.remaining] == [("bob", "1 ignored file (note.local)")]
 
 
 def test_a_removal_waits_for_no_own_lease_but_takes_it(repository, root, ann):

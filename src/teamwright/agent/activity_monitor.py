@@ -112,9 +112,9 @@ class AgentActivity(Struct, eq=False):
         """Note output of the model: the agent is not stalled and does not wait any more."""
         self._last_output = time.monotonic()
         if self._stalled or self._activity == "pause":
-            told = self._notified
+            was_notified = self._notified
             self._start_step("model", self._model)
-            if told:
+            if was_notified:
                 self._notify()
 
     def start_tool_call(self, call: str, what: str) -> None:

@@ -196,10 +196,11 @@ class Agent(Struct, weakref=True):
 
     def without_history(self) -> Agent:
         """Return a copy of a terminated agent for reports, without its history and tools."""
-        lived = self.conversation
-        conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
-        told = (self.model, conversation, NO_TOOLS, self.meter, self.emit)
-        return Agent(self.name, self.agent_id, *told, effort=self.effort)
+        path, header, lines = self.conversation.path, self.conversation.header, self.conversation.lines
+        conversation = Conversation(path, _NO_PREFIX, header, lines=lines)
+        return Agent(
+            self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit, effort=self.effort
+        )
 
     @property
     def effort_text(self) -> str:

@@ -184,16 +184,16 @@ class AgentHooks(Struct, eq=False, weakref=True):
         if self.hooks.wants(STOP_FAILURE):
             error = _FAILURES.get(failure.slug, "unknown")
             error = "rate_limit" if failure.retry_after_s is not None else error
-            told = payload.stop_failure(error, failure.sentence, failure.what)
-            self.hooks.run_in_background(self.fire(STOP_FAILURE, lambda: told, error), f"hooks of {STOP_FAILURE}")
+            content = payload.stop_failure(error, failure.sentence, failure.what)
+            self.hooks.run_in_background(self.fire(STOP_FAILURE, lambda: content, error), f"hooks of {STOP_FAILURE}")
 
-    def _refuse(self, call: PreparedCall, said: HookOutcome) -> ToolResult:
-        reason = said.reason or said.halt_reason
+    def _refuse(self, call: PreparedCall, outcome: HookOutcome) -> ToolResult:
+        reason = outcome.reason or outcome.halt_reason
         call.denied = True
         self.record_denial(call, HOOK_RULE, reason)
         made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Follow the hook's reason.")
-        made = _with_notes(made, said.contexts)
-        return replace(made, ends_turn=True) if said.halted else made
+        made = _with_notes(made, outcome.contexts)
+        return replace(made, ends_turn=True) if outcome.halted else made
 
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,8 +202,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
         if not self.hooks.wants(SUBAGENT_START, SUBAGENT_STOP):
             return ()
         self._note_start()
-        said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.agent), self.agent.agent_type)
-        return said.contexts
+        outcome = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.agent), self.agent.agent_type)
+        return outcome.contexts
 
     async def run_session_end_hooks(self, reason: str) -> None:
         """Run the session-end hooks when the lead's conversation ends although its session continues."""
@@ -217,8 +217,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
         """
         if self.agent.kind != payload.LEAD:
             return ()
-        said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
-        return said.contexts
+        outcome = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
+        return outcome.contexts
 
     async def run_stop_hooks(self, event: str, text: str, *, again: bool) -> HookOutcome:
         """Run the stop hooks at the end of a turn and return their outcome.
@@ -243,9 +243,9 @@ class AgentHooks(Struct, eq=False, weakref=True):
         self._note_stop()
         self.hooks.run_in_background(self._fire_stop(outcome, detail, text), f"end of {self.agent.agent_id}")
 
-    async def _fire_stop(self, outcome: str, detail: str, said: str) -> None:
+    async def _fire_stop(self, outcome: str, detail: str, text: str) -> None:
         who = self.agent
-        await self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, said, outcome, detail), who.agent_type)
+        await self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, text, outcome, detail), who.agent_type)
 
     def _note_start(self) -> None:
         self._is_running = True
@@ -292,8 +292,8 @@ def _result_text(result: ToolResult) -> str:
     return result.content if isinstance(result.content, str) else message_text(result.content)
 
 
-def _change_notes(said: HookOutcome) -> list[str]:
-    return [] if said.input is None else ["A hook changed the input of this call before it ran."]
+def _change_notes(outcome: HookOutcome) -> list[str]:
+    return [] if outcome.input is None else ["A hook changed the input of this call before it ran."]
 
 
 def _invalid_change(problem: ToolResult) -> ToolResult:

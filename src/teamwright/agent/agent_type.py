@@ -190,8 +190,8 @@ def hook_digest(hook: HookSpec) -> str:
     """The identity of a hook, the same as long as its definition is."""
     is_plain = hook.arguments is None and hook.action is None and not hook.condition
     more = (hook.command,) if is_plain else (hook.line, hook.condition)
-    said = "\0".join((hook.event, hook.matcher, *more))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    identity = "\0".join((hook.event, hook.matcher, *more))
+    return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _intersection(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:

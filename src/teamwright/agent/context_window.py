@@ -91,13 +91,17 @@ def _parts(agent: Agent, total: int) -> tuple[ContextPart, ...]:
     """Return the parts as shares of the total. They add up to it."""
     sizes = dict.fromkeys(PARTS, 0) | _sizes(agent.conversation.prefix)
     sizes[MESSAGES] = total_tokens(agent.conversation.items) * BYTES_PER_TOKEN
-    every, made, told = max(1, sum(sizes.values())), list[ContextPart](), 0
+    every, parts, listed_tokens = max(1, sum(sizes.values())), list[ContextPart](), 0
     for name in PARTS[:-1]:
         tokens = total * sizes[name] // every
-        told += tokens
+        listed_tokens += tokens
         if tokens:
-            made.append(ContextPart(name, tokens))
-    return (*made, ContextPart(MESSAGES, total - told)) if sizes[MESSAGES] else _filled(made, total - told)
+            parts.append(ContextPart(name, tokens))
+    return (
+        (*parts, ContextPart(MESSAGES, total - listed_tokens))
+        if sizes[MESSAGES]
+        else _filled(parts, total - listed_tokens)
+    )
 
 
 def _filled(parts: list[ContextPart], left: int) -> tuple[ContextPart, ...]:

@@ -203,24 +203,24 @@ class Conversation(Struct):
         """
         return keyed_id(self.header.get("session"), self.path.stem, self.lines, what)
 
-    def append_user_message(self, told: UserMessage) -> None:
+    def append_user_message(self, message: UserMessage) -> None:
         """Append a user message: to the file first, to memory after that. Raises StorageError.
 
         Calls whose results never reached the file get a result that says so: a request needs a result for each call.
         """
-        if self._has_unanswered and told.blocks[0]["type"] != "tool_result":
+        if self._has_unanswered and message.blocks[0]["type"] != "tool_result":
             self._repair()
-        blocks = told.blocks
+        blocks = message.blocks
         if self.is_unstarted_fork:
             blocks = (
                 *(tool_result_block(call.id, CALLERS_RESULT) for call in tool_calls(self.last_content())),
                 *blocks,
             )
         item = encode({"role": "user", "content": blocks})
-        ids = b',"injected":' + encode(told.ids) if told.ids else b""
+        ids = b',"injected":' + encode(message.ids) if message.ids else b""
         self._append(b'{"type":"user","at":"' + iso_time().encode() + b'"' + ids + MESSAGE_KEY + item + b"}")
         self.items.append(item)
-        for id in told.ids if self.queued else ():
+        for id in message.ids if self.queued else ():
             self.queued.pop(id, None)
         self.owes_answer, self.interrupted = True, False
         self._has_unanswered = False
@@ -256,7 +256,7 @@ class Conversation(Struct):
         """
         if self._has_unanswered or self.is_unstarted_fork or len(messages) != 1 + len(self.items) - upto:
             raise ValueError("a conversation is folded only in whole turns")
-        told, older = newest_delivered_ids(self.path)
+        delivered_ids, older = newest_delivered_ids(self.path)
         sent = self.prefix if prefix is None else prefix
         left = sum(not message.startswith(USER_MESSAGE) for message in messages)
         boundary = CompactBoundary(
@@ -266,7 +266,7 @@ class Conversation(Struct):
             answer_count=self.answer_count - left,
             owes_answer=self.owes_answer,
             interrupted=self.interrupted,
-            delivered_ids=told,
+            delivered_ids=delivered_ids,
             has_older_ids=older,
             queued=self.queued,
             prefix=sent.digest,
@@ -282,12 +282,12 @@ class Conversation(Struct):
         Calls without a result first get one that says so. Raises StorageError.
         """
         self._repair()
-        owed = self.owes_answer, self.interrupted
+        answer_state = self.owes_answer, self.interrupted
         self.owes_answer = self.interrupted = False
         try:
             self.fold((first,), len(self.items), about)
         except BaseException:
-            self.owes_answer, self.interrupted = owed
+            self.owes_answer, self.interrupted = answer_state
             raise
 
     def replace_prefix(self, prefix: Prefix) -> None:

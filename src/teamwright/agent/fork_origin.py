@@ -109,8 +109,8 @@ class ForkOrigin(Struct, frozen=True):
         if FORK_KEY not in header:
             return None
         try:
-            said = cast("Mapping[str, Any]", header[FORK_KEY])
-            return cls(str(said["of"]), int(said["upto"]))
+            origin = cast("Mapping[str, Any]", header[FORK_KEY])
+            return cls(str(origin["of"]), int(origin["upto"]))
         except (KeyError, TypeError, ValueError) as problem:
             raise StorageError("damaged-file", "the first line of a fork does not say where it begins") from problem
 

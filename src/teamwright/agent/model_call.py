@@ -204,10 +204,10 @@ def answer_failure(answer: Reply, card: ModelCard) -> Failure:
     """Return the failure of an answer without usable content. Its text is stored separately."""
     row = ENDS[answer.end]
     times = f" {row.retries + 1} times in a row" if row.retries else ""
-    said = answer.stop_reason or "no stop reason"
+    stop_reason = answer.stop_reason or "no stop reason"
     return Failure(
         NO_ANSWER,
-        f"{card.name} {row.what}{times} ({said})",
+        f"{card.name} {row.what}{times} ({stop_reason})",
         looked_at=(("end", str(answer.end)), *([("request", answer.request_id)] if answer.request_id else [])),
         do=(row.do,),
     )
@@ -294,7 +294,7 @@ async def send_request(agent: Agent, request: Request) -> tuple[CallOutcome, str
 
 
 async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) -> Reply | Failure:
-    activity, tags, held = agent.activity, agent.tags, ""
+    activity, tags, unsent_text = agent.activity, agent.tags, ""
     activity.start_model_call(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
@@ -303,10 +303,10 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
             match part:
                 case TextPart():
                     if agent.has_listeners() and not request.aside:
-                        shown, held = tags.mask_key_in_part(held + part.text)
-                        _emit_text(agent, shown)
+                        text, unsent_text = tags.mask_key_in_part(unsent_text + part.text)
+                        _emit_text(agent, text)
                 case Reply():
-                    _emit_text(agent, held)
+                    _emit_text(agent, unsent_text)
                     reply = replace(
                         with_price(agent.model.card, part),
                         id=part.id or f"msg_{secrets.token_hex(16)}",
@@ -320,7 +320,7 @@ async def _read_stream(agent: Agent, request: Request, so_far: PartialAnswer) ->
                 case Failure():
                     return with_price(agent.model.card, part)
                 case Retrying():
-                    held = ""
+                    unsent_text = ""
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
                     activity.start_wait(f"another try: {part.reason}")

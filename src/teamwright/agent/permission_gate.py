@@ -119,8 +119,8 @@ class PermissionGate(Struct):
         if answer.allowed and answer.input is None and _real_paths(call.access) != asked_about:
             return self._refuse(call, decision.rule, _PATH_MOVED)
         if not answer.allowed:
-            said = (_cut_reason(decision.reason),) if decision.needs_person or not answer.text else ()
-            return self._refuse(call, decision.rule, " ".join((*said, answer.text)).strip(), by=answer.by)
+            reasons = (_cut_reason(decision.reason),) if decision.needs_person or not answer.text else ()
+            return self._refuse(call, decision.rule, " ".join((*reasons, answer.text)).strip(), by=answer.by)
         return await self._run_approved(call, decision, answer)
 
     async def _run_approved(

@@ -43,8 +43,8 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Pre
         agent.model = model
         agent.toolbox.workplace.accepts_images = model.card.images
     try:
-        kept = other or conversation.prefix
-        prefix = kept if compaction.make_prefix is None else compaction.make_prefix(agent)
+        current = other or conversation.prefix
+        prefix = current if compaction.make_prefix is None else compaction.make_prefix(agent)
         if prefix.digest == conversation.prefix.digest:
             return False
         conversation.switch_prefix(prefix, {"why": why, "model": agent.model.card.name})
@@ -106,8 +106,8 @@ def shared_parts(system: Sequence[Block], offered: Sequence[AnyTool]) -> SharedP
 
 
 def _key(directory: Path, birth: PrefixModel, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
-    said = tuple([tuple(block.items()) for block in system])
-    return directory, birth.card, id(birth.settings), birth.effort, said, tuple([_tool_key(tool) for tool in tools])
+    texts = tuple([tuple(block.items()) for block in system])
+    return directory, birth.card, id(birth.settings), birth.effort, texts, tuple([_tool_key(tool) for tool in tools])
 
 
 def _tool_key(tool: AnyTool) -> _Key:

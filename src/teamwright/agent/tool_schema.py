@@ -145,9 +145,9 @@ def _without_null(node: Schema) -> Schema:
     branches = cast("list[Schema] | None", node.get("anyOf"))
     if branches is None:
         return node
-    kept = [branch for branch in branches if branch.get("type") != "null"]
+    remaining = [branch for branch in branches if branch.get("type") != "null"]
     rest = {key: value for key, value in node.items() if key != "anyOf"}
-    return {**kept[0], **rest} if len(kept) == 1 else {**rest, "anyOf": kept}
+    return {**remaining[0], **rest} if len(remaining) == 1 else {**rest, "anyOf": remaining}
 
 
 # reading arguments
@@ -211,18 +211,18 @@ def _describe_problem(tool: str, raw: Any, schema: Schema, problem: ValidationEr
     if not isinstance(raw, dict):
         return f"The input of {tool} must be an object of parameters, not {type(raw).__name__}."
     known = list(schema.get("properties", {}))
-    said = [
+    sentences = [
         _sentence(error["type"], _location_text(error["loc"]), error["msg"], known) for error in problem.errors()[:6]
     ]
-    return f"The input of {tool} does not fit: " + "; ".join(dict.fromkeys(said)) + "."
+    return f"The input of {tool} does not fit: " + "; ".join(dict.fromkeys(sentences)) + "."
 
 
 def _sentence(kind: str, place: str, message: str, known: Sequence[str]) -> str:
     if kind == "missing":
         return f"`{place}` is missing"
     if kind == "extra_forbidden":
-        meant = nearest(place, known)
-        return f"`{place}` is not a parameter" + (f" (did you mean `{meant}`?)" if meant else "")
+        suggestion = nearest(place, known)
+        return f"`{place}` is not a parameter" + (f" (did you mean `{suggestion}`?)" if suggestion else "")
     lowered = message[:1].lower() + message[1:]
     return f"`{place}`: {lowered}" if place else lowered
 

@@ -281,8 +281,8 @@ class Toolbox(Struct, eq=False, dict=True):
         if UNPARSED_ARGUMENTS in call.input:
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
         checked = validate(tool, call.input)
-        if not isinstance(checked, ToolResult) and (meant := tool.target_call(checked)) is not None:
-            tool, given = meant
+        if not isinstance(checked, ToolResult) and (target := tool.target_call(checked)) is not None:
+            tool, given = target
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")

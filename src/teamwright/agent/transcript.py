@@ -325,8 +325,8 @@ def newest_delivered_ids(transcript: Path) -> tuple[tuple[str, ...], bool]:
             break
         if INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
             newest |= dict.fromkeys(reversed(line_ids(line)))
-    kept = list(newest)[:MAX_LISTED_IDS]
-    return tuple(reversed(kept)), older or len(newest) > len(kept)
+    listed_ids = list(newest)[:MAX_LISTED_IDS]
+    return tuple(reversed(listed_ids)), older or len(newest) > len(listed_ids)
 
 
 def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[bytes]:

@@ -184,13 +184,13 @@ async def run_tool_calls(
         # After an interrupt or an unreadable inbox the results of finished calls are stored too.
         append_user_message(agent, UserMessage(_result_blocks(calls, done)))
         raise
-    told = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
-    told += (agent.tags.note(note),) if note else ()
-    told += agent.tags.hook_notes([*batch.contexts, *([f"A hook ended this turn: {refusal}"] if refusal else [])])
+    blocks = _result_blocks(calls, done, CAP_REACHED_RESULT if run is None else INTERRUPTED_RESULT)
+    blocks += (agent.tags.note(note),) if note else ()
+    blocks += agent.tags.hook_notes([*batch.contexts, *([f"A hook ended this turn: {refusal}"] if refusal else [])])
     if steered is None:
-        append_user_message(agent, UserMessage(told))
+        append_user_message(agent, UserMessage(blocks))
     else:
-        append_user_message(agent, UserMessage((*told, *steered.texts), steered.ids))
+        append_user_message(agent, UserMessage((*blocks, *steered.texts), steered.ids))
         if steered.on_delivered is not None:
             await steered.on_delivered()
     return over

@@ -53,8 +53,8 @@ class ExternalCommandSettings(Struct, frozen=True):
 def commands_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> ExternalCommandSettings:
     """Return the commands in these values; `origins` names the file of each. Raises CannotStart (`bad-settings`)."""
     file = Path(origins.get(COMMANDS, ""))
-    said = cast("dict[str, object]", values.get(COMMANDS, {}))
-    commands = {name: _command(name, value, file) for name, value in said.items()}
+    entries = cast("dict[str, object]", values.get(COMMANDS, {}))
+    commands = {name: _command(name, value, file) for name, value in entries.items()}
     usual = str(values.get(COMMAND, ""))
     if usual and usual != OWN and usual not in commands:
         near = nearest(usual, [*commands, OWN])
@@ -69,13 +69,13 @@ def _command(name: str, value: object, file: Path) -> ExternalCommand:
         raise bad_settings(file, f"{name!r} cannot be the name of a command", key)
     if not isinstance(value, dict):
         raise bad_settings(file, f"{key} must be an object with argv", key)
-    said = cast("dict[str, object]", value)
-    for part in said:
+    fields = cast("dict[str, object]", value)
+    for part in fields:
         if part not in _KEYS:
             near = nearest(part, _KEYS)
             raise bad_settings(file, f"{key} has no {part!r}" + (f"; did you mean {near}?" if near else ""), key)
-    argv, env = said.get("argv"), said.get("env", {})
-    root, start_s = said.get("root", ""), said.get("start_s", START_S)
+    argv, env = fields.get("argv"), fields.get("env", {})
+    root, start_s = fields.get("root", ""), fields.get("start_s", START_S)
     if not _texts(argv) or not argv:
         raise _wrong(file, key, "argv", 'a list of texts that begins with the program: ["claude"]')
     if not isinstance(env, dict) or not _texts(list(cast("dict[object, object]", env).values())):

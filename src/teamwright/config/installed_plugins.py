@@ -74,12 +74,12 @@ class PluginStore:
         """Return the added plugins. Raises StorageError for a file that cannot be read or has a newer version."""
         path = home.own / FILE
         try:
-            said: Any = json.loads(read_plain(path, _MOST))
+            content: Any = json.loads(read_plain(path, _MOST))
         except (FileNotFoundError, NotADirectoryError):
             return cls(home, {})
         except (OSError, ValueError, RecursionError) as problem:
             raise _damaged(path, str(problem)[:120]) from None
-        whole = cast("dict[str, Any]", said) if isinstance(said, dict) else dict[str, Any]()
+        whole = cast("dict[str, Any]", content) if isinstance(content, dict) else dict[str, Any]()
         version: Any = whole.get("version")
         if isinstance(version, int) and version > VERSION:
             what = f"{path} has version {version}, and this Teamwright knows {VERSION}"
@@ -124,8 +124,8 @@ class PluginStore:
             yield
 
     def _write(self) -> None:
-        kept = {name: msgspec.to_builtins(one) for name, one in sorted(self.plugins.items())}
-        text = json.dumps({"version": VERSION, "plugins": kept}, indent=2) + "\n"
+        entries = {name: msgspec.to_builtins(one) for name, one in sorted(self.plugins.items())}
+        text = json.dumps({"version": VERSION, "plugins": entries}, indent=2) + "\n"
         write_atomic(self.home.own / FILE, text.encode())
 
 

@@ -84,13 +84,13 @@ def read_marketplace(path: Path) -> Marketplace:
     """Return the marketplace in a directory. Raises UsageError for a list that cannot be read."""
     file = path / LIST
     try:
-        said: Any = json.loads(read_plain(file, _MOST))
+        content: Any = json.loads(read_plain(file, _MOST))
     except (OSError, ValueError, RecursionError) as problem:
         raise _bad(file, str(problem)[:120]) from None
-    plugins: Any = cast("dict[str, Any]", said).get("plugins") if isinstance(said, dict) else None
+    plugins: Any = cast("dict[str, Any]", content).get("plugins") if isinstance(content, dict) else None
     if not isinstance(plugins, list):
         raise _bad(file, "it has no list of plugins")
-    whole = cast("dict[str, Any]", said)
+    whole = cast("dict[str, Any]", content)
     meta: Any = whole.get("metadata")
     base: Any = cast("dict[str, Any]", meta).get("pluginRoot", "") if isinstance(meta, dict) else ""
     entries = [
@@ -102,13 +102,13 @@ def read_marketplace(path: Path) -> Marketplace:
     return Marketplace(name if isinstance(name, str) and _NAME.fullmatch(name) else path.name, path, tuple(entries))
 
 
-def _entry(path: Path, said: Mapping[str, Any], base: str) -> MarketplaceEntry:
-    name: Any = said.get("name")
+def _entry(path: Path, fields: Mapping[str, Any], base: str) -> MarketplaceEntry:
+    name: Any = fields.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return MarketplaceEntry(str(name)[:60], problem="its name cannot be a plugin's name")
-    about: Any = said.get("description")
-    made = MarketplaceEntry(name, about if isinstance(about, str) else "", values=said)
-    source: Any = said.get("source")
+    about: Any = fields.get("description")
+    made = MarketplaceEntry(name, about if isinstance(about, str) else "", values=fields)
+    source: Any = fields.get("source")
     if isinstance(source, str):
         place = os.path.normpath(path / (source if source.startswith("./") or not base else f"{base}/{source}"))
         if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(path)):
@@ -116,7 +116,7 @@ def _entry(path: Path, said: Mapping[str, Any], base: str) -> MarketplaceEntry:
         if not os.path.isdir(place):
             return _unusable(made, f"there is no directory {source[:60]}")
         shared = os.path.realpath(place) == os.path.realpath(path)
-        return _with(made, PluginSource(Path(place), said, made.is_whole, shared), None)
+        return _with(made, PluginSource(Path(place), fields, made.is_whole, shared), None)
     if not isinstance(source, dict):
         return _unusable(made, "it has no source")
     return _remote(made, cast("dict[str, Any]", source))

@@ -71,7 +71,7 @@ class McpSettingsReader(Struct):
     origins: dict[str, str]
     warnings: list[str]
     parts: SettingParts = field(default_factory=SettingParts)
-    _said: list[ServerEntry] = field(default_factory=list[ServerEntry])
+    _entries: list[ServerEntry] = field(default_factory=list[ServerEntry])
     _enable_all: bool | None = None
     _enabled: set[str] = field(default_factory=set[str])
     _disabled: set[str] = field(default_factory=set[str])
@@ -95,10 +95,10 @@ class McpSettingsReader(Struct):
         if compat:
             self._project()
         by_name: dict[str, ServerEntry] = {}
-        for said in sorted(self._said, key=lambda one: one.rank):
-            if (other := by_name.get(said.name)) is not None and other.part is not None:
-                other.part.set_state("ignored", f"{said.source} is nearer")
-            by_name[said.name] = said
+        for entry in sorted(self._entries, key=lambda one: one.rank):
+            if (other := by_name.get(entry.name)) is not None and other.part is not None:
+                other.part.set_state("ignored", f"{entry.source} is nearer")
+            by_name[entry.name] = entry
         return fill_settings(McpSettings(tuple(by_name.values())), "mcp", values)
 
     def _servers(self, layer: SettingsLayer, entries: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class McpSettingsReader(Struct):
             if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
                 part.set_state("needs trust")
                 continue
-            self._said.append(ServerEntry(name, entry, str(layer.path), rank, foreign, self.trust.root, part))
+            self._entries.append(ServerEntry(name, entry, str(layer.path), rank, foreign, self.trust.root, part))
             self.origins[f"{SERVERS} {name}"] = str(layer.path)
 
     def _project(self) -> None:
@@ -126,7 +126,7 @@ class McpSettingsReader(Struct):
             elif not self.trust.allows(server_entry(self.trust.root, path, name, entry)):
                 part.set_state("needs trust")
             else:
-                self._said.append(ServerEntry(name, entry, str(path), PROJECT, True, self.trust.root, part))
+                self._entries.append(ServerEntry(name, entry, str(path), PROJECT, True, self.trust.root, part))
                 self.origins[f"{SERVERS} {name}"] = str(path)
 
     def _unwanted(self, name: str) -> str:
@@ -168,11 +168,11 @@ def configured_servers(
             raise _bad(text, problems[0].partition(": ")[2])
         warnings += problems
         found |= {config.name: config for config in made}
-    for said in reversed(settings.servers):
-        if said.name in found:
+    for server in reversed(settings.servers):
+        if server.name in found:
             continue
-        reading = reading_of(said.source, said.root, cwd, variables, withheld if said.foreign else None)
-        made, problems = parse_servers({said.name: said.entry}, reading)
+        reading = reading_of(server.source, server.root, cwd, variables, withheld if server.foreign else None)
+        made, problems = parse_servers({server.name: server.entry}, reading)
         warnings += problems
         found |= {config.name: config for config in made}
     return list(found.values()), warnings

@@ -116,12 +116,12 @@ def _checked(settings: Settings, key: str, name: str, value: Mapping[str, Any], 
 
 
 def _made_facts(value: Mapping[str, Any]) -> ModelFacts:
-    said = {part: given for part, given in value.items() if part in _FACTS}
-    if "efforts" in said:
-        said["efforts"] = tuple(said["efforts"])
-    if "sampling" in said:
-        said["sampling"] = tuple(said["sampling"].items())
-    return ModelFacts(**said)
+    facts = {part: given for part, given in value.items() if part in _FACTS}
+    if "efforts" in facts:
+        facts["efforts"] = tuple(facts["efforts"])
+    if "sampling" in facts:
+        facts["sampling"] = tuple(facts["sampling"].items())
+    return ModelFacts(**facts)
 
 
 def _facts(settings: Settings, key: str, name: str, value: Mapping[str, Any]) -> ModelFacts:

@@ -106,7 +106,7 @@ class _PluginReader:
         self.source, self.path = source, source.path
         self.file = self.path / MANIFEST
         manifest = {} if source.is_whole else self._object(self.file, "plugin.json") or {}
-        self.said: dict[str, Any] = {**source.entry, **manifest}
+        self.fields: dict[str, Any] = {**source.entry, **manifest}
         self.parts: tuple[Mapping[str, Any], ...] = (manifest, source.entry)
 
     @property
@@ -116,13 +116,13 @@ class _PluginReader:
         return self.source.is_whole and self.source.is_shared and named
 
     def plugin(self) -> Plugin:
-        said, path = self.said, self.path
-        name = said.get("name", os.path.basename(os.path.realpath(path)))
+        fields, path = self.fields, self.path
+        name = fields.get("name", os.path.basename(os.path.realpath(path)))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self._wrong(f"{str(name)[:60]!r} cannot be a plugin's name")
         hooks, warnings = self._hooks()
         ignored = [part for part in _OTHERS if (path / part).exists()]
-        ignored += [f"{MANIFEST}: {key}" for key in _OTHER_KEYS if key in said]
+        ignored += [f"{MANIFEST}: {key}" for key in _OTHER_KEYS if key in fields]
         agents, skills, commands = (self._places(key) for key in _USUAL)
         return Plugin(
             name,
@@ -139,7 +139,7 @@ class _PluginReader:
         )
 
     def _text(self, key: str) -> str:
-        value = self.said.get(key, "")
+        value = self.fields.get(key, "")
         if not isinstance(value, str):
             raise self._wrong(f"{key} is not a text")
         return value
@@ -154,17 +154,17 @@ class _PluginReader:
             return (self.path,)
         return tuple(dict.fromkeys([*([usual] if usual.is_dir() and not replaced else []), *found]))
 
-    def _inside(self, key: str, said: object) -> Path:
+    def _inside(self, key: str, part: object) -> Path:
         """Return the path of a part. Raises UsageError for a missing path or one outside the plugin."""
-        if said == "." and key == _ADDED:
+        if part == "." and key == _ADDED:
             return self.path
-        if not isinstance(said, str) or not said.startswith("./") or "\0" in said:
+        if not isinstance(part, str) or not part.startswith("./") or "\0" in part:
             raise self._wrong(f"{key} must be a path that begins with ./, or a list of them")
-        place = Path(os.path.normpath(self.path / said))
+        place = Path(os.path.normpath(self.path / part))
         if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(self.path)):
-            raise self._wrong(f"{key}: {said} leads out of the plugin")
+            raise self._wrong(f"{key}: {part} leads out of the plugin")
         if not place.exists():
-            raise self._wrong(f"{key}: there is no {said}")
+            raise self._wrong(f"{key}: there is no {part}")
         return place
 
     def _values(self, key: str) -> list[tuple[Any, Path]]:
@@ -197,7 +197,7 @@ class _PluginReader:
     def _object(self, file: Path, shown: str) -> dict[str, Any] | None:
         """Return the object in a file; None when the file does not exist."""
         try:
-            said: Any = json.loads(read_plain(file, _MOST))
+            content: Any = json.loads(read_plain(file, _MOST))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except json.JSONDecodeError as problem:
@@ -206,9 +206,9 @@ class _PluginReader:
             ) from None
         except (OSError, ValueError, RecursionError) as problem:
             raise _bad(self.path, f"its {shown} cannot be read: {str(problem)[:120]}", file) from None
-        if not isinstance(said, dict):
+        if not isinstance(content, dict):
             raise _bad(self.path, f"its {shown} is not an object", file)
-        return cast("dict[str, Any]", said)
+        return cast("dict[str, Any]", content)
 
     def _wrong(self, what: str) -> UsageError:
         return _bad(self.path, f"its plugin.json cannot be used: {what}", self.file)

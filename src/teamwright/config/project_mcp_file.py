@@ -47,16 +47,16 @@ def project_servers(root: Path) -> ProjectFile:
 
 def command_of(entry: object) -> str:
     """Return every word of an entry that may name a program, as one line."""
-    said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
-    args: Any = said.get("args")
-    parts = [said.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
+    fields = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    args: Any = fields.get("args")
+    parts = [fields.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
     return " ".join(part for part in parts if isinstance(part, str))
 
 
 def describe_server(name: str, entry: object) -> str:
     """Describe an entry in full on one line, so that the person who trusts it has read all of it."""
-    said = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
-    more = {key: value for key, value in said.items() if key not in {"command", "args", "url", "type"}}
-    what = command_of(said) or str(said.get("url", ""))
-    told = f"{name}: {what}" + (f" {json.dumps(more, sort_keys=True, ensure_ascii=False)}" if more else "")
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(told.split()))
+    fields = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    more = {key: value for key, value in fields.items() if key not in {"command", "args", "url", "type"}}
+    what = command_of(fields) or str(fields.get("url", ""))
+    line = f"{name}: {what}" + (f" {json.dumps(more, sort_keys=True, ensure_ascii=False)}" if more else "")
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(line.split()))

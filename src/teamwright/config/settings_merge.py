@@ -269,13 +269,13 @@ class SettingsMerge:
 
     def add_hooks(self, layer: SettingsLayer, value: object, *, heeded: bool) -> None:
         """Add the layer's hooks: of a repository only hooks that were trusted in this form, with the files they run."""
-        for said in parse_hook_entries(value):
-            noted = self.parts.add(layer, HOOKS, said.name, said.value, said.path)
-            if said.hook is None:
-                noted.set_state("broken" if said.is_broken else "ignored", said.reason)
-                self.warnings += [f"{layer.path}: {said.warning}"] if heeded else []
+        for entry in parse_hook_entries(value):
+            noted = self.parts.add(layer, HOOKS, entry.name, entry.value, entry.path)
+            if entry.hook is None:
+                noted.set_state("broken" if entry.is_broken else "ignored", entry.reason)
+                self.warnings += [f"{layer.path}: {entry.warning}"] if heeded else []
                 continue
-            hook = replace(said.hook, source=str(layer.path))
+            hook = replace(entry.hook, source=str(layer.path))
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
                 noted.set_state("needs trust")
                 continue
@@ -286,8 +286,8 @@ class SettingsMerge:
         for name, value in variables.items():
             if (layer.origin.of_repository or layer.origin.compat) and is_user_only_variable(name):
                 self.parts.add(layer, "env", name, value, (name,)).set_state("ignored", why_user_only(layer))
-                told = self.is_heeded(layer) and not (layer.origin.compat and is_other_product_variable(name))
-                self.warnings += [f"{layer.path}: the variable {name} {why_user_only(layer)}"] if told else []
+                is_reported = self.is_heeded(layer) and not (layer.origin.compat and is_other_product_variable(name))
+                self.warnings += [f"{layer.path}: the variable {name} {why_user_only(layer)}"] if is_reported else []
             elif self.is_allowed(layer, "env", name, value, name):
                 self.env[name] = value
                 self.origins[f"env {name}"] = str(layer.path)
@@ -300,8 +300,8 @@ class SettingsMerge:
             self.take_mode(lead_mode(flags.permission_mode))
             self.origins["permissions.defaultMode"] = "--permission-mode"
         for name in ("model", "effort", "plan_approval"):
-            if (said := getattr(flags, name)) is not None:
-                self.values[name] = said
+            if (value := getattr(flags, name)) is not None:
+                self.values[name] = value
                 self.origins[name] = f"--{name.replace('_', '-')}"
         if flags.markdown is not None:
             self.values["markdown"], self.origins["markdown"] = flags.markdown, "--no-markdown"

@@ -61,16 +61,22 @@ def _inside(place: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(about: str = "") -> dict[str, Any]:
-    said: dict[str, Any] = {"description": about} if about else {}
-    return {**said, "type": "object", "properties": {}, "patternProperties": {"^//": {}}, "additionalProperties": False}
+    fields: dict[str, Any] = {"description": about} if about else {}
+    return {
+        **fields,
+        "type": "object",
+        "properties": {},
+        "patternProperties": {"^//": {}},
+        "additionalProperties": False,
+    }
 
 
 def _described(name: str, key: SettingKey) -> dict[str, Any]:
     own = " Only in your own settings." if key.user_only else ""
     what = {"enum": list(key.words)} if key.words else _KINDS[key.kind]
     default = default_of(name)
-    said = {} if default is None else {"default": default}
-    return {"description": f"{key.meaning}{own}", **what, **_MORE.get(name, {}), **said}
+    fields = {} if default is None else {"default": default}
+    return {"description": f"{key.meaning}{own}", **what, **_MORE.get(name, {}), **fields}
 
 
 FIELDS: Mapping[str, str] = {**ASSEMBLED, "permissions.defaultMode": "mode", "compat.claude": "compat"}

@@ -67,38 +67,38 @@ class SettingsFileView(Struct, frozen=True):
     exists: bool
 
 
-def values(asked: SettingsQuery, *, defaults: bool = False) -> list[SettingValue]:
+def values(query: SettingsQuery, *, defaults: bool = False) -> list[SettingValue]:
     """Return every value of every file, in the order of keys and files, with its state.
 
     `defaults`: also every key that is not set. Raises CannotStart for the trust file, and for `--settings`.
     """
-    flags = SettingFlags(settings_file=asked.settings_file)
-    cwd = Path(os.path.realpath(asked.cwd))
-    trust = TrustStore.load(asked.home).verdict(cwd, compat=reads_compat_files(asked.home, flags))
-    parts = survey_settings(asked.home, cwd, flags, trust).parts
+    flags = SettingFlags(settings_file=query.settings_file)
+    cwd = Path(os.path.realpath(query.cwd))
+    trust = TrustStore.load(query.home).verdict(cwd, compat=reads_compat_files(query.home, flags))
+    parts = survey_settings(query.home, cwd, flags, trust).parts
     found = [_value(part) for part in parts]
     order = {key: at for at, key in enumerate(KEYS)}
     if defaults:
-        said = {value.key for value in found if value.state == "used"}
-        found += [SettingValue(key, "", default_of(key), DEFAULT) for key in KEYS if key not in said]
+        used_keys = {value.key for value in found if value.state == "used"}
+        found += [SettingValue(key, "", default_of(key), DEFAULT) for key in KEYS if key not in used_keys]
     return sorted(found, key=lambda value: order.get(value.key, -1))
 
 
-def values_of(asked: SettingsQuery, key: str) -> list[SettingValue]:
+def values_of(query: SettingsQuery, key: str) -> list[SettingValue]:
     """Return the values in use for one key: several for a key that adds up. Raises UsageError for an unknown key."""
     require_key(key)
-    return [value for value in values(asked, defaults=True) if value.key == key and value.state == "used"]
+    return [value for value in values(query, defaults=True) if value.key == key and value.state == "used"]
 
 
-def files(asked: SettingsQuery) -> list[SettingsFileView]:
+def files(query: SettingsQuery) -> list[SettingsFileView]:
     """Return the settings files that are read here, the farthest first."""
-    flags = SettingFlags(settings_file=asked.settings_file)
-    cwd = Path(os.path.realpath(asked.cwd))
-    compat = reads_compat_files(asked.home, flags)
-    root = TrustStore.load(asked.home).verdict(cwd, compat=compat).root
-    places = settings_places(asked.home, root, compat)
-    if isinstance(asked.settings_file, Path):
-        places = [*places, (asked.settings_file, SettingsOrigin.GIVEN)]
+    flags = SettingFlags(settings_file=query.settings_file)
+    cwd = Path(os.path.realpath(query.cwd))
+    compat = reads_compat_files(query.home, flags)
+    root = TrustStore.load(query.home).verdict(cwd, compat=compat).root
+    places = settings_places(query.home, root, compat)
+    if isinstance(query.settings_file, Path):
+        places = [*places, (query.settings_file, SettingsOrigin.GIVEN)]
     return [SettingsFileView(str(path), origin.value, path.exists()) for path, origin in places]
 
 
@@ -140,9 +140,9 @@ def _after(before: Any, value: Any) -> Any:
     """Return a list item, masked after `--api-key`, and in `--api-key=VALUE`."""
     if not isinstance(value, str):
         return masked("", "", value)
-    flag, equals, said = value.partition("=")
+    flag, equals, secret = value.partition("=")
     if equals and flag.startswith("-") and is_secret_name(_plain(flag)):
-        return f"{flag}={mask(said)}"
+        return f"{flag}={mask(secret)}"
     follows = isinstance(before, str) and before.startswith("-") and is_secret_name(_plain(before))
     return mask(value) if follows else masked("", "", value)
 

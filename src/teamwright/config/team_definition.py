@@ -178,18 +178,18 @@ ROLE_NEEDS_TRUST = frozenset({"description", "type", "model", "effort", "mode", 
 
 def widening_of_role(role: Role) -> dict[str, Any]:
     """Return the parts of a role that need trust: prompts, model and granted permissions of its agents."""
-    said = {key: getattr(role, key) for key in ROLE if key in ROLE_NEEDS_TRUST}
+    parts = {key: getattr(role, key) for key in ROLE if key in ROLE_NEEDS_TRUST}
     plain = Role(role.name)
-    return {key: value for key, value in said.items() if value != getattr(plain, key)}
+    return {key: value for key, value in parts.items() if value != getattr(plain, key)}
 
 
 def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
     """Return the parts of `[team]` and `[checks]` that need trust: commands to run, the approver in a person's place,
     and the effort of its agents.
     """
-    said = {key: getattr(definition, key) for key in TEAM if key in TEAM_NEEDS_TRUST}
-    said["checks.integration"] = definition.integration_check
-    return {key: value for key, value in said.items() if value is not None}
+    parts = {key: getattr(definition, key) for key in TEAM if key in TEAM_NEEDS_TRUST}
+    parts["checks.integration"] = definition.integration_check
+    return {key: value for key, value in parts.items() if value is not None}
 
 
 def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], bool]) -> TeamDefinition:
@@ -197,16 +197,16 @@ def trusted_definition(definition: TeamDefinition, allows: Callable[[str, Mappin
     form.
     """
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
-    said = widening_of_team(definition)
-    if said and not allows("team", said):
+    parts = widening_of_team(definition)
+    if parts and not allows("team", parts):
         commands = {"check": None, "setup": None, "integration_check": None}
         return replace(definition, roles=roles, plans=None, permissions=None, effort=None, **commands)
     return replace(definition, roles=roles)
 
 
 def _trusted(role: Role, allows: Callable[[str, Mapping[str, Any]], bool]) -> bool:
-    said = widening_of_role(role)
-    return not said or allows(role.name, said)
+    parts = widening_of_role(role)
+    return not parts or allows(role.name, parts)
 
 
 def _narrowed(role: Role) -> Role:
@@ -336,11 +336,11 @@ def roles_text(definition: TeamDefinition | None) -> str:
 
 
 def _in_words(role: Role) -> str:
-    said = [role.description.strip().rstrip(".")] if role.description else []
+    phrases = [role.description.strip().rstrip(".")] if role.description else []
     if role.owns:
-        said.append(f"owns {', '.join(role.owns)}")
+        phrases.append(f"owns {', '.join(role.owns)}")
     if role.writes is not None:
-        said.append(f"changes only {', '.join((*role.writes, *role.owns)) or 'nothing'}")
+        phrases.append(f"changes only {', '.join((*role.writes, *role.owns)) or 'nothing'}")
     if role.command:
-        said.append(f"run by {role.command}, another program")
-    return "; ".join(said) + "." if said else "a teammate."
+        phrases.append(f"run by {role.command}, another program")
+    return "; ".join(phrases) + "." if phrases else "a teammate."

@@ -217,14 +217,14 @@ def _team_file(root: Path) -> list[TrustEntry]:
         return []
     if definition is None:
         return []
-    said = {name: widening_of_role(role) for name, role in definition.roles.items()}
-    said["team"] = widening_of_team(definition)
-    return [team_entry(name, values) for name, values in said.items() if values]
+    parts = {name: widening_of_role(role) for name, role in definition.roles.items()}
+    parts["team"] = widening_of_team(definition)
+    return [team_entry(name, values) for name, values in parts.items() if values]
 
 
-def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
+def team_entry(name: str, parts: Mapping[str, Any]) -> TrustEntry:
     """Return the entry of a role, or of `team`, of the team definition."""
-    return _entry("team file", name, str(FILE), "used", dict(said))
+    return _entry("team file", name, str(FILE), "used", dict(parts))
 
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
@@ -242,11 +242,11 @@ def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry
 
 def _run_by(root: Path, entry: Any) -> list[str]:
     """Return digests of the repository's files that a server's entry names."""
-    said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
-    place, env = said.get("cwd"), said.get("env")
+    fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    place, env = fields.get("cwd"), fields.get("env")
     bases = [root, root / place] if isinstance(place, str) else [root]
     values = cast("dict[str, Any]", env).values() if isinstance(env, dict) else ()
-    command = " ".join([command_of(said), *(value for value in values if isinstance(value, str))])
+    command = " ".join([command_of(fields), *(value for value in values if isinstance(value, str))])
     named = {file for base in bases for file in _named_files(root, command, base)}
     return [_tree_digest(file) for file in sorted(named)]
 

@@ -182,8 +182,8 @@ class TrustStore:
             yield
 
     def _write(self) -> None:
-        kept = {"version": VERSION, "repositories": self._repositories}
-        write_atomic(self._path, (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
+        content = {"version": VERSION, "repositories": self._repositories}
+        write_atomic(self._path, (json.dumps(content, indent=2, sort_keys=True) + "\n").encode())
 
 
 def _version(path: Path) -> int:
@@ -200,7 +200,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     except (OSError, ValueError, RecursionError) as problem:
         raise bad_settings(path, str(problem)) from None
-    kept: Any = cast("dict[str, Any]", read).get("repositories") if isinstance(read, dict) else None
-    if not isinstance(kept, dict):
+    repositories: Any = cast("dict[str, Any]", read).get("repositories") if isinstance(read, dict) else None
+    if not isinstance(repositories, dict):
         raise bad_settings(path, "it does not hold trusted repositories")
-    return cast("dict[str, dict[str, Any]]", kept)
+    return cast("dict[str, dict[str, Any]]", repositories)

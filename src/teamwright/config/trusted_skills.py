@@ -99,9 +99,9 @@ def plugin_places(plugin: Plugin, home: Home) -> list[SkillDirectory]:
 
 def shelf_warnings(shelf: SkillCatalog) -> list[str]:
     """Return the problems of skills and commands, in a few lines."""
-    told = [*shelf.problems[:TOLD]]
-    left = len(shelf.problems) - len(told)
-    return [*told, *([f"{left} more lines like these about skills and commands"] if left else [])]
+    lines = [*shelf.problems[:TOLD]]
+    left = len(shelf.problems) - len(lines)
+    return [*lines, *([f"{left} more lines like these about skills and commands"] if left else [])]
 
 
 def _place(kind: SkillKind, directory: Path, label: str) -> SkillDirectory:

@@ -151,46 +151,46 @@ def read_journal(history: Path) -> EditJournal:
 
 def _take(edits: EditJournal, line: bytes) -> None:
     try:
-        said = cast("dict[str, Any]", json.loads(line.decode("utf-8", "surrogateescape")))
-        if "path" in said:
-            _changed(edits, said)
-        elif "undo" in said:
-            _undo_begun(edits, said)
-        elif "undone" in said:
-            edits.undos[str(said["undone"])].ended, edits.cut_off = True, None
-        elif "accepted" in said:
-            edits.accepted[str(said["accepted"])] = str(said["at"])
-        elif "prompt" in said and edits.prompts[-1].id != said["prompt"]:
-            words = str(said["at"]), str(said.get("text", ""))
-            edits.prompts.append(PromptEntry(len(edits.prompts), str(said["prompt"]), *words))
+        fields = cast("dict[str, Any]", json.loads(line.decode("utf-8", "surrogateescape")))
+        if "path" in fields:
+            _changed(edits, fields)
+        elif "undo" in fields:
+            _undo_begun(edits, fields)
+        elif "undone" in fields:
+            edits.undos[str(fields["undone"])].ended, edits.cut_off = True, None
+        elif "accepted" in fields:
+            edits.accepted[str(fields["accepted"])] = str(fields["at"])
+        elif "prompt" in fields and edits.prompts[-1].id != fields["prompt"]:
+            words = str(fields["at"]), str(fields.get("text", ""))
+            edits.prompts.append(PromptEntry(len(edits.prompts), str(fields["prompt"]), *words))
             edits.cut_off = None
     except (ValueError, KeyError, TypeError, AttributeError):
         edits.damaged += 1
 
 
-def _changed(edits: EditJournal, said: Mapping[str, Any]) -> None:
-    before, after = said["before"], said["after"]
+def _changed(edits: EditJournal, fields: Mapping[str, Any]) -> None:
+    before, after = fields["before"], fields["after"]
     change = ChangeEntry(
-        str(said["at"]),
-        str(said["member"]),
-        str(said["path"]),
+        str(fields["at"]),
+        str(fields["member"]),
+        str(fields["path"]),
         None if before is None else str(before),
         None if after is None else str(after),
-        str(said.get("call", "")),
+        str(fields.get("call", "")),
         edits.prompts[-1].number,
-        str(said.get("made", "")),
-        str(said.get("undo", "")),
+        str(fields.get("made", "")),
+        str(fields.get("undo", "")),
     )
     edits.changes.setdefault(change.path, []).append(change)
 
 
-def _undo_begun(edits: EditJournal, said: Mapping[str, Any]) -> None:
-    number = next((prompt.number for prompt in edits.prompts if prompt.id == said["of"]), 0)
-    by, paths, left = (tuple(str(one) for one in said[key]) for key in ("by", "paths", "left"))
-    word = str(said.get("rewind", ""))
+def _undo_begun(edits: EditJournal, fields: Mapping[str, Any]) -> None:
+    number = next((prompt.number for prompt in edits.prompts if prompt.id == fields["of"]), 0)
+    by, paths, left = (tuple(str(one) for one in fields[key]) for key in ("by", "paths", "left"))
+    word = str(fields.get("rewind", ""))
     scope = cast("Scope", word if word in SCOPES else "")
     last = edits.prompts[-1].number if scope else number
-    made = UndoEntry(str(said["undo"]), str(said["at"]), number, by, paths, left, last, scope)
+    made = UndoEntry(str(fields["undo"]), str(fields["at"]), number, by, paths, left, last, scope)
     edits.undos[made.id] = edits.cut_off = made
 
 

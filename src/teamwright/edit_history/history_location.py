@@ -110,13 +110,18 @@ def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:
     """Return the location with the directories of its member processes and with its external members."""
     rooms = dict.fromkeys(sorted((place.directory / "members").glob("*/")))
     led = [team for team in all_teams(home) if team.file is not None and team.session == place.session]
-    lives = [
-        (name, life) for team in led if team.file is not None for name, life in team.file.incarnation_records.items()
+    incarnations = [
+        (name, incarnation)
+        for team in led
+        if team.file is not None
+        for name, incarnation in team.file.incarnation_records.items()
     ]
     rooms |= dict.fromkeys(
-        process_directory(Path(life.transcript)) for _, life in lives if life.transcript and not life.command
+        process_directory(Path(incarnation.transcript))
+        for _, incarnation in incarnations
+        if incarnation.transcript and not incarnation.command
     )
-    beyond = tuple(name for name, life in lives if life.command)
+    beyond = tuple(name for name, incarnation in incarnations if incarnation.command)
     team = place.team or next((team.name for team in led), "")
     return replace(place, team=team, rooms=tuple(rooms), beyond=beyond, home=home)
 

@@ -179,11 +179,11 @@ def take_lease(place: HistoryLocation, action: str) -> Lease:
     try:
         return Lease.take(lease_path(place.directory), f"{action} in session {place.session}")
     except CannotStart as problem:
-        held = [pair for pair in problem.looked_at if pair[0] != "lease"]
+        lease_facts = [pair for pair in problem.looked_at if pair[0] != "lease"]
         raise CannotStart(
             "session-busy",
             problem.what,
-            looked_at=[("session", place.session), *held],
+            looked_at=[("session", place.session), *lease_facts],
             do=[*(["type /undo there"] if action == "undo" else []), f"end it, then {action}"],
             note="nothing was changed",
         ) from None

@@ -103,13 +103,13 @@ def _rewound(transcript: Path, now: History, before: History, queued: dict[str, 
     summarized, answers = 0, 0
     if now.boundary is not None:
         summarized, answers = max(0, now.boundary.summarized_count - 1), now.boundary.answer_count
-    told, older = newest_delivered_ids(transcript)
+    delivered_ids, older = newest_delivered_ids(transcript)
     return CompactBoundary(
         line_count=now.lines,
         messages=tuple(items),
         summarized_count=max(0, summarized + len(now.items) - len(items)) + 1,
         answer_count=answers + count_answers(now.items) - count_answers(items),
-        delivered_ids=told,
+        delivered_ids=delivered_ids,
         has_older_ids=older,
         queued=queued,
         prefix=now.prefix,

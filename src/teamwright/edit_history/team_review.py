@@ -330,9 +330,9 @@ def _git(tree: Path, *args: str) -> str:
     except OSError as problem:
         raise TeamwrightError("failed", f"git could not be started: {problem.strerror}") from problem
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[:_MAX_GIT_OUTPUT]
+        output = " ".join((done.stderr or done.stdout).split())[:_MAX_GIT_OUTPUT]
         raise TeamwrightError(
-            "failed", f"git {args[0]} failed: {said}", do=[f"look at it: git -C {quote(str(tree))} status"]
+            "failed", f"git {args[0]} failed: {output}", do=[f"look at it: git -C {quote(str(tree))} status"]
         )
     return done.stdout.strip()
 

@@ -67,16 +67,16 @@ class McpClient(Struct):
             "clientInfo": self._info,
         }
         try:
-            said = await self.peer.request("initialize", hello, deadline)
+            result = await self.peer.request("initialize", hello, deadline)
         except McpRequestError as problem:
             if problem.code not in {UNSUPPORTED_VERSION, METHOD_NOT_FOUND}:
                 raise
             await self._discover(deadline)
             return
-        version = said.get("protocolVersion")
+        version = result.get("protocolVersion")
         if version not in HANDSHAKE_VERSIONS:
             raise McpServerError(f"speaks another version of the protocol ({plain_line(str(version), 40)})", dead=True)
-        self._agree(str(version), said)
+        self._agree(str(version), result)
         self.peer.notify("notifications/initialized", {})
 
     def has(self, part: str, flag: str = "") -> bool:
@@ -147,8 +147,8 @@ class McpClient(Struct):
     async def complete(self, prompt: str, argument: str, value: str, deadline: CallDeadline) -> list[str]:
         """Return values for the beginning of a prompt's argument. Raises McpServerError, McpRequestError."""
         ref = {"type": "ref/prompt", "name": prompt}
-        said = {"ref": ref, "argument": {"name": argument, "value": value}}
-        completion = (await self.peer.request("completion/complete", said, deadline)).get("completion")
+        params = {"ref": ref, "argument": {"name": argument, "value": value}}
+        completion = (await self.peer.request("completion/complete", params, deadline)).get("completion")
         values = cast("Message", completion).get("values") if isinstance(completion, dict) else None
         return [one for one in cast("list[object]", values) if isinstance(one, str)] if isinstance(values, list) else []
 
@@ -164,28 +164,28 @@ class McpClient(Struct):
 
     async def _request(self, method: str, params: Message, deadline: CallDeadline) -> Message:
         """Return a complete result. A server without a handshake may ask for input first, in its results."""
-        said = params
+        round_params = params
         for _ in range(MAX_ROUNDS):
-            result = await self.peer.request(method, said, deadline, progress=True)
+            result = await self.peer.request(method, round_params, deadline, progress=True)
             if (kind := result.get("resultType", "complete")) == "complete":
                 return result
             if kind != "input_required":
                 break
-            said = {**params, "inputResponses": await self._collect_input(result.get("inputRequests"))}
+            round_params = {**params, "inputResponses": await self._collect_input(result.get("inputRequests"))}
             if (state := result.get("requestState")) is not None:
-                said["requestState"] = state
+                round_params["requestState"] = state
         raise McpServerError("wants more input in the middle of a call than is supported")
 
     async def _collect_input(self, requests: object) -> Message:
         """Return the answers to the requests in a result, by the server's keys. Raises McpServerError."""
         answers: Message = {}
         for key, request in cast("Message", requests).items() if isinstance(requests, dict) else ():
-            said = cast("Message", request) if isinstance(request, dict) else Message()
-            params = said.get("params")
+            message = cast("Message", request) if isinstance(request, dict) else Message()
+            params = message.get("params")
             if self.peer.answer_request is None or len(answers) >= MAX_ANSWERING:
                 raise McpServerError("wants input in the middle of a call, which is not supported")
             given = cast("Message", params) if isinstance(params, dict) else Message()
-            answers[key] = await self.peer.answer_request(str(said.get("method", "")), given)
+            answers[key] = await self.peer.answer_request(str(message.get("method", "")), given)
         return answers
 
     async def _discover(self, deadline: CallDeadline) -> None:
@@ -196,23 +196,23 @@ class McpClient(Struct):
         }
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.without_handshake, self.peer.transport.version = True, VERSION_WITHOUT_HANDSHAKE
-        said = await self.peer.request("server/discover", {}, deadline)
-        versions = said.get("supportedVersions")
+        result = await self.peer.request("server/discover", {}, deadline)
+        versions = result.get("supportedVersions")
         if not isinstance(versions, list) or VERSION_WITHOUT_HANDSHAKE not in versions:
             raise McpServerError("speaks no version of the protocol that we know", dead=True)
-        self._agree(VERSION_WITHOUT_HANDSHAKE, said)
+        self._agree(VERSION_WITHOUT_HANDSHAKE, result)
 
-    def _agree(self, version: str, said: Message) -> None:
+    def _agree(self, version: str, result: Message) -> None:
         self.version = version
         if isinstance(self.peer.transport, HttpTransport):
             self.peer.transport.version = version
-        capabilities, info = said.get("capabilities"), said.get("serverInfo")
+        capabilities, info = result.get("capabilities"), result.get("serverInfo")
         self.capabilities = cast("Message", capabilities) if isinstance(capabilities, dict) else Message()
-        if isinstance(instructions := said.get("instructions"), str):
+        if isinstance(instructions := result.get("instructions"), str):
             self.instructions = plain_text(instructions, MAX_INSTRUCTIONS)
         if isinstance(info, dict):
-            told = cast("Message", info)
-            self.server_info = plain_line(f"{told.get('name', '')} {told.get('version', '')}", 80)
+            server = cast("Message", info)
+            self.server_info = plain_line(f"{server.get('name', '')} {server.get('version', '')}", 80)
 
     @property
     def _info(self) -> Mapping[str, str]:

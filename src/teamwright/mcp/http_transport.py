@@ -328,7 +328,7 @@ def refusal(status: int, name: str) -> str:
 def _is_about_a_session(body: bytes) -> bool:
     """Return True for an error about the session: many servers report it with 400, where the protocol has 404."""
     try:
-        said: Any = json.loads(body)
-        return "session" in str(said["error"]["message"]).lower()
+        answer: Any = json.loads(body)
+        return "session" in str(answer["error"]["message"]).lower()
     except (ValueError, KeyError, TypeError, RecursionError):
         return False

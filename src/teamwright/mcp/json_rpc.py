@@ -54,8 +54,8 @@ def plain_line(text: str, most: int = 300) -> str:
 
 def plain_text(text: str, most: int) -> str:
     """Return bounded text of another program without control characters; line ends and tabs stay."""
-    kept = "".join(c for c in text[: 2 * most] if c.isprintable() or c in "\n\t").strip()
-    return kept if len(kept) <= most else kept[: most - 1] + "…"
+    plain = "".join(c for c in text[: 2 * most] if c.isprintable() or c in "\n\t").strip()
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 Message: TypeAlias = dict[str, Any]
@@ -212,16 +212,16 @@ class JsonRpcPeer(Struct):
             return any(answers)
         if not isinstance(message, dict):
             return False
-        said = cast("Message", message)
-        method, number = said.get("method"), said.get("id")
+        fields = cast("Message", message)
+        method, number = fields.get("method"), fields.get("id")
         if isinstance(method, str):
-            self._take_unrequested(method, said)
+            self._take_unrequested(method, fields)
             return False
         # Some servers return a number as text.
         number = int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 18 else number
         if isinstance(number, bool) or not isinstance(number, int) or number not in self._waiting:
             return False
-        self._answer(number, said)
+        self._answer(number, fields)
         return True
 
     def fail(self, why: str, number: int | None = None) -> None:
@@ -236,12 +236,12 @@ class JsonRpcPeer(Struct):
             self._fail(one, McpServerError(why, dead=True))
         self.on_broken(why)
 
-    def _answer(self, number: int, said: Message) -> None:
-        error, result = said.get("error"), said.get("result")
+    def _answer(self, number: int, message: Message) -> None:
+        error, result = message.get("error"), message.get("result")
         if isinstance(error, dict):
-            told = cast("Message", error)
-            code = told.get("code")
-            self._fail(number, McpRequestError(code if isinstance(code, int) else 0, str(told.get("message", ""))))
+            failure = cast("Message", error)
+            code = failure.get("code")
+            self._fail(number, McpRequestError(code if isinstance(code, int) else 0, str(failure.get("message", ""))))
         elif isinstance(result, dict):
             answer, _ = self._waiting[number]
             if not answer.done():
@@ -254,10 +254,10 @@ class JsonRpcPeer(Struct):
         if answer is not None and not answer.done():
             answer.set_exception(problem)
 
-    def _take_unrequested(self, method: str, said: Message) -> None:
-        params = said.get("params")
+    def _take_unrequested(self, method: str, message: Message) -> None:
+        params = message.get("params")
         given = cast("Message", params) if isinstance(params, dict) else Message()
-        number = said.get("id")
+        number = message.get("id")
         if isinstance(number, int | str):
             self._take_request(method, number, given)
         elif number is not None:

@@ -58,8 +58,8 @@ def parse_prompts(raw: Iterable[object]) -> tuple[ServedPrompt, ...]:
     """Return the usable prompts of a list; others are left out."""
     found: dict[str, ServedPrompt] = {}
     for entry in raw:
-        said = _object(entry)
-        name, arguments = said.get("name"), said.get("arguments")
+        prompt = _object(entry)
+        name, arguments = prompt.get("name"), prompt.get("arguments")
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             continue
         given = [_object(one) for one in cast("list[object]", arguments)] if isinstance(arguments, list) else []
@@ -68,7 +68,7 @@ def parse_prompts(raw: Iterable[object]) -> tuple[ServedPrompt, ...]:
             for one in given[:MAX_ARGUMENTS]
             if isinstance(one.get("name"), str) and str(one["name"]).isprintable()
         )
-        found.setdefault(name, ServedPrompt(name, _line(said.get("description")), made))
+        found.setdefault(name, ServedPrompt(name, _line(prompt.get("description")), made))
     return tuple(found.values())[:MAX_PROMPTS]
 
 
@@ -93,10 +93,10 @@ class ListingStore:
             if read["v"] != VERSION or not isinstance(read["tools"], list):
                 return None
             tools = parse_tools(key, cast("list[object]", read["tools"])[:MAX_TOOLS])[0]
-            said, prompts = read.get("instructions"), read.get("prompts")
+            instructions, prompts = read.get("instructions"), read.get("prompts")
             return ServerListing(
                 tools,
-                plain_text(said, MAX_INSTRUCTIONS) if isinstance(said, str) else "",
+                plain_text(instructions, MAX_INSTRUCTIONS) if isinstance(instructions, str) else "",
                 parse_prompts(cast("list[object]", prompts)) if isinstance(prompts, list) else (),
                 read.get("resources") is True,
             )
@@ -127,10 +127,10 @@ class ListingStore:
         return self._directory / f"{digest}.json"
 
     def _prune(self) -> None:
-        kept = list(self._directory.glob("*.json"))
-        if len(kept) > MAX_STORED:
-            kept.sort(key=lambda path: path.stat().st_mtime)
-            for path in kept[:-MAX_STORED]:
+        files = list(self._directory.glob("*.json"))
+        if len(files) > MAX_STORED:
+            files.sort(key=lambda path: path.stat().st_mtime)
+            for path in files[:-MAX_STORED]:
                 path.unlink(missing_ok=True)
 
 

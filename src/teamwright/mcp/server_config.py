@@ -191,28 +191,28 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
         raise _UnusableEntry("its name cannot be part of a tool's name")
     if not isinstance(entry, dict):
         raise _UnusableEntry("it is not an object")
-    said = cast("dict[str, Any]", entry)
-    if _is_disabled(said):
+    fields = cast("dict[str, Any]", entry)
+    if _is_disabled(fields):
         return None
-    kind = said.get("type", "http" if "url" in said and "command" not in said else "stdio")
-    digest = _digest(said, source.cwd)
-    call_s = _seconds(said.get("timeout"))
+    kind = fields.get("type", "http" if "url" in fields and "command" not in fields else "stdio")
+    digest = _digest(fields, source.cwd)
+    call_s = _seconds(fields.get("timeout"))
     fill = _VariableExpansion(source)
     cwd = source.cwd
     if kind == "stdio":
-        argv = (fill.text(said.get("command"), "command"), *fill.texts(said.get("args", []), "args"))
-        env = fill.map(said.get("env", {}), "env")
-        moves = said.get("cwd") == _IN_WORKTREE
+        argv = (fill.text(fields.get("command"), "command"), *fill.texts(fields.get("args", []), "args"))
+        env = fill.map(fields.get("env", {}), "env")
+        moves = fields.get("cwd") == _IN_WORKTREE
         if moves:
             # What the entry names is that of the checkout: agents may have changed the copy in a worktree.
             argv = tuple(str(cwd / word) if _names_file(cwd, word, at) else word for at, word in enumerate(argv))
         else:
-            cwd = cwd / fill.text(said.get("cwd", "."), "cwd")
+            cwd = cwd / fill.text(fields.get("cwd", "."), "cwd")
         made = ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
         return replace(made, is_confined=source.is_confined, is_per_worktree=moves)
     if kind == "sse" or kind in _HTTP:
-        url = _address(fill.text(said.get("url"), "url"))
-        headers = _headers(fill.map(said.get("headers", {}), "headers"))
+        url = _address(fill.text(fields.get("url"), "url"))
+        headers = _headers(fill.map(fields.get("headers", {}), "headers"))
         carrier = "sse" if kind == "sse" else "http"
         return ServerConfig(
             name, key, carrier, source.source, digest, cwd, url=url, headers=headers, call_timeout_s=call_s
@@ -305,8 +305,8 @@ def _seconds(milliseconds: object) -> float | None:
     return milliseconds / 1000
 
 
-def _digest(said: Mapping[str, Any], cwd: Path) -> str:
-    text = json.dumps([said, str(cwd)], sort_keys=True)
+def _digest(fields: Mapping[str, Any], cwd: Path) -> str:
+    text = json.dumps([fields, str(cwd)], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -75,8 +75,8 @@ class McpServerPool:
         for server in gone:
             del self._by_key[server.config.key]
         await asyncio.gather(*(server.close() for server in gone))
-        kept = {config.digest for config in configs}
-        await self._close_own(lambda config: config.worktree is not None and config.digest not in kept)
+        digests = {config.digest for config in configs}
+        await self._close_own(lambda config: config.worktree is not None and config.digest not in digests)
         refused = self.add([config for config in configs if self._same(config) is None])
         self._by_key = {key: self._by_key[key] for key in dict.fromkeys(config.key for config in configs)}
         return refused

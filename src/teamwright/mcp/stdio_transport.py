@@ -198,9 +198,9 @@ class StdioTransport:
                 await self._process.wait_until_silent()
         code = self._process.exit_code
         last = plain_line(self._config.mask_secrets(self._log.text())[-400:])
-        said = f"; its last output: {last}" if last else ""
+        output = f"; its last output: {last}" if last else ""
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        self._peer.fail(f"ended ({how}){said}")
+        self._peer.fail(f"ended ({how}){output}")
 
 
 class _Reader:

@@ -90,15 +90,15 @@ class _RunningTask(Struct):
 
     @property
     def _reason(self) -> str:
-        said = self.state.get("statusMessage")
-        return f": {plain_line(said)}" if isinstance(said, str) and said else ""
+        message = self.state.get("statusMessage")
+        return f": {plain_line(message)}" if isinstance(message, str) and message else ""
 
 
-def _interval_s(said: object) -> float:
+def _interval_s(ms: object) -> float:
     """Return the seconds until the next poll, of the server's milliseconds."""
-    if isinstance(said, bool) or not isinstance(said, int | float) or said != said:  # JSON of some servers has NaN
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or ms != ms:  # JSON of some servers has NaN
         return POLL_S
-    return min(max(said, MIN_POLL_S * 1_000), MAX_POLL_S * 1_000) / 1_000
+    return min(max(ms, MIN_POLL_S * 1_000), MAX_POLL_S * 1_000) / 1_000
 
 
 def _object(value: object) -> Message:

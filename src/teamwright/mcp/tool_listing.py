@@ -134,14 +134,14 @@ def clean_schema(schema: Schema) -> Schema:
     return whole
 
 
-def _schema(said: Schema, depth: int) -> Schema:
+def _schema(schema: Schema, depth: int) -> Schema:
     made: Schema = {}
-    for word, value in said.items():
+    for word, value in schema.items():
         if word == "items" and isinstance(value, list):
             word = "prefixItems"  # the name in newer versions of the language
-        kept = None if word in _DROPPED_KEYWORDS else _clean_value(word, value, depth)
-        if kept is not None:
-            made[word] = kept
+        clean = None if word in _DROPPED_KEYWORDS else _clean_value(word, value, depth)
+        if clean is not None:
+            made[word] = clean
     return made
 
 
@@ -198,8 +198,8 @@ class ServedTool(Struct, frozen=True, dict=True):
     @cached_property
     def size(self) -> int:
         """The bytes that it uses in a prefix."""
-        told = {"name": self.name, "description": self.description, "input_schema": self.schema}
-        return len(json.dumps(told, ensure_ascii=False).encode("utf-8", "replace"))
+        definition = {"name": self.name, "description": self.description, "input_schema": self.schema}
+        return len(json.dumps(definition, ensure_ascii=False).encode("utf-8", "replace"))
 
     @property
     def required_parameters(self) -> list[str]:
@@ -231,8 +231,8 @@ def parse_tools(key: str, raw: Iterable[object]) -> tuple[tuple[ServedTool, ...]
 def _tool(key: str, entry: object) -> ServedTool | str:
     if not isinstance(entry, dict):
         return "an entry that is not an object"
-    said = cast("Schema", entry)
-    wire, text, schema = said.get("name"), said.get("description", ""), said.get("inputSchema", {})
+    fields = cast("Schema", entry)
+    wire, text, schema = fields.get("name"), fields.get("description", ""), fields.get("inputSchema", {})
     if not isinstance(wire, str) or not wire or not wire.isprintable():
         return "a tool without a name"
     name = tool_name(key, wire)
@@ -244,7 +244,7 @@ def _tool(key: str, entry: object) -> ServedTool | str:
         made = clean_schema(cast("Schema", schema))
     except (ValueError, RecursionError) as problem:
         return f"{wire!r} has a schema that cannot be used: {problem}"
-    execution: object = said.get("execution")
+    execution: object = fields.get("execution")
     tasks = cast("Schema", execution).get("taskSupport") if isinstance(execution, dict) else None
     about = plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION)
     return ServedTool(wire, name, about, made, tasks in {"optional", "required"})

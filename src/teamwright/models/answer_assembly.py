@@ -192,11 +192,11 @@ class ThinkTags:
     """A splitter of the first text of one answer. Block indices are doubled, to make room for the thinking before the
     text."""
 
-    __slots__ = ("_at", "_held", "_opened", "_state")
+    __slots__ = ("_at", "_opened", "_pending", "_state")
 
     def __init__(self) -> None:
         self._at = -1
-        self._held = ""
+        self._pending = ""
         self._state = "begin"
         self._opened = False
 
@@ -221,32 +221,32 @@ class ThinkTags:
                 yield event
 
     def _split(self, text: str) -> Iterator[Event]:
-        self._held += text
+        self._pending += text
         if self._state == "begin":
-            found = self._held.lstrip()
+            found = self._pending.lstrip()
             if OPEN.startswith(found[: len(OPEN)]) and len(found) < len(OPEN):
                 return
             self._state = "thinking" if found.startswith(OPEN) else "words"
-            self._held = found.removeprefix(OPEN).lstrip("\n") if self._state == "thinking" else self._held
+            self._pending = found.removeprefix(OPEN).lstrip("\n") if self._state == "thinking" else self._pending
         if self._state == "thinking":
-            thought, closed, rest = self._held.partition(CLOSE)
-            kept = 0 if closed else _overlap(thought)
-            yield from self._thinking(thought[: len(thought) - kept])
-            self._held = rest.lstrip("\n") if closed else thought[len(thought) - kept :]
+            thought, closed, rest = self._pending.partition(CLOSE)
+            overlap = 0 if closed else _overlap(thought)
+            yield from self._thinking(thought[: len(thought) - overlap])
+            self._pending = rest.lstrip("\n") if closed else thought[len(thought) - overlap :]
             self._state = "after" if closed else "thinking"
         if self._state == "after":
-            self._held = self._held.lstrip("\n")
-            self._state = "words" if self._held else "after"
-        if self._state == "words" and self._held:
-            yield self._words(self._held)
-            self._held = ""
+            self._pending = self._pending.lstrip("\n")
+            self._state = "words" if self._pending else "after"
+        if self._state == "words" and self._pending:
+            yield self._words(self._pending)
+            self._pending = ""
 
     def _rest(self) -> Iterator[Event]:
-        held, self._held = self._held, ""
-        if held and self._state == "thinking":
-            yield from self._thinking(held)
-        elif held:
-            yield self._words(held)
+        text, self._pending = self._pending, ""
+        if text and self._state == "thinking":
+            yield from self._thinking(text)
+        elif text:
+            yield self._words(text)
 
     def _thinking(self, text: str) -> Iterator[Event]:
         if not text:

@@ -87,9 +87,9 @@ def _values(facts: ModelFacts) -> dict[str, Any]:
     }
 
 
-def with_server(card: ModelCard, told: ServerFacts) -> ModelCard:
+def with_server(card: ModelCard, facts: ServerFacts) -> ModelCard:
     """Return the card with the facts from the server, except for those in the user's settings."""
-    words = {"context_tokens": told.window, "images": told.images, "tools": told.tools}
+    words = {"context_tokens": facts.window, "images": facts.images, "tools": facts.tools}
     news = {fact: value for fact, value in words.items() if value is not None and not is_set(card, fact)}
     if not news:
         return card

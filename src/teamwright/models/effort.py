@@ -83,8 +83,8 @@ def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) ->
     if isinstance(effort, int):
         return {"thinking": {"type": "enabled", "budget_tokens": effort}}
     fields: dict[str, Any] = {}
-    if (said := thinking_field(card, thinking)) is not None:
-        fields["thinking"] = said
+    if (thinking_value := thinking_field(card, thinking)) is not None:
+        fields["thinking"] = thinking_value
     if effort is not None:
         fields["output_config"] = {"effort": effort}
     return fields

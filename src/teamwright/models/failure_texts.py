@@ -35,24 +35,24 @@ class FailureText(Struct, frozen=True):
 
 def to_failure(trouble: ServiceError, card: ModelCard, endpoint: Endpoint, tries: int, *, answered: bool) -> Failure:
     """Return the last part of a failed stream. `answered`: this service has answered before in this process."""
-    told = _refusal_text(trouble, card, endpoint) if trouble.kind == "http" else _silence_text(trouble, endpoint)
-    told = replace(told, retriable=told.retriable or is_worth_retrying(trouble))
-    said = endpoint.scrub(trouble.message)
+    explanation = _refusal_text(trouble, card, endpoint) if trouble.kind == "http" else _silence_text(trouble, endpoint)
+    explanation = replace(explanation, retriable=explanation.retriable or is_worth_retrying(trouble))
+    service_text = endpoint.scrub(trouble.message)
     looked_at = [("model", f"{card.name} at {endpoint.display_address}")]
-    if told.key:
+    if explanation.key:
         looked_at.append(("key", endpoint.display_key))
-    if said and said not in told.what:
-        looked_at.append((SERVICE_SAID, said))
+    if service_text and service_text not in explanation.what:
+        looked_at.append((SERVICE_SAID, service_text))
     if trouble.answer.request_id:
         looked_at.append((REQUEST_ID, endpoint.scrub(trouble.answer.request_id)))
     if tries > 1:
         looked_at.append(("tried", f"{tries} times"))
     return Failure(
-        told.slug,
-        told.what,
+        explanation.slug,
+        explanation.what,
         looked_at=tuple(looked_at),
-        do=told.do,
-        retriable=told.retriable,
+        do=explanation.do,
+        retriable=explanation.retriable,
         before_first_reply=not answered,
     )
 

@@ -187,10 +187,10 @@ class Failure(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The failure, followed by the service's own sentence, without its full stop."""
-        said = dict(self.looked_at).get(SERVICE_SAID, "").strip()
-        if len(said) > _MAX_SENTENCE:
-            said = said[: _MAX_SENTENCE - 1] + "…"
-        return f"{self.what}: {said}".rstrip(".") if said else self.what
+        service_text = dict(self.looked_at).get(SERVICE_SAID, "").strip()
+        if len(service_text) > _MAX_SENTENCE:
+            service_text = service_text[: _MAX_SENTENCE - 1] + "…"
+        return f"{self.what}: {service_text}".rstrip(".") if service_text else self.what
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | AlivePart | UsagePart | Reply | Failure

@@ -74,8 +74,8 @@ def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str,
     """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
     if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or has_gateway(env):
         return
-    said = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
-    if wire in aliases() or wire in said or provider.base_url != PROVIDERS["anthropic"].base_url:
+    known_names = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
+    if wire in aliases() or wire in known_names or provider.base_url != PROVIDERS["anthropic"].base_url:
         return
     from teamwright.models.local_servers import find_local_servers
 
@@ -112,9 +112,12 @@ def known_providers(settings: ModelSettings) -> dict[str, Provider]:
     """Return the presets and the user's providers, by name. A preset keeps its API; the user may change other
     values.
     """
-    said = settings.custom
-    own = {name: custom_provider(name, row) for name, row in said.items() if name not in PROVIDERS}
-    return {**own, **{name: preset_with(row, said[name]) if name in said else row for name, row in PROVIDERS.items()}}
+    custom = settings.custom
+    own = {name: custom_provider(name, row) for name, row in custom.items() if name not in PROVIDERS}
+    return {
+        **own,
+        **{name: preset_with(row, custom[name]) if name in custom else row for name, row in PROVIDERS.items()},
+    }
 
 
 def key_variables(settings: ModelSettings) -> tuple[str, ...]:
@@ -175,8 +178,8 @@ def no_model_error(provider: Provider, wanted: str, env: Mapping[str, str], sett
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
     ways = [*_likely_names(wanted, servers), *_suggestions(provider, servers, others)]
     short = aliases()
-    if wanted and wanted not in short and (meant := nearest(wanted, short)):
-        ways.insert(0, f"did you mean {meant}?")
+    if wanted and wanted not in short and (suggestion := nearest(wanted, short)):
+        ways.insert(0, f"did you mean {suggestion}?")
     return CannotStart("no-model", what, looked_at=looked_at, do=ways)
 
 

@@ -93,8 +93,8 @@ def prefix_for_model(
         _without_breakpoints(fields.get("system", ())),
         _without_breakpoints(fields.get("tools", ())),
     )
-    said = supported_effort(card, prefix_effort(prefix)) if effort is None else effort
-    return build_prefix(card, settings, system, tools, effort=said, shared=SharedPrefix(blocks, named))
+    new_effort = supported_effort(card, prefix_effort(prefix)) if effort is None else effort
+    return build_prefix(card, settings, system, tools, effort=new_effort, shared=SharedPrefix(blocks, named))
 
 
 def tool_names(prefix: Prefix) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class ServerModelFacts:
         """
         if not self._endpoint.own:
             return card
-        card = await self._asked(card)
+        card = await self._query_server(card)
         reports_later = self._endpoint.provider in _TELLS_LATER
         self._queries_left = (
             MAX_QUERIES if reports_later and self.window is None and not is_set(card, "context_tokens") else 0
@@ -43,16 +43,16 @@ class ServerModelFacts:
         if self.window is not None or self._queries_left <= 0:
             return card
         self._queries_left -= 1
-        return await self._asked(card)
+        return await self._query_server(card)
 
     async def card_after_overflow(self, card: ModelCard) -> ModelCard:
         """Return the card after a prompt that did not fit: the server may have been restarted with a larger window."""
         if not self._endpoint.own or self.window is None:
             return card
         self._queries_left = MAX_QUERIES
-        return await self._asked(card)
+        return await self._query_server(card)
 
-    async def _asked(self, card: ModelCard) -> ModelCard:
+    async def _query_server(self, card: ModelCard) -> ModelCard:
         from teamwright.models import model_server_queries
 
         reported = await asyncio.to_thread(model_server_queries.ask_server, self._endpoint, card.wire)

@@ -150,15 +150,15 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    asked = headers.get("retry-after")
-    seconds = _number(asked)
+    value = headers.get("retry-after")
+    seconds = _number(value)
     if seconds is not None:
         return max(0.0, seconds)
-    if not asked:
+    if not value:
         return None
     from email.utils import mktime_tz, parsedate_tz  # loaded only for a date, which hardly any service sends
 
-    date = parsedate_tz(asked)
+    date = parsedate_tz(value)
     return max(0.0, mktime_tz(date) - time.time()) if date else None
 
 
@@ -180,18 +180,18 @@ _ID_HEADERS = ("request-id", "x-request-id", "x-amzn-requestid")
 
 def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> ServiceError:
     """Return the error of an error response, by its status or, with status 200, by its body."""
-    said = _read_error(body)
-    kind = said.type or (headers.get("x-amzn-errortype") or "").partition(":")[0]
-    real = said.status(kind) if status == 200 else _STATUS_BY_REASON.get(kind, status)
-    asked = retry_after_s(headers)
+    error = _read_error(body)
+    kind = error.type or (headers.get("x-amzn-errortype") or "").partition(":")[0]
+    real = error.status(kind) if status == 200 else _STATUS_BY_REASON.get(kind, status)
+    retry_s = retry_after_s(headers)
     return ServiceError(
         "http",
-        said.message or f"HTTP status {status}",
+        error.message or f"HTTP status {status}",
         ServiceAnswer(
             status=real,
             type=kind,
-            request_id=read_request_id(headers) or said.request_id,
-            retry_after_s=said.retry_s if asked is None else asked,
+            request_id=read_request_id(headers) or error.request_id,
+            retry_after_s=error.retry_s if retry_s is None else retry_s,
             should_retry={"true": True, "false": False}.get(headers.get("x-should-retry") or ""),
         ),
     )
@@ -199,9 +199,9 @@ def parse_http_error(status: int, headers: Mapping[str, str], body: bytes) -> Se
 
 def parse_event_error(data: bytes, request_id: str) -> ServiceError:
     """Return the error of an error event inside a stream."""
-    said = _read_error(data)
-    known = ServiceAnswer(said.status(said.type), said.type, request_id or said.request_id, said.retry_s)
-    return ServiceError("http", said.message or said.type, known)
+    error = _read_error(data)
+    known = ServiceAnswer(error.status(error.type), error.type, request_id or error.request_id, error.retry_s)
+    return ServiceError("http", error.message or error.type, known)
 
 
 class _ErrorBody(Struct, frozen=True):

@@ -213,13 +213,13 @@ class ServiceModel:
             self._answered = True
             self._rate_limiter.note_success(turn)
         elif is_throttled(trouble):
-            asked = trouble.answer.retry_after_s
-            too_long = asked is not None and asked > self._settings.retry_after_most_s
-            attempt.shared_pause_s = self._rate_limiter.note_throttled(turn, None if too_long else asked)
+            wait_s = trouble.answer.retry_after_s
+            too_long = wait_s is not None and wait_s > self._settings.retry_after_most_s
+            attempt.shared_pause_s = self._rate_limiter.note_throttled(turn, None if too_long else wait_s)
 
     def _is_worth_retry(self, trouble: ServiceError, tries: int) -> bool:
-        asked = trouble.answer.retry_after_s
-        if not is_worth_retrying(trouble) or (asked is not None and asked > self._settings.retry_after_most_s):
+        wait_s = trouble.answer.retry_after_s
+        if not is_worth_retrying(trouble) or (wait_s is not None and wait_s > self._settings.retry_after_most_s):
             return False
         most = self._settings.retries
         if trouble.kind == "connect" and not self._answered:
@@ -233,8 +233,8 @@ class ServiceModel:
         long."""
         if not is_throttled(trouble) or trouble.answer.should_retry is False:
             return None
-        asked = trouble.answer.retry_after_s or 0.0
-        wait_s = max(asked, self._rate_limiter.paused_s, self._settings.backoff_most_s)
+        retry_s = trouble.answer.retry_after_s or 0.0
+        wait_s = max(retry_s, self._rate_limiter.paused_s, self._settings.backoff_most_s)
         return wait_s if wait_s <= self._settings.limit_most_s else None
 
     def _backoff_s(self, tries: int) -> float:
@@ -359,16 +359,18 @@ class _Attempt:
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | UsagePart]:
         try:
-            meant = self._meant(event)
-            told = meant if (tags := self.tags) is None else [one for each in meant for one in tags.take(each)]
-            parts = [self.assembly.add_event(one) for one in told]
+            events = self._translate(event)
+            visible_events = (
+                events if (tags := self.tags) is None else [one for each in events for one in tags.take(each)]
+            )
+            parts = [self.assembly.add_event(one) for one in visible_events]
         except (TypeError, ValueError, AttributeError, LookupError):
             raise ServiceError("strange", f"an event of an unknown shape: {event.get('type')}") from None
         if self.assembly.is_whole:
             self.exchange.end_soon(trailing=self._translator.has_trailing)
         return [part for part in parts if part is not None]
 
-    def _meant(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    def _translate(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
         try:
             return self._translator.translate(event)
         except ServiceError as trouble:

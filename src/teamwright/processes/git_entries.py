@@ -92,15 +92,15 @@ class _Index:
             flags = at + 40 + size
             name = flags + (4 if content[flags] & _EXTENDED else 2)
             length = (content[flags] << 8 | content[flags + 1]) & _LONG
-            kept = 0
+            shared = 0
             if prefixed:
-                kept, name = _shared_prefix(content, name, len(previous))
+                shared, name = _shared_prefix(content, name, len(previous))
             stop = content.index(b"\0", name, end)
-            if kept < 0 or (length != _LONG and kept + stop - name != length):
+            if shared < 0 or (length != _LONG and shared + stop - name != length):
                 return None
-            if kept == 0:
+            if shared == 0:
                 self.starts[at] = number
-            previous = previous[:kept] + content[name:stop]
+            previous = previous[:shared] + content[name:stop]
             self.names.append(previous)
             self.submodules = self.submodules or content[at + 26] & 0xF0 == _GITLINK
             at = stop + 1 if prefixed else at + (stop - at + 8) // 8 * 8

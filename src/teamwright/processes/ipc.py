@@ -43,11 +43,11 @@ IpcBody = Mapping[str, Any]
 class IpcHandler(Protocol):
     """The receiver at one end."""
 
-    def handle_note(self, name: str, said: IpcBody, /) -> None:
+    def handle_note(self, name: str, fields: IpcBody, /) -> None:
         """Handle a note. Must not block; its exceptions are ignored."""
         ...
 
-    async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
+    async def handle_call(self, name: str, fields: IpcBody, /) -> IpcBody:
         """Handle a call and return its result. Raises TeamwrightError, which the caller then raises."""
         ...
 
@@ -81,21 +81,21 @@ class IpcConnection:
             calling.close()
             raise
 
-    def send_note(self, name: str, /, **said: Any) -> None:
+    def send_note(self, name: str, /, **fields: Any) -> None:
         """Send a note; never waits. Does nothing on a closed connection."""
-        self._send({"note": name, **said})
+        self._send({"note": name, **fields})
 
-    def add_note(self, name: str, /, replaces: str = "", **said: Any) -> None:
+    def add_note(self, name: str, /, replaces: str = "", **fields: Any) -> None:
         """Send a note that may wait for others, for `gather_s` seconds; the next call or other note takes it along.
 
         It replaces a waiting note with the same text in `replaces`.
         """
         if not self.gather_s:
-            self.send_note(name, **said)
+            self.send_note(name, **fields)
             return
         key = replaces or object()
         self._gathered.pop(key, None)
-        self._gathered[key] = encode({"note": name, **said}) + b"\n"
+        self._gathered[key] = encode({"note": name, **fields}) + b"\n"
         if self._gathering is None:
             self._gathering = asyncio.get_running_loop().call_later(self.gather_s, self._send_gathered)
 
@@ -112,14 +112,14 @@ class IpcConnection:
         """True when so much waits for the other end that optional notes should be left out."""
         return self._writer.transport.get_write_buffer_size() > CONGESTED_BYTES
 
-    async def call(self, name: str, /, **said: Any) -> IpcBody:
+    async def call(self, name: str, /, **fields: Any) -> IpcBody:
         """Call the other end. Raises its error, and ConnectionError when the connection ends first."""
         self._next += 1
         id, answered = self._next, asyncio.get_running_loop().create_future()
         if self.ended.is_set():
             raise ConnectionResetError("the wire has ended")
         self._calls[id] = answered
-        self._send({"call": id, "do": name, "said": said})
+        self._send({"call": id, "do": name, "said": fields})
         try:
             return await answered
         except asyncio.CancelledError:

@@ -53,9 +53,9 @@ class WatchedProcess:
         """True while it runs; False for a zombie."""
         if self._descriptor < 0:
             return process_start(self.pid) == self._start
-        asked = select.poll()
-        asked.register(self._descriptor, select.POLLIN)
-        return not asked.poll(0)
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
 
     def signal(self, number: int) -> None:
         """Send it a signal; do nothing when it is gone, or its pid was reused."""

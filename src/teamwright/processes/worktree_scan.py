@@ -108,8 +108,8 @@ class WorktreeScan:
             return {}
         remembered = {os.fsdecode(path) for path in self._remembered.read_bytes().split(b"\0")}
         sizes = self._sizes([file.path for file in tracked])
-        asked = "".join(f"{file.blob}\n" for file in tracked).encode()
-        answer = self._git("cat-file", "--batch", stdin=asked)
+        blobs = "".join(f"{file.blob}\n" for file in tracked).encode()
+        answer = self._git("cat-file", "--batch", stdin=blobs)
         contents: dict[str, bytes] = {}
         at = 0
         for file in tracked:

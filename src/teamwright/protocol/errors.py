@@ -153,10 +153,10 @@ class TeamwrightError(Exception):
         return first + ("\n" + " Or: ".join(self.do) if self.do else "")
 
 
-def _rebuild(kind: type[TeamwrightError], args: tuple[Any, ...], held: dict[str, Any]) -> TeamwrightError:
+def _rebuild(kind: type[TeamwrightError], args: tuple[Any, ...], attributes: dict[str, Any]) -> TeamwrightError:
     error = kind.__new__(kind, *args)
     super(TeamwrightError, error).__init__(*args)  # an OSError takes its arguments here, any other has them already
-    error.__dict__.update(held)
+    error.__dict__.update(attributes)
     return error
 
 

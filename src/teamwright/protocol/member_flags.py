@@ -76,7 +76,7 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
 
     `foreign`: another program starts the member. Unknown flags are then ignored with their values.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     ignored: list[str] = []
     waiting = list(argv)
     while waiting:
@@ -86,20 +86,20 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
             ignored.append(flag[:60])
             _take_names(waiting)
             continue
-        if name is None or name in said:
-            raise _flag_error(f"{flag[:60]!r} is {'said twice' if name in said else 'no flag of a member'}")
+        if name is None or name in values:
+            raise _flag_error(f"{flag[:60]!r} is {'said twice' if name in values else 'no flag of a member'}")
         if name in _SWITCHES:
-            said[name] = True
+            values[name] = True
         elif name in _LISTS:
-            said[name] = (value,) if given else _take_names(waiting)
+            values[name] = (value,) if given else _take_names(waiting)
         elif given or (waiting and not waiting[0].startswith("--")):
-            said[name] = value if given else waiting.pop(0)
+            values[name] = value if given else waiting.pop(0)
         else:
             raise _flag_error(f"{flag} needs a value")
-    missing = [flag for flag in REQUIRED if not said.get(_NAMES[flag])]
+    missing = [flag for flag in REQUIRED if not values.get(_NAMES[flag])]
     if missing:
         raise _flag_error(f"{', '.join(missing)} must be said")
-    return MemberFlags(**said, ignored=tuple(ignored))
+    return MemberFlags(**values, ignored=tuple(ignored))
 
 
 def _take_names(waiting: list[str]) -> tuple[str, ...]:

@@ -177,9 +177,9 @@ def _pair_results(messages: list[_Message]) -> list[_Message]:
         if message["role"] == "assistant":
             calls = [call.id for call in tool_calls(content)]
             continue
-        kept = [block if _is_result_of(block, calls) else _as_text(block) for block in content]
+        blocks = [block if _is_result_of(block, calls) else _as_text(block) for block in content]
         missing = [call for call in calls if call not in _results(message)]
-        message["content"] = [*(tool_result_block(call, LOST_RESULT, is_error=True) for call in missing), *kept]
+        message["content"] = [*(tool_result_block(call, LOST_RESULT, is_error=True) for call in missing), *blocks]
         calls = []
     return messages
 

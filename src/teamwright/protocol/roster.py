@@ -134,8 +134,8 @@ class TeamConfig(Struct, frozen=True, dict=True):
     def with_hidden(self, *pane_ids: str, hidden: bool) -> TeamConfig:
         """Return the roster with these panes hidden, or visible again."""
         before = self.hidden_pane_ids or ()
-        kept = tuple(id for id in before if id not in pane_ids)
-        now = (*kept, *pane_ids) if hidden else kept
+        remaining_ids = tuple(id for id in before if id not in pane_ids)
+        now = (*remaining_ids, *pane_ids) if hidden else remaining_ids
         return self if now == before else replace(self, hidden_pane_ids=now)
 
     def encode(self, encoder: IndentedJson | None = None) -> bytes:

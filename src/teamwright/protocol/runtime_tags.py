@@ -127,8 +127,8 @@ class RuntimeTags(Struct, frozen=True):
         The caller puts the end before the next piece.
         """
         text = text.replace(self.key, KEY_MASK) if self.key else text
-        held = next((n for n in range(min(len(self.key), len(text)), 0, -1) if self.key.startswith(text[-n:])), 0)
-        return text[: len(text) - held], text[len(text) - held :]
+        overlap = next((n for n in range(min(len(self.key), len(text)), 0, -1) if self.key.startswith(text[-n:])), 0)
+        return text[: len(text) - overlap], text[len(text) - overlap :]
 
     def without_key(self, content: Sequence[Block]) -> Sequence[Block]:
         """Return blocks without the key, for everything outside of the conversation: events, streams, screens."""

@@ -86,15 +86,15 @@ def mask_fragments(text: str, secret: str) -> str:
         return text
     pieces = {secret[at : at + MIN_FRAGMENT] for at in range(len(secret) - MIN_FRAGMENT + 1)}
     out: list[str] = []
-    kept = 0
+    next_start = 0
     end = 0
     for at in range(len(text) - MIN_FRAGMENT + 1):
         if text[at : at + MIN_FRAGMENT] not in pieces:
             continue
         if at > end or not out:
-            out += (text[kept:at], "…")
-        end = kept = at + MIN_FRAGMENT
-    return "".join((*out, text[kept:]))
+            out += (text[next_start:at], "…")
+        end = next_start = at + MIN_FRAGMENT
+    return "".join((*out, text[next_start:]))
 
 
 def is_secret_name(name: str) -> bool:

@@ -219,7 +219,7 @@ class Session(Struct):
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
         await self.integration.resume(self.team)
-        gone, kept = ", ".join(self.resumed.gone), ", ".join(self.resumed.kept)
+        gone, kept = ", ".join(self.resumed.gone), ", ".join(self.resumed.not_resumed)
         lines = [
             why,
             *([f"No longer in the team: {gone}."] if gone else []),

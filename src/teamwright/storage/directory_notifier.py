@@ -138,7 +138,7 @@ class WatchfilesNotifier:
 
     def remove(self, directory: str) -> None:
         """Stop watching the directory."""
-        self._requested_paths = {real: asked for real, asked in self._requested_paths.items() if asked != directory}
+        self._requested_paths = {real: path for real, path in self._requested_paths.items() if path != directory}
         self._restart()
 
     async def close(self) -> None:
@@ -165,19 +165,19 @@ class WatchfilesNotifier:
                 await self._stop.wait()  # the library failed: retry with other directories
 
     async def _watch_once(self) -> None:
-        asked = dict(self._requested_paths)
+        requested_paths = dict(self._requested_paths)
         options = {"debounce": STEP_MS, "step": STEP_MS, "recursive": False, "force_polling": False}
-        watching = self._awatch(*asked.values(), watch_filter=None, stop_event=self._stop, **options)
+        watching = self._awatch(*requested_paths.values(), watch_filter=None, stop_event=self._stop, **options)
         asyncio.get_running_loop().call_soon(self._changed, None)
         try:
             async for changes in watching:
-                self._changed({_requested_name(path, asked) for _, path in changes})
+                self._changed({_requested_name(path, requested_paths) for _, path in changes})
         except (OSError, RuntimeError):
             self._failed()
 
 
-def _requested_name(path: str, asked: dict[str, str]) -> str:
-    if path in asked:
-        return asked[path]
+def _requested_name(path: str, requested_paths: dict[str, str]) -> str:
+    if path in requested_paths:
+        return requested_paths[path]
     directory, name = os.path.split(path)
-    return os.path.join(asked.get(directory, directory), name)
+    return os.path.join(requested_paths.get(directory, directory), name)

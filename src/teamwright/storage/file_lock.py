@@ -260,8 +260,8 @@ def _remove_dead(target: Path, guard: Path) -> bool:
     except OSError:
         return False
     try:
-        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a removed guard protects nothing
-        return held and lock_dir.judge_lock_dir(fd, f"{target}.lock") is lock_dir.LockVerdict.REMOVED
+        is_locked = _flock(fd) and os.fstat(fd).st_nlink > 0  # a removed guard protects nothing
+        return is_locked and lock_dir.judge_lock_dir(fd, f"{target}.lock") is lock_dir.LockVerdict.REMOVED
     except OSError:
         return False
     finally:

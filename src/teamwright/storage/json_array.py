@@ -77,12 +77,12 @@ class ArrayFile:
     file. Raises StorageError for the disk's refusals.
     """
 
-    __slots__ = ("_expected", "_fd", "_held", "_name", "path", "stamp")
+    __slots__ = ("_expected", "_fd", "_lock", "_name", "path", "stamp")
 
-    def __init__(self, path: Path, held: LockHold) -> None:
+    def __init__(self, path: Path, lock: LockHold) -> None:
         self.path = path
         self._name = str(path)
-        self._held = held
+        self._lock = lock
         self._fd = -1
         self._expected = 0
         self.stamp: FileStamp | None = None
@@ -128,7 +128,7 @@ class ArrayFile:
             start = self.stamp.size - 2
             addition = b",\n" + b",\n".join(elements) + b"\n]"
             if start // PAGE_BYTES == (start + len(addition) - 1) // PAGE_BYTES:
-                self._held.check()
+                self._lock.check()
                 self._extend(start, addition)
                 return
         self.replace(_append_elements(self.read(), elements))
@@ -139,7 +139,7 @@ class ArrayFile:
         """
         if any(start // PAGE_BYTES != (start + len(content) - 1) // PAGE_BYTES for start, content in changes):
             return False
-        self._held.check()
+        self._lock.check()
         for start, content in changes:
             self._write_at(start, content)
         return True
@@ -148,7 +148,7 @@ class ArrayFile:
         """Replace the whole file. Raises LockLost."""
         draft = PendingFile(self.path, content)
         try:
-            self._held.check()
+            self._lock.check()
             draft.commit()
             if self._fd >= 0:
                 os.close(self._fd)
@@ -162,7 +162,7 @@ class ArrayFile:
 
     def final_stamp(self) -> FileStamp:
         """Return the state after the changes. Raises LockLost when it is unknown whether they reached the path."""
-        self._held.check()
+        self._lock.check()
         now = file_stamp(self._name)
         if now is None or self.stamp is None or (now.inode, now.size) != (self.stamp.inode, self._expected):
             raise LockLost("lock-lost", f"{self.path} was changed from outside while it was being written")

@@ -47,8 +47,8 @@ async def archive_team(home: Home, directory: str) -> Path:
         raise TeamwrightError("unknown-team", f"there is no team in {home.team(directory)}")
     entry = archive_entry(home, directory)
     stores = FileStores(home)
-    async with stores.lock(stores.roster(directory).path).hold() as held:
-        held.check()
+    async with stores.lock(stores.roster(directory).path).hold() as lock:
+        lock.check()
         _move(home.team(directory), entry)
     await _finish_archiving(home, directory, entry)
     return entry

@@ -83,8 +83,8 @@ class BackendTeammate(Teammate, kw_only=True, eq=False):
 
     async def _last_line(self) -> str:
         """Return `: ` and the last line of its output; empty without output."""
-        said = (await self.backend.last_output(self.location)).strip() if self.location is not None else ""
-        return f": {said.splitlines()[-1].strip()[:_MAX_LAST_LINE]}" if said else ""
+        output = (await self.backend.last_output(self.location)).strip() if self.location is not None else ""
+        return f": {output.splitlines()[-1].strip()[:_MAX_LAST_LINE]}" if output else ""
 
 
 class ProcessTeammateBase(BackendTeammate, kw_only=True, eq=False):

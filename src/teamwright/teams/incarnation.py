@@ -77,8 +77,8 @@ class Incarnation(Struct, frozen=True):
         del out["budget"]
         out |= out.pop("extra")
         del out["bounds"]
-        kept = self.bounds
-        bounds = {} if kept is None or kept == AgentBounds() else {"bounds": kept.as_json()}
+        own_bounds = self.bounds
+        bounds = {} if own_bounds is None or own_bounds == AgentBounds() else {"bounds": own_bounds.as_json()}
         return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
 
 

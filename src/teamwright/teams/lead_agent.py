@@ -284,15 +284,15 @@ class Lead(Struct):
         while self._unchecked_prompts:
             content = self._unchecked_prompts[0]
             words = user_prompt_submit(message_text(NO_KEY_TAGS.with_files(content)))
-            said = await self.agent.hooks.fire(USER_PROMPT, lambda words=words: words)
+            outcome = await self.agent.hooks.fire(USER_PROMPT, lambda words=words: words)
             self._unchecked_prompts.popleft()
-            if said.blocked or said.halted:
-                self.refusal_reason = said.reason or said.halt_reason
+            if outcome.blocked or outcome.halted:
+                self.refusal_reason = outcome.reason or outcome.halt_reason
                 text = f"a hook refused this prompt, and it was not delivered: {self.refusal_reason}"
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
-                told = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(said.contexts))
-                self.queue.put("user", told, f"prompt:{message_id()}")
+                blocks = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(outcome.contexts))
+                self.queue.put("user", blocks, f"prompt:{message_id()}")
 
     async def _run_shell(self) -> None:
         """Run a person's own commands, oldest first, between turns. Their output does not wake the lead."""
@@ -303,8 +303,8 @@ class Lead(Struct):
 
     async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
         """Return why hooks want the lead to continue though it has answered."""
-        said = await self.agent.hooks.run_stop_hooks(STOP, end.text, again=asked_before)
-        return said.reason if said.blocked and not said.halted else ""
+        outcome = await self.agent.hooks.run_stop_hooks(STOP, end.text, again=asked_before)
+        return outcome.reason if outcome.blocked and not outcome.halted else ""
 
     async def _unread_mail(self) -> list[InboxEntry]:
         desk = self.team.lead_mail

@@ -146,22 +146,22 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
 
     async def _run_turns(self) -> None:
         self.hook_notes = self.agent.tags.hook_notes(await self.agent.hooks.run_start_hooks())
-        owed, self.is_paused = self.agent.conversation.owes_answer, self.agent.conversation.interrupted
+        owes_answer, self.is_paused = self.agent.conversation.owes_answer, self.agent.conversation.interrupted
         if self.pending_plan.is_open:
             self.transition(LifecycleEvent.AWAIT, self.pending_plan.description)
-            owed = owed and not self.pending_plan.ends_conversation(self.agent.conversation)
-        if self.resumed and not (owed or self.is_paused):
+            owes_answer = owes_answer and not self.pending_plan.ends_conversation(self.agent.conversation)
+        if self.resumed and not (owes_answer or self.is_paused):
             if self.stop_request is not None:
                 self.end_cause = SHUT_DOWN  # its turn had ended without an objection
             else:
                 await self._repeat_idle_notice()
         while not self.end_cause:
-            told, entries = (None, ()) if owed else await self._next_work()
-            if told is not None or owed:
-                await self._take_turn(told, entries)
-                owed = False
+            content, entries = (None, ()) if owes_answer else await self._next_work()
+            if content is not None or owes_answer:
+                await self._take_turn(content, entries)
+                owes_answer = False
             else:
-                owed = await self._rest()
+                owes_answer = await self._rest()
 
     async def _repeat_idle_notice(self) -> None:
         """Send the idle notice of a turn that ended before a kill, in case it did not reach the lead."""
@@ -211,11 +211,11 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
 
     async def _undelivered_task(self) -> UserMessage | None:
         """Return a task that became this member's just before the kill, and that it has not received."""
-        held = {f"task:{task.id}": task for task in await self.team_access.tasks_in_progress(self.name)}
-        told = self.agent.conversation.delivered_ids(held)
-        left = [task for id, task in held.items() if id not in told]
-        known = known_task_ids(self.agent.conversation) if left else set[str]()
-        return next((_claimed_task(self.agent.tags, task) for task in left if task.id not in known), None)
+        tasks = {f"task:{task.id}": task for task in await self.team_access.tasks_in_progress(self.name)}
+        delivered_ids = self.agent.conversation.delivered_ids(tasks)
+        undelivered = [task for id, task in tasks.items() if id not in delivered_ids]
+        known = known_task_ids(self.agent.conversation) if undelivered else set[str]()
+        return next((_claimed_task(self.agent.tags, task) for task in undelivered if task.id not in known), None)
 
     async def _take_turn(self, delivery: UserMessage | None, entries: Sequence[InboxEntry]) -> None:
         self.turns += 1
@@ -310,9 +310,9 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         """Return why hooks want it to continue after its turn; a hook may also end it."""
         if self.end_cause or self.stop_request is not None:
             return ""
-        kept = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
-        self.end_cause = self.end_cause or kept.end_cause
-        return kept.continue_reason
+        outcome = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
+        self.end_cause = self.end_cause or outcome.end_cause
+        return outcome.continue_reason
 
     async def next_input(self) -> SteeringInput | None:
         """Return mail for the busy member, before its next model call (the loop's steering)."""

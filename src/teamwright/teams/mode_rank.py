@@ -35,8 +35,10 @@ class ModeSet(Struct, frozen=True):
         """Return the result as a sentence, for people and for models."""
         if not self.changed:
             return f"{self.member} is in mode {self.mode} already"
-        held = f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
-        return f"{self.member} is in mode {self.mode} from its next call on{held}"
+        lead_note = (
+            f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
+        )
+        return f"{self.member} is in mode {self.mode} from its next call on{lead_note}"
 
 
 def limiting_mode(mode: Mode, lead: Policy) -> Mode | None:

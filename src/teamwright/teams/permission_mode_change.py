@@ -69,9 +69,9 @@ async def _set_remote_mode(team: SessionTeam, teammate: ProcessTeammateBase, mod
     """Change the mode of a member process (see `set_mode`): that process applies it, and this one writes it."""
 
     async def perform(mode: Mode) -> ModeSet:
-        said = await teammate.perform("set_mode", mode=str(mode), by=by)
-        held = Mode(said["held_by"]) if said["held_by"] else None
-        return ModeSet(teammate.name, Mode(said["mode"]), Mode(said["before"]), held)
+        reply = await teammate.perform("set_mode", mode=str(mode), by=by)
+        held_by = Mode(reply["held_by"]) if reply["held_by"] else None
+        return ModeSet(teammate.name, Mode(reply["mode"]), Mode(reply["before"]), held_by)
 
     made = await perform(mode)
     try:

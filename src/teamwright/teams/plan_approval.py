@@ -97,7 +97,7 @@ def _open_request(
 async def _notify_approver(team: SessionTeam, teammate: LocalTeammate, request_id: str, *, is_rerun: bool) -> None:
     request = team.requests.get(request_id) or {}
     if request.get("target") == LEAD:
-        told = PlanApprovalRequest(
+        message = PlanApprovalRequest(
             sender=teammate.name,
             timestamp=iso_time(),
             plan_file_path=str(request["plan_file"]),
@@ -106,7 +106,7 @@ async def _notify_approver(team: SessionTeam, teammate: LocalTeammate, request_i
         )
         async with team.plan_lock:
             if not (is_rerun and await team.mailbox(LEAD).contains(request_id)):
-                await send_protocol(team, teammate.name, LEAD, told, id=request_id)
+                await send_protocol(team, teammate.name, LEAD, message, id=request_id)
     if team.ports.on_plan is not None and request:
         team.ports.on_plan(request)
 
@@ -125,8 +125,8 @@ async def answer_plan(
     """
     request = team.requests.get(request_id) or {}
     name = str(request.get("requester", ""))
-    life, teammate = bound_incarnation(team, name), team.find(name)
-    if life is None or not is_plan_of(request, name, life):
+    incarnation, teammate = bound_incarnation(team, name), team.find(name)
+    if incarnation is None or not is_plan_of(request, name, incarnation):
         raise _refusal(f"{request_id[:120]!r} is not an open plan request of anybody here")
     if answer.by == LEAD and request.get("target") != LEAD:
         whose = "the user" if request.get("target") == USER_APPROVER else "a setting"
@@ -176,7 +176,7 @@ async def _apply_and_notify(
     rules = [str(rule) for rule in request.get("rules") or ()] if answer.get("by") != POLICY_APPROVER else []
     mode = apply_answer(teammate, request, answer, rules)
     if request.get("target") != POLICY_APPROVER:
-        told = PlanApprovalResponse(
+        message = PlanApprovalResponse(
             request_id=request_id,
             approved=approved,
             feedback=None if approved else str(answer.get("reason") or "") or None,
@@ -186,7 +186,7 @@ async def _apply_and_notify(
         sender = LEAD if answer.get("by") == LEAD else "user" if answer.get("by") == USER_APPROVER else "system"
         async with team.plan_lock:
             if not await team.mailbox(teammate.name).contains(answer_message_id(request_id)):
-                await send_protocol(team, sender, teammate.name, told, id=answer_message_id(request_id))
+                await send_protocol(team, sender, teammate.name, message, id=answer_message_id(request_id))
 
 
 def apply_answer(

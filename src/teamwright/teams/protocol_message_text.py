@@ -70,8 +70,10 @@ def _plan_request_text(
     team: SessionTeam, reader: str, entry: InboxEntry, message: PlanApprovalRequest, tags: RuntimeTags
 ) -> str:
     request = _find_plan_request(team, message.request_id) or {}
-    life = bound_incarnation(team, entry.sender)
-    mine = life is not None and is_plan_of(request, entry.sender, life) and request.get("target") == reader
+    incarnation = bound_incarnation(team, entry.sender)
+    mine = (
+        incarnation is not None and is_plan_of(request, entry.sender, incarnation) and request.get("target") == reader
+    )
     if not mine or team.requests.get_answer(message.request_id) is not None:
         return f"{tags.entry(entry)}\n{tags.reminder(_NO_PLAN_REQUEST)}"
     plan = tags.message(entry.sender, str(request["plan"]), color=entry.color, summary="a plan to approve")
@@ -164,11 +166,11 @@ def _permission_request_text(team: SessionTeam, reader: str, entry: InboxEntry, 
             f"{escape_tags(entry.sender)} asked for a permission ({id}). It was answered: {_describe_outcome(answer)}."
         )
         return tags.reminder(text)
-    asked = str(request.get("what") or "")
-    if len(asked) > MAX_REQUEST_CHARS:
-        more = len(asked) - MAX_REQUEST_CHARS
-        asked = f"{asked[:MAX_REQUEST_CHARS]}\n… ({more} more characters are not shown; deny it if you must see them)"
-    what = f"{request.get('tool')}: {asked}\nasked because of: {request.get('rule')}"
+    action = str(request.get("what") or "")
+    if len(action) > MAX_REQUEST_CHARS:
+        more = len(action) - MAX_REQUEST_CHARS
+        action = f"{action[:MAX_REQUEST_CHARS]}\n… ({more} more characters are not shown; deny it if you must see them)"
+    what = f"{request.get('tool')}: {action}\nasked because of: {request.get('rule')}"
     shown = tags.message(entry.sender, what, color=entry.color, summary="asks for permission")
     return f"{PEER_NOTE}\n{shown}\n{tags.reminder(_how_to_answer_permission(entry.sender, request))}"
 

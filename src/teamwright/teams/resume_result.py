@@ -11,8 +11,8 @@ _MAX_ENDED_NAMED = 5
 class ResumeResult(Struct, frozen=True):
     """The result of a resume: members that are back, and members that have ended.
 
-    `kept` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it began;
-    `repaired` calls had been interrupted without a result.
+    `not_resumed` could not be resumed and keep their places. `tasks` were open and `unread` messages waited when it
+    began; `repaired` calls had been interrupted without a result.
     """
 
     members: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class ResumeResult(Struct, frozen=True):
     repaired: int = 0
     ended: tuple[str, ...] = ()
     """Members that had ended before, each with the cause."""
-    kept: tuple[str, ...] = ()
+    not_resumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for people; empty when there was only the conversation."""
@@ -34,7 +34,7 @@ class ResumeResult(Struct, frozen=True):
         )
         parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
         gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
-        kept = f"not resumed, conversation kept: {', '.join(self.kept)}" if self.kept else ""
+        not_resumed = f"not resumed, conversation kept: {', '.join(self.not_resumed)}" if self.not_resumed else ""
         more = f" and {len(self.ended) - _MAX_ENDED_NAMED} more" if len(self.ended) > _MAX_ENDED_NAMED else ""
         ended = f"ended before: {', '.join(self.ended[-_MAX_ENDED_NAMED:])}{more}" if self.ended else ""
-        return "; ".join(part for part in (", ".join(parts), kept, gone, ended) if part)
+        return "; ".join(part for part in (", ".join(parts), not_resumed, gone, ended) if part)

@@ -222,8 +222,8 @@ class ReviewWorker:
             changes = await self._read_changes(task, note)
             answer = await self._approver.ask(_question(task, note, changes))
             if answer.by in PERSONS:
-                said = ReviewAnswer(answer.allowed, answer.text or ("" if answer.allowed else NO_COMMENT))
-                await self._team.tasks.answer_review(task.id, said, by=USER, lead=True)
+                review_answer = ReviewAnswer(answer.allowed, answer.text or ("" if answer.allowed else NO_COMMENT))
+                await self._team.tasks.answer_review(task.id, review_answer, by=USER, lead=True)
             elif answer.by != "cancelled" and self._team.lead is not None:
                 text = (
                     f"Task #{task.id} of {note.author} needs a review by the user, who did not answer ({answer.text}). "

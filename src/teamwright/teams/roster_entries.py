@@ -40,22 +40,24 @@ async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable
 
 async def save_budget(state: Document[TeamFile], name: str, budget: Budget) -> None:
     """Record the caps of the member's incarnation, also for a resume."""
-    await _change_incarnation(state, name, lambda life: replace(life, budget=budget))
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, budget=budget))
 
 
 async def save_location(state: Document[TeamFile], name: str, location: Mapping[str, Any] | None) -> None:
     """Record the location of the member's separate process; None: it runs in the lead's from now on."""
-    await _change_incarnation(state, name, lambda life: replace(life, place=location))
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, place=location))
 
 
 async def save_model(state: Document[TeamFile], name: str, model: str) -> None:
     """Record the model of the member's incarnation, also for a resume."""
-    await _change_incarnation(state, name, lambda life: replace(life, model=model))
+    await _change_incarnation(state, name, lambda incarnation: replace(incarnation, model=model))
 
 
 async def save_mode(state: Document[TeamFile], name: str, mode: Mode) -> None:
     """Record the permission mode of the member's incarnation, also for a resume; `bubble`: its lead's."""
-    await _change_incarnation(state, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode)))
+    await _change_incarnation(
+        state, name, lambda incarnation: replace(incarnation, mode="" if mode is Mode.BUBBLE else str(mode))
+    )
 
 
 async def _change_incarnation(
@@ -64,11 +66,11 @@ async def _change_incarnation(
     """Change the present incarnation of that name; does nothing without one. Raises StorageError, LockTimeout."""
 
     def changed(file: TeamFile) -> TeamFile:
-        life = file.incarnation_records.get(name.lower())
+        incarnation = file.incarnation_records.get(name.lower())
         return (
             file
-            if life is None
-            else replace(file, incarnation_records={**file.incarnation_records, name.lower(): change(life)})
+            if incarnation is None
+            else replace(file, incarnation_records={**file.incarnation_records, name.lower(): change(incarnation)})
         )
 
     await state.change(changed)

@@ -201,7 +201,7 @@ class RosterFile:
         """
         if not self.path.exists():
             raise self._missing_error()
-        async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
+        async with lock_for(self.path, self.home.guard(self.path)).hold() as lock:
             try:
                 self._read()
             except StorageError as problem:
@@ -209,7 +209,7 @@ class RosterFile:
                     raise
             else:
                 return None
-            held.check()
+            lock.check()
             copy = keep_damaged_copy(self.path)
             write_atomic(self.path, config.encode(self._encoder), fsync=self._fsync)
             self._cached = None
@@ -260,11 +260,11 @@ class RosterFile:
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         if not self.path.exists():  # locking a removed team must not create it again
             raise self._missing_error()
-        async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
+        async with lock_for(self.path, self.home.guard(self.path)).hold() as lock:
             before = self._read()
             after = change(before)
             if after != before:
-                held.check()
+                lock.check()
                 raw = after.encode(self._encoder)
                 write_atomic(self.path, raw, fsync=self._fsync)
                 self._cached = _CachedRoster(None, raw, after)

@@ -95,8 +95,8 @@ async def process_end(team: SessionTeam, name: str, cause: str, agreed_to: str |
         if team.subagents is not None:
             ending = team.subagents.end_owned(name)
             await _try_step(team, name, "its background commands may still run", ending, None)
-        held = await _try_step(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
-        tasks = tuple(held)
+        open_tasks = await _try_step(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
+        tasks = tuple(open_tasks)
         keeps = teammate is not None and _keeps_place(team, teammate)
         parting = PendingEnd(name, incarnation, cause, message_id(), agreed_to or "", tasks, notify, keeps)
         noted = team.state.change(lambda file: file.with_pending_end(parting))
@@ -124,8 +124,8 @@ async def finish_end(team: SessionTeam, pending_end: PendingEnd, *, is_rerun: bo
         await _try_step(team, name, "one of its requests stays open", closed, None)
     if pending_end.tell:
         ids = sorted({*pending_end.tasks, *(task.id for task in handed)}, key=int)
-        told = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
-        await _try_step(team, name, "the lead could not be notified", told, None)
+        notice = notify_lead_of_end(team, pending_end, ids, is_rerun=is_rerun)
+        await _try_step(team, name, "the lead could not be notified", notice, None)
     over = team.state.change(lambda file: _without_member(file, pending_end))
     await _try_step(team, name, "team.json still has it", over, None)
 
@@ -153,10 +153,10 @@ async def find_crashed(team: SessionTeam, name: str) -> Incarnation | None:
 
 async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
     """End a failed or crashed member for good. False when there is none of that name."""
-    if (life := await find_crashed(team, name)) is None:
+    if (incarnation := await find_crashed(team, name)) is None:
         return False
     member = await team.roster.find(name)
-    parting = PendingEnd(member.name, life.incarnation, cause, message_id())
+    parting = PendingEnd(member.name, incarnation.incarnation, cause, message_id())
     await team.state.change(lambda file: file.with_pending_end(parting))
     await finish_end(team, parting)
     if (teammate := team.members.get(member.name)) is not None:
@@ -170,8 +170,8 @@ async def _transcript_path(team: SessionTeam, name: str) -> Path | None:
     if teammate is not None:
         return teammate.transcript_path
     file = await team.state.read()
-    life = file.incarnation_records.get(name.lower()) if file is not None else None
-    return Path(life.transcript) if life is not None else None
+    incarnation = file.incarnation_records.get(name.lower()) if file is not None else None
+    return Path(incarnation.transcript) if incarnation is not None else None
 
 
 async def _open_tasks(team: SessionTeam, name: str) -> list[str]:
@@ -211,10 +211,10 @@ async def notify_lead_of_end(
     if pending_end.agreed_to and not (is_rerun and await inbox.contains(f"{pending_end.told}-agreed")):
         entry = team.external.own_entries.get(name)
         pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)
-        told = ShutdownApproved(
+        approval = ShutdownApproved(
             request_id=pending_end.agreed_to, sender=name, timestamp=iso_time(), pane_id=pane, backend_type=backend
         )
-        await send_protocol(team, name, LEAD, told, id=f"{pending_end.told}-agreed")
+        await send_protocol(team, name, LEAD, approval, id=f"{pending_end.told}-agreed")
     if not (is_rerun and await inbox.contains(pending_end.told)):
         await send_protocol(team, "system", LEAD, _terminated_message(pending_end, returned_tasks), id=pending_end.told)
 
@@ -331,8 +331,12 @@ async def finish_delete(team: SessionTeam) -> str:
 def _unread_lead_mail(team: SessionTeam, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
     """Return the lead's unread mail of a team that is in the archive now."""
     waiting = [one for one in entries if not one.read and starts_turn(one)]
-    held = find_delivered_ids(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
-    return [replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in held]
+    delivered_ids = find_delivered_ids(
+        team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting]
+    )
+    return [
+        replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in delivered_ids
+    ]
 
 
 def _refuse_with_members(team: SessionTeam) -> None:

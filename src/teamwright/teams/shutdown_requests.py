@@ -167,8 +167,8 @@ async def answer_stop(
     teammate.note_objection()
     id = keyed_id("objected", request_id)
     if not (is_rerun and await team.mailbox(LEAD).contains(id)):
-        told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
-        await send_protocol(team, name, LEAD, told, id=id)
+        rejection = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso_time())
+        await send_protocol(team, name, LEAD, rejection, id=id)
     teammate.turn_notes.wrote_lead = True
     return False
 
@@ -197,10 +197,10 @@ def apply_mailed_answer(team: SessionTeam, name: str, message: ShutdownApproved 
     """Apply the mailed answer of an external member to a request to stop; False for a request that is
     not open for it.
     """
-    life = bound_incarnation(team, name)
+    incarnation = bound_incarnation(team, name)
     try:
         request = team.requests.get(message.request_id)
-        if life is None or request is None or not is_shutdown_request(request, name, life):
+        if incarnation is None or request is None or not is_shutdown_request(request, name, incarnation):
             return False
         approve = isinstance(message, ShutdownApproved)
         reason = "" if isinstance(message, ShutdownApproved) else str(message.reason or "")

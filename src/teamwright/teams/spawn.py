@@ -68,8 +68,8 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAM_DEFAULT_MODEL) if spec.command else await team.builder.wire_model(spec)
     _refuse_while_closing(team)
-    if not spec.command and (life := await find_crashed(team, name)) is not None:
-        return await _resume_crashed(team, name, life, spec)
+    if not spec.command and (incarnation := await find_crashed(team, name)) is not None:
+        return await _resume_crashed(team, name, incarnation, spec)
     backend = await team.launcher.choose_backend(spec) if team.launcher is not None else IN_PROCESS
     why = team.launcher.choice_reason if team.launcher is not None else ""
     team.limits.admit(depth=0, live_members=len(team.running_members) + len(team.starting_names))
@@ -82,17 +82,17 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
             member = await roster.join(entry, dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
             spec, member = await _add_worktree(team, spec, member, undo)
-            life = await _begin_incarnation(team, member, spec)
-            undo.push_async_callback(end_incarnation, team, member.name, life.incarnation)
+            incarnation = await _begin_incarnation(team, member, spec)
+            undo.push_async_callback(end_incarnation, team, member.name, incarnation.incarnation)
             member = await _set_backend(team, member, backend)
             inbox = team.mailbox(member.name)
             await _drop_stale(inbox)
-            undo.push_async_callback(inbox.mark_delivered, {life.first})
-            await send_first_prompt(team, member, life, spec.description)
+            undo.push_async_callback(inbox.mark_delivered, {incarnation.first})
+            await send_first_prompt(team, member, incarnation, spec.description)
             if team.launcher is not None and backend != IN_PROCESS:
-                teammate = await team.launcher.start(member, life, undo)
+                teammate = await team.launcher.start(member, incarnation, undo)
             else:
-                teammate = await start_in_process(team, member, life, undo, replace(spec, name=member.name))
+                teammate = await start_in_process(team, member, incarnation, undo, replace(spec, name=member.name))
             undo.pop_all()
     teammate.location_reason = why
     return teammate
@@ -176,10 +176,19 @@ async def _begin_incarnation(team: SessionTeam, member: RosterMember, spec: Spaw
             if not path.exists():
                 break
             number += 1  # an earlier team of this session had a member of the name
-        first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
-        said = (spec.budget, spec.bounds, spec.mode or "", spec.effort)
         return Incarnation(
-            incarnation, str(path), first, *asked, *said, command=spec.command, entry=stored_entry(member)
+            incarnation,
+            str(path),
+            message_id(),
+            spec.call,
+            spec.model,
+            spec.max_turns,
+            spec.budget,
+            spec.bounds,
+            spec.mode or "",
+            spec.effort,
+            command=spec.command,
+            entry=stored_entry(member),
         )
 
     return await begin_incarnation(team.state, member.name, make)
@@ -335,9 +344,9 @@ def _on_run_end(
         teammate.end_task = asyncio.create_task(over, name=f"end of {teammate.name}")
     teammate.agent.conversation.close()
     if teammate.agent.hooks.is_running:
-        said = teammate.agent.conversation.text_since(0)
+        text = teammate.agent.conversation.text_since(0)
         teammate.agent.hooks.note_end(
-            "done" if teammate.state is MemberState.COMPLETED else str(teammate.state), teammate.end_cause, said
+            "done" if teammate.state is MemberState.COMPLETED else str(teammate.state), teammate.end_cause, text
         )
     teammate.agent = teammate.agent.without_history()
     teammate.incoming = IncomingMail(teammate.name, teammate.incoming.inbox, teammate.agent.conversation, team.emit)

@@ -47,12 +47,12 @@ async def recover_teams(
     session leads, whose lease the caller holds; else those without a lead. A team that cannot be rebuilt stays as it
     is. An error of a single team is not raised.
     """
-    told: list[str] = []
+    sentences: list[str] = []
     for directory in damaged_teams(home, word):
         with suppress(TeamwrightError, OSError):
-            if said := await _Recovery(home, directory, session, is_alive).recover():
-                told.append(said)
-    return tuple(told)
+            if sentence := await _Recovery(home, directory, session, is_alive).recover():
+                sentences.append(sentence)
+    return tuple(sentences)
 
 
 def team_directories(home: Home, word: str = "") -> list[str]:
@@ -160,17 +160,17 @@ class _Recovery:
         stores = FileStores(self.home)
         path = stores.state(self.directory).path
         made = self.rebuild_team_file(config, lead, place)
-        async with stores.lock(path).hold() as held:
+        async with stores.lock(path).hold() as lock:
             if _read_file(self.home, self.directory) is not None:
                 return ""
-            held.check()
+            lock.check()
             copy = keep_damaged_copy(path) if path.exists() else None
             (write_atomic if copy is not None else write_new)(path, made.encode())
         was = "missing" if copy is None else "damaged"
-        kept = "" if copy is None else f" The damaged bytes are kept in {copy}."
+        copy_note = "" if copy is None else f" The damaged bytes are kept in {copy}."
         return (
             f'team.json of the team "{config.name}" was {was} and was rebuilt from config.json and the transcripts. '
-            f"Caps of single members, and a task list shared by --task-list, are no longer known.{kept}"
+            f"Caps of single members, and a task list shared by --task-list, are no longer known.{copy_note}"
         )
 
     def _session_directory(self, session: str) -> Path | None:
@@ -189,10 +189,10 @@ class _Recovery:
         file = replace(TeamFile.new(lead, str(log)).with_roster(config), incarnations=incarnations)
         own = config.find(LEAD)
         for member in config.teammates:
-            life = self._incarnation(member, session_directory, incarnations.get(member.name.lower(), 1))
-            if life is not None:
+            incarnation = self._incarnation(member, session_directory, incarnations.get(member.name.lower(), 1))
+            if incarnation is not None:
                 same = own is not None and own.model == member.model
-                file = file.with_incarnation(member.name, replace(life, model=None if same else member.model))
+                file = file.with_incarnation(member.name, replace(incarnation, model=None if same else member.model))
         return file
 
     def _incarnation(self, member: RosterMember, session_directory: Path, incarnation: int) -> Incarnation | None:

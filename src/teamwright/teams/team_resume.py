@@ -45,39 +45,41 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     if file is None:
         return ResumeResult()
     left = await team.teams.unfinished_work(team.directory)
-    repaired = sum(_count_cut_off_calls(life) for life in file.incarnation_records.values())
+    repaired = sum(_count_cut_off_calls(incarnation) for incarnation in file.incarnation_records.values())
     await _finish_pending_ends(team, file)
     teammates = (await team.roster.read()).teammates
     _arm_external(team, [m.name for m in teammates if not _is_own_member(m, file)], deadlines)
     here = [m for m in teammates if _is_own_member(m, file)]
     back: list[str] = []
-    kept: list[str] = []
+    not_resumed: list[str] = []
     gone = [parting.name for parting in file.pending_ends.values() if not parting.keeps]
     team.resuming = {name for member in here if (name := member.name.lower()) in file.incarnation_records}
     for member in here:
-        life = file.incarnation_records.get(member.name.lower())
-        if life is None:
+        incarnation = file.incarnation_records.get(member.name.lower())
+        if incarnation is None:
             await team.roster.remove(member.name)  # its start had only reserved the name
-        elif (parting := _agreed_end(team, member, life)) is not None:
+        elif (parting := _agreed_end(team, member, incarnation)) is not None:
             await _end_member(team, parting)
             gone.append(member.name)
-        elif (trouble := await _resume_member(team, member, life, deadlines)) is None:
+        elif (trouble := await _resume_member(team, member, incarnation, deadlines)) is None:
             (back if team.find(member.name) is not None else gone).append(member.name)
-        elif (parting := _agreed_end(team, member, life)) is not None:  # it agreed since, and its process ended
+        elif (parting := _agreed_end(team, member, incarnation)) is not None:  # it agreed since, and its process ended
             await _end_member(team, parting)
             gone.append(member.name)
         else:
             cause = f"could not be resumed: {trouble.what}"
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
-            keeps = _keeps_place(team, member, life, trouble)
-            await _end_member(team, PendingEnd(member.name, life.incarnation, cause, message_id(), keeps=keeps))
-            (kept if keeps else gone).append(member.name)
+            keeps = _keeps_place(team, member, incarnation, trouble)
+            await _end_member(team, PendingEnd(member.name, incarnation.incarnation, cause, message_id(), keeps=keeps))
+            (not_resumed if keeps else gone).append(member.name)
         team.resuming.discard(member.name.lower())
         team.changed.set()
     gone += await _end_unlisted(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     ended = tuple(f"{name} ({one.cause})" for name, one in file.ended.items() if name not in file.incarnation_records)
-    return ResumeResult(tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended, tuple(kept))
+    return ResumeResult(
+        tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended, tuple(not_resumed)
+    )
 
 
 def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:
@@ -89,14 +91,14 @@ def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Ta
 
 async def _finish_pending_ends(team: SessionTeam, file: TeamFile) -> None:
     for name, parting in file.pending_ends.items():
-        life = file.incarnation_records.get(name)
-        if life is not None and life.incarnation > parting.incarnation:
+        incarnation = file.incarnation_records.get(name)
+        if incarnation is not None and incarnation.incarnation > parting.incarnation:
             # The name has a new incarnation already: only the lead's notice is left.
             await notify_lead_of_end(team, parting, [*parting.tasks], is_rerun=True)
             await end_incarnation(team, parting.name, parting.incarnation)
         else:
-            if life is not None and life.incarnation == parting.incarnation:
-                await _clean_up(team, parting.name, life)
+            if incarnation is not None and incarnation.incarnation == parting.incarnation:
+                await _clean_up(team, parting.name, incarnation)
             await finish_end(team, parting, is_rerun=True)
 
 
@@ -126,9 +128,9 @@ async def _clean_up(team: SessionTeam, name: str, incarnation: Incarnation) -> N
 
 async def _end_member(team: SessionTeam, pending_end: PendingEnd) -> None:
     file = await team.state.read()
-    life = file.incarnation_records.get(pending_end.name.lower()) if file is not None else None
-    if life is not None:
-        await _clean_up(team, pending_end.name, life)
+    incarnation = file.incarnation_records.get(pending_end.name.lower()) if file is not None else None
+    if incarnation is not None:
+        await _clean_up(team, pending_end.name, incarnation)
     await team.state.change(lambda file: file.with_pending_end(pending_end))
     await finish_end(team, pending_end)
 
@@ -164,8 +166,8 @@ async def _resume_member(
     if teammate.state not in ENDED_STATES and not teammate.is_external:
         await save_mode_everywhere(team, teammate)  # a mode that another program wrote has no effect
     elif incarnation.mode is not None:
-        said = incarnation.mode or None
-        await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
+        mode = incarnation.mode or None
+        await change_entry(team, member.name, lambda entry: replace(entry, mode=mode))
     if incarnation.crashed:
         await team.state.change(lambda file: file.with_resumed(member.name, incarnation))
     if isinstance(teammate, LocalTeammate) and teammate.state not in ENDED_STATES:
@@ -238,9 +240,11 @@ async def _end_unlisted(team: SessionTeam, names: list[str]) -> list[str]:
     """
     file = await team.state.read()
     lost = (
-        {name: life for name, life in file.incarnation_records.items() if name not in names} if file is not None else {}
+        {name: incarnation for name, incarnation in file.incarnation_records.items() if name not in names}
+        if file is not None
+        else {}
     )
-    for name, life in lost.items():
+    for name, incarnation in lost.items():
         cause = "could not be resumed: another program had taken it off the roster"
-        await _end_member(team, PendingEnd(name, life.incarnation, cause, message_id()))
+        await _end_member(team, PendingEnd(name, incarnation.incarnation, cause, message_id()))
     return list(lost)

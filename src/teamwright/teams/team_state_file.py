@@ -84,8 +84,8 @@ class TeamFile(Struct, frozen=True):
         """The roster at the creation of the team: its keys, and of `members` the lead's and those that other programs
         added.
         """
-        kept = self.extra.get(_ROSTER)
-        return cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
+        saved_roster = self.extra.get(_ROSTER)
+        return cast("Mapping[str, Any]", saved_roster) if isinstance(saved_roster, dict) else {}
 
     def with_roster(self, config: TeamConfig, external: Collection[str] = ()) -> TeamFile:
         """Return the file with this roster's facts of the team, and with the members of these names in lower case that
@@ -94,8 +94,8 @@ class TeamFile(Struct, frozen=True):
         ours = self.incarnation_records
         others = (m for m in config.teammates if (name := m.name.lower()) in external and name not in ours)
         members = (m for m in config.members if m.name == LEAD)
-        kept = replace(config, members=(*members, *(replace(m, is_active=None) for m in others)))
-        return replace(self, extra={**self.extra, _ROSTER: json.loads(kept.encode())})
+        saved_config = replace(config, members=(*members, *(replace(m, is_active=None) for m in others)))
+        return replace(self, extra={**self.extra, _ROSTER: json.loads(saved_config.encode())})
 
     def with_incarnation(self, name: str, incarnation: Incarnation) -> TeamFile:
         """Return the file with this incarnation of that name."""
@@ -108,8 +108,8 @@ class TeamFile(Struct, frozen=True):
     def with_transcripts(self, session: Path) -> TeamFile:
         """Return the file with the transcripts of all members in the directory of this session."""
         moved = {
-            name: replace(life, transcript=str(session / "agents" / Path(life.transcript).name))
-            for name, life in self.incarnation_records.items()
+            name: replace(incarnation, transcript=str(session / "agents" / Path(incarnation.transcript).name))
+            for name, incarnation in self.incarnation_records.items()
         }
         return replace(self, incarnation_records=moved)
 
@@ -125,30 +125,33 @@ class TeamFile(Struct, frozen=True):
         """Return the file without that incarnation of the name and its pending end; the facts of the
         last one are kept.
         """
-        key, ended, lives, left = name.lower(), self.ended, dict(self.incarnation_records), dict(self.pending_ends)
-        if key in lives and lives[key].incarnation == incarnation:
-            del lives[key]
+        key, ended, records, left = name.lower(), self.ended, dict(self.incarnation_records), dict(self.pending_ends)
+        if key in records and records[key].incarnation == incarnation:
+            del records[key]
         if key in left and left[key].incarnation == incarnation:
             del left[key]
         if (
-            key not in lives
+            key not in records
             and key not in left
-            and (life := self.incarnation_records.get(key))
+            and (record := self.incarnation_records.get(key))
             and (one := self.pending_ends.get(key))
         ):
-            ended = {**ended, key: EndedIncarnation(life.call, one.cause)} if life.call else ended
-        return replace(self, incarnation_records=lives, pending_ends=left, ended=ended)
+            ended = {**ended, key: EndedIncarnation(record.call, one.cause)} if record.call else ended
+        return replace(self, incarnation_records=records, pending_ends=left, ended=ended)
 
     def with_crash(self, pending_end: PendingEnd) -> TeamFile:
         """Return the file with that incarnation kept for a resume, and without its pending end."""
         key = pending_end.name.lower()
-        life, left = self.incarnation_records.get(key), {n: one for n, one in self.pending_ends.items() if n != key}
-        if life is None or life.incarnation != pending_end.incarnation:
+        incarnation, left = (
+            self.incarnation_records.get(key),
+            {n: one for n, one in self.pending_ends.items() if n != key},
+        )
+        if incarnation is None or incarnation.incarnation != pending_end.incarnation:
             return replace(self, pending_ends=left)
         return replace(
             self,
             pending_ends=left,
-            incarnation_records={**self.incarnation_records, key: replace(life, crashed=pending_end.cause)},
+            incarnation_records={**self.incarnation_records, key: replace(incarnation, crashed=pending_end.cause)},
         )
 
     def with_resumed(self, name: str, incarnation: Incarnation) -> TeamFile:
@@ -217,9 +220,11 @@ def parse_team_file(raw: bytes) -> TeamFile:
         return TeamFile(
             uuid=str(data["uuid"]),
             lead=LeadLease(str(lead["session"]), int(lead["pid"]), str(lead.get("lease", ""))),
-            incarnations={str(name): int(life) for name, life in data.get("incarnations", {}).items()},
+            incarnations={str(name): int(number) for name, number in data.get("incarnations", {}).items()},
             log=str(data.get("log", "")),
-            incarnation_records={str(name): parse_incarnation(life) for name, life in data.get("lives", {}).items()},
+            incarnation_records={
+                str(name): parse_incarnation(record) for name, record in data.get("lives", {}).items()
+            },
             pending_ends={str(name): parse_pending_end(one) for name, one in data.get("partings", {}).items()},
             ended={
                 str(n): EndedIncarnation(str(one["call"]), str(one["cause"]))
@@ -300,7 +305,7 @@ class TeamStateFile:
         path = self.path
         if not path.exists():
             raise StorageError("damaged-file", f"{path} is missing")
-        async with lock_for(path, self._home.guard(path)).hold() as held:
+        async with lock_for(path, self._home.guard(path)).hold() as lock:
             before = read_team_file(path)
             if before is None:
                 raise StorageError("damaged-file", f"{path} is missing")
@@ -308,7 +313,7 @@ class TeamStateFile:
                 raise _newer_version_error(before.version)
             after = change(before)
             if after != before:
-                held.check()
+                lock.check()
                 encoder = _CACHE[str(path)].encoder if str(path) in _CACHE else IndentedJson()
                 raw = after.encode(encoder)
                 write_atomic(path, raw)
@@ -331,14 +336,14 @@ class TeamStateFile:
         path, known = self.path, _CACHE.get(str(self.path))
         if known is None or not self._home.config(self._directory).exists():
             raise StorageError("damaged-file", f"{path} is missing or damaged")
-        async with lock_for(path, self._home.guard(path)).hold() as held:
+        async with lock_for(path, self._home.guard(path)).hold() as lock:
             try:
                 if read_team_file(path) is not None:
                     return None
             except StorageError as problem:
                 if problem.slug != "damaged-file":
                     raise
-            held.check()
+            lock.check()
             copy = keep_damaged_copy(path) if path.exists() else None
             write_atomic(path, known.raw)
         return copy

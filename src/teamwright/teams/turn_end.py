@@ -35,15 +35,15 @@ async def run_idle_hooks(
     hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
 ) -> IdleHookResult:
     """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
-    kept = _parse_outcome(await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before))
-    if kept.continue_reason or kept.end_cause or not hooks.hooks.wants(TASK_COMPLETED):
-        return kept
+    outcome = _parse_outcome(await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before))
+    if outcome.continue_reason or outcome.end_cause or not hooks.hooks.wants(TASK_COMPLETED):
+        return outcome
     for task in await team_access.tasks_in_progress(name):
-        told = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
-        kept = _parse_outcome(await hooks.fire(TASK_COMPLETED, lambda told=told: told), f"task #{task.id}: ")
-        if kept.continue_reason or kept.end_cause:
+        event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
+        outcome = _parse_outcome(await hooks.fire(TASK_COMPLETED, lambda event=event: event), f"task #{task.id}: ")
+        if outcome.continue_reason or outcome.end_cause:
             break
-    return kept
+    return outcome
 
 
 def _parse_outcome(outcome: HookOutcome, subject: str = "") -> IdleHookResult:

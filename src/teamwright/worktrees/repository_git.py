@@ -142,18 +142,18 @@ class RepositoryGit(Struct, frozen=True):
 
 def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefused | CannotStart:
     """Return the error for a failed git call, with git's own words."""
-    said = done.errors.strip() or done.output.strip()
-    if said.startswith(NOT_CALLED):
+    output = done.errors.strip() or done.output.strip()
+    if output.startswith(NOT_CALLED):
         return CannotStart(
             "untrusted",
-            f"the repository could make git run a program, and is not trusted: {said.partition(': ')[2]}",
+            f"the repository could make git run a program, and is not trusted: {output.partition(': ')[2]}",
             do=["teamwright trust"],
             note="nothing was changed",
         )
     if done.exit_code == 127:
-        return CannotStart("no-git", f"git could not be run: {said}", note="nothing was changed")
+        return CannotStart("no-git", f"git could not be run: {output}", note="nothing was changed")
     command = next(arg for arg in args if not arg.startswith("-"))
-    lines = [line for line in said.splitlines() if not line.startswith("hint:")] or [f"exit code {done.exit_code}"]
+    lines = [line for line in output.splitlines() if not line.startswith("hint:")] or [f"exit code {done.exit_code}"]
     begins = (line for begin in ("fatal:", "error:") for line in lines if line.startswith(begin))
     line = next(begins, lines[-1])
     return WorktreeRefused(

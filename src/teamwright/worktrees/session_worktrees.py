@@ -243,7 +243,7 @@ class SessionWorktrees(Struct):
         except CannotStart as problem:  # its repository is gone
             return problem.what
         done = await asyncio.to_thread(remove_unneeded, git, self.root, [record])
-        return "; ".join(why for _, why in done.kept)
+        return "; ".join(why for _, why in done.remaining)
 
     def git_of(self, record: WorktreeRecord) -> RepositoryGit:
         """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""

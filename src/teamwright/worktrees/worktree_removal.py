@@ -41,16 +41,20 @@ def remove_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, *, a
     """
     state = read_state(git, record)
     if state.holder:
-        raise _kept(record, f"process {state.holder} works in it", ["end its team first"])
+        raise _removal_refusal(record, f"process {state.holder} works in it", ["end its team first"])
     if state.moved_to:
-        raise _kept(record, f"it was moved to {state.moved_to}", [f"git worktree move {state.moved_to} {record.path}"])
+        raise _removal_refusal(
+            record, f"it was moved to {state.moved_to}", [f"git worktree move {state.moved_to} {record.path}"]
+        )
     if state.lock:
-        raise _kept(record, f"it is locked: {state.lock}", [f"git worktree unlock {record.path}"])
+        raise _removal_refusal(record, f"it is locked: {state.lock}", [f"git worktree unlock {record.path}"])
     if archive is None and state.keeps:
-        raise _kept(record, ", ".join(state.keeps), [f"teamwright worktrees remove {record.tree.name} --force"])
+        raise _removal_refusal(
+            record, ", ".join(state.keeps), [f"teamwright worktrees remove {record.tree.name} --force"]
+        )
     if record.made_by_hook and record.tree.is_dir():
         real = os.path.realpath(record.path)
-        raise _kept(record, "a hook made it", [f"git worktree remove {real}", "then this command again"])
+        raise _removal_refusal(record, "a hook made it", [f"git worktree remove {real}", "then this command again"])
     lease = _claim(record)
     try:
         copied = None
@@ -60,17 +64,17 @@ def remove_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord, *, a
             copied = _copy(record, state, archive)
         if record.made_by_hook:
             record.tree.unlink(missing_ok=True)
-            kept = record.branch
+            branch = record.branch
         else:
             _remove_tree(git, record, state)
-            kept = _delete_branch(git, record)
+            branch = _delete_branch(git, record)
     finally:
         lease.release()
     release_ports(root, record.port)
     record.file.unlink(missing_ok=True)
     record.lease.unlink(missing_ok=True)
     record.work_lease.unlink(missing_ok=True)
-    return Removal(copied, kept)
+    return Removal(copied, branch)
 
 
 def _claim(record: WorktreeRecord) -> Lease:
@@ -78,7 +82,7 @@ def _claim(record: WorktreeRecord) -> Lease:
     try:
         return Lease.take(record.lease, "removal")
     except CannotStart as problem:
-        raise _kept(record, problem.what, ["end its team first"]) from None
+        raise _removal_refusal(record, problem.what, ["end its team first"]) from None
 
 
 def _copy(record: WorktreeRecord, state: WorktreeState, archive: Path) -> Path:
@@ -131,7 +135,7 @@ def _delete_branch(git: RepositoryGit, record: WorktreeRecord) -> str:
     return ""
 
 
-def _kept(record: WorktreeRecord, why: str, do: list[str]) -> WorktreeRefused:
+def _removal_refusal(record: WorktreeRecord, why: str, do: list[str]) -> WorktreeRefused:
     looked_at = [("worktree", record.path), ("branch", record.branch)]
     return WorktreeRefused(
         "worktree-refused",
@@ -146,7 +150,7 @@ class WorktreeCleanup(Struct):
     """The result of a removal of all worktrees of a session: the removed ones, and the others with the reasons."""
 
     removed: list[WorktreeRecord]
-    kept: list[tuple[WorktreeRecord, str]]
+    remaining: list[tuple[WorktreeRecord, str]]
 
 
 def remove_unneeded(git: RepositoryGit, root: Path, records: list[WorktreeRecord]) -> WorktreeCleanup:
@@ -157,5 +161,5 @@ def remove_unneeded(git: RepositoryGit, root: Path, records: list[WorktreeRecord
             remove_worktree(git, root, record)
             done.removed.append(record)
         except (WorktreeRefused, StorageError, CannotStart) as problem:
-            done.kept.append((record, problem.what.partition(" stays: ")[2] or problem.what))
+            done.remaining.append((record, problem.what.partition(" stays: ")[2] or problem.what))
     return done

@@ -209,8 +209,8 @@ def measure(path: Path) -> tuple[int, int]:
 
 
 def _is_from_setup(record: WorktreeRecord, path: str) -> bool:
-    kept = record.setup.get(path)
-    return kept is not None and kept[0] >= 0 and measure(record.tree / path) == tuple(kept)
+    measured = record.setup.get(path)
+    return measured is not None and measured[0] >= 0 and measure(record.tree / path) == tuple(measured)
 
 
 def _is_cache(directory: Path) -> bool:

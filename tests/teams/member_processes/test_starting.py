@@ -164,7 +164,7 @@ async def test_a_member_whose_process_fails_during_a_resume_keeps_its_place_and_
             entries = json.loads((home / "teams/crew/config.json").read_text())["members"]
             assert [entry["name"] for entry in entries] == ["team-lead", "ann"]
             back = team.session.resumed
-            assert (back.members, back.kept, back.gone) == ((), ("ann",), ())
+            assert (back.members, back.not_resumed, back.gone) == ((), ("ann",), ())
             assert not marked.pids()
             with pytest.raises(UnknownMember) as caught:
                 await send_text(team.session.team, LEAD, "ann", "Are you there?")

@@ -57,9 +57,9 @@ async def clear_conversation(agent: Agent) -> CompactResult:
         await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.run_session_end_hooks(CLEAR)
         tags, contexts = agent.tags, await agent.hooks.run_session_start_hooks(agent.model.card.name, CLEAR)
-        told = cleared_blocks(tags, await compaction.context.status_text(agent), agent.remind(True))
-        told += tags.hook_notes(contexts)
-        conversation.clear(encode({"role": "user", "content": told}), {"trigger": CLEAR, "before": before})
+        blocks = cleared_blocks(tags, await compaction.context.status_text(agent), agent.remind(True))
+        blocks += tags.hook_notes(contexts)
+        conversation.clear(encode({"role": "user", "content": blocks}), {"trigger": CLEAR, "before": before})
         compaction.measured_context, compaction.retry_at = (0, 0), 0
         agent.toolbox.workplace.seen_files.clear()
         agent.toolbox.workplace.forget_instructions()
@@ -171,20 +171,20 @@ def _warn_small_window(agent: Agent) -> None:
 
 async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> CompactResult:
     compaction, upto = agent.compaction, fold_position(agent.conversation)
-    said, usage = SideAnswer(), Usage()
+    answer, usage = SideAnswer(), Usage()
     try:
         await compaction.context.wait_until_marked_read(agent)
         await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
-        said, usage = await _write_summary(agent, agent.conversation.items[:upto], keep, full=full)
-        if not said.text:
-            return _failed_result(said, before, usage)
+        answer, usage = await _write_summary(agent, agent.conversation.items[:upto], keep, full=full)
+        if not answer.text:
+            return _failed_result(answer, before, usage)
         restated = await compaction.context.status_text(agent)
         beside = SummaryNotes(restated, await agent.hooks.run_session_start_hooks(agent.model.card.name))
-        after = _fold(agent, upto, said.text, beside, {"trigger": trigger, "before": before}, tight=full)
+        after = _fold(agent, upto, answer.text, beside, {"trigger": trigger, "before": before}, tight=full)
     except TeamwrightError as problem:
         return CompactResult(False, before, before, problem.what, usage=usage)
-    await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, said.text), trigger)
-    return CompactResult(True, before, after, summary=said.text, usage=usage)
+    await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, answer.text), trigger)
+    return CompactResult(True, before, after, summary=answer.text, usage=usage)
 
 
 async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[SideAnswer, Usage]:
@@ -193,35 +193,35 @@ async def _write_summary(agent: Agent, folded: Sequence[bytes], keep: str, *, fu
 
     window, usage = max(agent.model.card.context_tokens, agent.conversation.reported_tokens[1] + 1), Usage()
     if not full and measure_context(agent.conversation, agent.compaction) < window:
-        said = await ask_aside(agent, summary_directive(keep), PURPOSE)
-        usage += said.usage
-        if not _is_worth_retry(said):
-            return said, usage
-    said, most = SideAnswer(), min(window, total_tokens(agent.conversation.items))
+        answer = await ask_aside(agent, summary_directive(keep), PURPOSE)
+        usage += answer.usage
+        if not _is_worth_retry(answer):
+            return answer, usage
+    answer, most = SideAnswer(), min(window, total_tokens(agent.conversation.items))
     for share in CONDENSED_SHARES:
         short = condense(folded, int(most * share) * CHARACTERS_PER_TOKEN)
         words = CONDENSED.format(conversation=agent.tags.conversation(short)) + summary_directive(keep)
-        said = await ask_aside(agent, words, PURPOSE, ())
-        usage += said.usage
-        if not _is_worth_retry(said):
+        answer = await ask_aside(agent, words, PURPOSE, ())
+        usage += answer.usage
+        if not _is_worth_retry(answer):
             break
-    return said, usage
+    return answer, usage
 
 
-def _is_worth_retry(said: SideAnswer) -> bool:
+def _is_worth_retry(answer: SideAnswer) -> bool:
     """Return True when a shorter form may succeed: the request was too long, or the answer had only calls."""
-    if said.failure is not None:
-        return said.failure.slug == CONTEXT_FULL
-    return said.refusal is None and not said.text
+    if answer.failure is not None:
+        return answer.failure.slug == CONTEXT_FULL
+    return answer.refusal is None and not answer.text
 
 
-def _failed_result(said: SideAnswer, before: int, usage: Usage) -> CompactResult:
+def _failed_result(answer: SideAnswer, before: int, usage: Usage) -> CompactResult:
     """Return the result of a compaction without a summary. Nothing was changed."""
-    if said.refusal is not None:
-        why = said.refusal.reason or f"the cap on {said.refusal.limit} is spent"
-        return CompactResult(False, before, before, why, limit=said.refusal.limit, usage=usage)
-    why = said.failure.sentence if said.failure is not None else "the model wrote no summary"
-    return CompactResult(False, before, before, why, failure=said.failure, usage=usage)
+    if answer.refusal is not None:
+        why = answer.refusal.reason or f"the cap on {answer.refusal.limit} is spent"
+        return CompactResult(False, before, before, why, limit=answer.refusal.limit, usage=usage)
+    why = answer.failure.sentence if answer.failure is not None else "the model wrote no summary"
+    return CompactResult(False, before, before, why, failure=answer.failure, usage=usage)
 
 
 class SummaryNotes(Struct, frozen=True):
@@ -242,13 +242,13 @@ def _fold(agent: Agent, upto: int, summary: str, beside: SummaryNotes, about: di
     prefix = conversation.prefix if compaction.make_prefix is None else compaction.make_prefix(agent)
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # prefixes are compared by identity
-    told = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
-    told += agent.tags.hook_notes(beside.hook_texts)
-    first = encode({"role": "user", "content": told})
-    kept = [without_thinking(item) for item in conversation.items[upto:]]
+    blocks = summary_blocks(agent.tags, summary, beside.status_text, agent.remind(True))
+    blocks += agent.tags.hook_notes(beside.hook_texts)
+    first = encode({"role": "user", "content": blocks})
+    remaining = [without_thinking(item) for item in conversation.items[upto:]]
     room = prompt_room(card, answer_tokens(prefix)) - prefix_tokens(prefix) - message_tokens(first)
-    kept = cut_results(kept, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
-    conversation.fold((first, *kept), upto, about, prefix)
+    remaining = cut_results(remaining, int(room * KEPT_SHARE_WHEN_FULL) if tight else room)
+    conversation.fold((first, *remaining), upto, about, prefix)
     compaction.measured_context = (0, 0)
     agent.toolbox.workplace.forget_instructions()
     return measure_context(conversation, compaction)

@@ -92,11 +92,11 @@ def condense(items: Sequence[bytes], characters: int) -> str:
         if sum(map(len, texts)) <= characters:
             return escape_marks("\n\n".join(texts))
     first, rest = texts[:1], texts[1:]
-    room, kept = characters - sum(map(len, first)), list[str]()
+    room, newest = characters - sum(map(len, first)), list[str]()
     while rest and len(rest[-1]) <= room:
         room -= len(rest[-1])
-        kept.insert(0, rest.pop())
-    return escape_marks("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *kept]))
+        newest.insert(0, rest.pop())
+    return escape_marks("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *newest]))
 
 
 def cut_results(items: Sequence[bytes], tokens: int) -> list[bytes]:
@@ -117,10 +117,10 @@ def _message_text(item: bytes, most: int) -> str:
     message = cast("dict[str, Any]", json.loads(item))
     content: str | list[Block] = message["content"]
     blocks = [text_block(content)] if isinstance(content, str) else content
-    said = [text for block in blocks if (text := _block_text(block, most))]
-    if not said:
+    texts = [text for block in blocks if (text := _block_text(block, most))]
+    if not texts:
         return ""
-    return f"[{'you' if message['role'] == 'assistant' else 'told'}]\n" + "\n".join(said)
+    return f"[{'you' if message['role'] == 'assistant' else 'told'}]\n" + "\n".join(texts)
 
 
 def _block_text(block: Block, most: int) -> str:

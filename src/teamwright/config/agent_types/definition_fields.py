@@ -301,10 +301,10 @@ def parse_text_list(value: Any) -> tuple[str, ...]:
         found = [part.strip() for part in cast("list[str]", value)]
     else:
         raise ValueError
-    kept = tuple(dict.fromkeys(part for part in found if part))
-    if len(kept) > LIST_MOST or any(len(part) > 1_000 or not part.isprintable() for part in kept):
+    texts = tuple(dict.fromkeys(part for part in found if part))
+    if len(texts) > LIST_MOST or any(len(part) > 1_000 or not part.isprintable() for part in texts):
         raise ValueError
-    return kept
+    return texts
 
 
 def _plain(kind: str, value: Any) -> Any:
@@ -366,10 +366,10 @@ def parse_definition_hooks(value: object, source: str, warn: Callable[[str], Non
     found, warnings = parse_hooks(value, source)
     for text in warnings:
         warn(text.removeprefix(f"{source}: "))
-    kept: list[HookSpec] = []
+    hooks: list[HookSpec] = []
     for hook in found:
         if hook.event in _SESSION_EVENTS:
             warn(f"hooks of {hook.event} never run for one agent")
         else:
-            kept.append(replace(hook, event=SUBAGENT_STOP) if hook.event == STOP else hook)
-    return tuple(kept)
+            hooks.append(replace(hook, event=SUBAGENT_STOP) if hook.event == STOP else hook)
+    return tuple(hooks)

@@ -176,10 +176,10 @@ def parse_agents_flag(text: str, base: Path) -> dict[str, Any]:
 def parse_given_agents(agents: Mapping[str, Any], source: str = "--agents") -> list[FoundDefinition]:
     """Return the definitions that a flag or a program gave. Raises UsageError, also for unknown fields."""
     found: list[FoundDefinition] = []
-    for name, said in agents.items():
-        if not isinstance(said, dict):
+    for name, definition in agents.items():
+        if not isinstance(definition, dict):
             raise _bad(source, "a definition must be an object", name)
-        values = {"name": name, **cast("dict[str, Any]", said)}
+        values = {"name": name, **cast("dict[str, Any]", definition)}
         try:
             made = parse_definition_values(values, "", "", DefinitionOrigin(source, "", strict=True))
         except UnreadableFrontMatter as problem:

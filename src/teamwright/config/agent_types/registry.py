@@ -228,8 +228,8 @@ def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, longest + 1)]
-    kept = text[: ends[-1]] if ends else text[:longest].rpartition(" ")[0] or text[:longest]
-    return f"{kept} …"
+    beginning = text[: ends[-1]] if ends else text[:longest].rpartition(" ")[0] or text[:longest]
+    return f"{beginning} …"
 
 
 def _size(text: str) -> int:

@@ -228,9 +228,13 @@ def _unknown(name: str, origin: SettingsOrigin) -> list[SettingRemark]:
     if name in NOT_USED_YET:
         return [SettingRemark(name, "is not used yet", origin.compat)]
     if origin.compat:
-        meant = next((known for known in (*KEYS, *TOPS) if is_typo(name, known)), None)
+        suggestion = next((known for known in (*KEYS, *TOPS) if is_typo(name, known)), None)
         return [
-            SettingRemark(name, f"is not used; did you mean {meant}?" if meant else "is not used", usual=meant is None)
+            SettingRemark(
+                name,
+                f"is not used; did you mean {suggestion}?" if suggestion else "is not used",
+                usual=suggestion is None,
+            )
         ]
     near = nearest(name, KEYS)
     return [SettingRemark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]

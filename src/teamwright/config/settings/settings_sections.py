@@ -58,15 +58,15 @@ def _adapters(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str
         raise bad_settings(Path(origins[ADAPTERS]), f"{problem.what}{do}", f"{ADAPTERS}.{problem.key}") from None
 
 
-def _no_such(origin: str, key: str, what: str, said: str, known: list[str]) -> TeamwrightError:
+def _no_such(origin: str, key: str, what: str, name: str, known: list[str]) -> TeamwrightError:
     if not origin.startswith("--"):
-        [hint] = did_you_mean(said, known, [f"there are {', '.join(known)}"])
+        [hint] = did_you_mean(name, known, [f"there are {', '.join(known)}"])
         return bad_settings(Path(origin), f"{what}; {hint}", key)
     return UsageError(
         "usage",
         what,
         looked_at=[("flag", origin), ("backends", ", ".join(known))],
-        do=did_you_mean(said, known),
+        do=did_you_mean(name, known),
         note="nothing was started",
     )
 
@@ -118,12 +118,12 @@ def make_sections(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict
     }
 
 
-def _sandbox(said: SandboxSettings) -> SandboxSettings:
+def _sandbox(settings: SandboxSettings) -> SandboxSettings:
     """Return the settings with the words of files as values."""
     return replace(
-        said,
-        mode=SandboxMode(said.mode),
-        network=NetworkAccess(said.network),
-        read=tuple(said.read),
-        write=tuple(said.write),
+        settings,
+        mode=SandboxMode(settings.mode),
+        network=NetworkAccess(settings.network),
+        read=tuple(settings.read),
+        write=tuple(settings.write),
     )

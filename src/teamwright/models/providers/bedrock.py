@@ -51,26 +51,26 @@ class EventStreamReader:
     """A parser of event streams: each event as `{"NAME": payload}`, and exceptions named `error`."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> list[tuple[str, bytes]]:
         """Return the events that these bytes complete. Raises `ServiceError` for bytes that are no event stream."""
-        self._held += chunk
+        self._buffer += chunk
         events: list[tuple[str, bytes]] = []
         while (frame := self._frame()) is not None:
             events.append(_frame_event(*frame))
         return events
 
     def _frame(self) -> tuple[dict[str, str], bytes] | None:
-        if len(self._held) < PRELUDE:
+        if len(self._buffer) < PRELUDE:
             return None
-        whole, headers, check = struct.unpack_from(">III", self._held)
-        if check != crc32(self._held[:8]) or not PRELUDE + headers + 4 <= whole <= MAX_FRAME:
+        whole, headers, check = struct.unpack_from(">III", self._buffer)
+        if check != crc32(self._buffer[:8]) or not PRELUDE + headers + 4 <= whole <= MAX_FRAME:
             raise ServiceError("broken", "a frame of the event stream is damaged")
-        if len(self._held) < whole:
+        if len(self._buffer) < whole:
             return None
-        frame = bytes(self._held[:whole])
-        del self._held[:whole]
+        frame = bytes(self._buffer[:whole])
+        del self._buffer[:whole]
         if crc32(frame[:-4]) != struct.unpack(">I", frame[-4:])[0]:
             raise ServiceError("broken", "a frame of the event stream is damaged")
         end = PRELUDE + headers
@@ -112,10 +112,10 @@ def _frame_event(headers: dict[str, str], payload: bytes) -> tuple[str, bytes]:
 
 def _error_message(payload: bytes) -> str:
     try:
-        said: object = json.loads(payload)
+        content: object = json.loads(payload)
     except ValueError:
         return payload[:400].decode("utf-8", "replace")
-    return str(cast("dict[str, Any]", said).get("message") or "") if isinstance(said, dict) else ""
+    return str(cast("dict[str, Any]", content).get("message") or "") if isinstance(content, dict) else ""
 
 
 API_NAME = "bedrock"
@@ -263,19 +263,19 @@ class BedrockAnswer:
 
     def translate(self, event: Event) -> Iterable[Event]:
         """Return the translation of one event: an object with its name as only key."""
-        for name, said in event.items():
+        for name, content in event.items():
             if name in _HANDLERS:
-                _HANDLERS[name](self, said)
+                _HANDLERS[name](self, content)
         return self._events.take_events()
 
-    def block(self, said: Event) -> None:
+    def block(self, event: Event) -> None:
         """Open a call; other blocks are opened with their first piece."""
-        if use := object_field(object_field(said, "start"), "toolUse"):
-            self._events.call(said["contentBlockIndex"], self._ids.id_for(use.get("toolUseId")), use.get("name"))
+        if use := object_field(object_field(event, "start"), "toolUse"):
+            self._events.call(event["contentBlockIndex"], self._ids.id_for(use.get("toolUseId")), use.get("name"))
 
-    def delta(self, said: Event) -> None:
+    def delta(self, event: Event) -> None:
         """Add to a block."""
-        place, delta = said["contentBlockIndex"], object_field(said, "delta")
+        place, delta = event["contentBlockIndex"], object_field(event, "delta")
         self._events.text(place, str(delta.get("text") or ""))
         self._events.arguments(place, object_field(delta, "toolUse").get("input"))
         thought = object_field(delta, "reasoningContent")
@@ -287,17 +287,17 @@ class BedrockAnswer:
                 place, {"type": "redacted_thinking", "data": thought["redactedContent"], PROVIDER_KEY: API_NAME}
             )
 
-    def stop(self, said: Event) -> None:
+    def stop(self, event: Event) -> None:
         """End the answer. One that the service could not parse fails with its usage, see `metadata`."""
-        reason = str(said.get("stopReason") or "")
+        reason = str(event.get("stopReason") or "")
         if reason in _UNREADABLE:
             self._unreadable = True  # the counts follow it
             return
         self._events.end(_STOPS.get(reason, reason))
 
-    def metadata(self, said: Event) -> None:
+    def metadata(self, event: Event) -> None:
         """Report the usage. Raises `ServiceError` after an answer that the service could not parse."""
-        usage = object_field(said, "usage")
+        usage = object_field(event, "usage")
         self._counted = True
         read, write = count_field(usage, "cacheReadInputTokens"), count_field(usage, "cacheWriteInputTokens")
         self._events.count(count_field(usage, "inputTokens"), count_field(usage, "outputTokens"), read, write)

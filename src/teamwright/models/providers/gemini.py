@@ -207,9 +207,9 @@ class GeminiAnswer:
         out = count_field(usage, "candidatesTokenCount") + count_field(usage, "thoughtsTokenCount")
         self._events.count(max(0, prompt - read), out, read)
 
-    def _end(self, finish: str, said: str) -> None:
+    def _end(self, finish: str, message: str) -> None:
         if finish in _UNREADABLE:
-            trouble = ServiceError("broken", said or f"the model wrote a call that cannot be read ({finish})")
+            trouble = ServiceError("broken", message or f"the model wrote a call that cannot be read ({finish})")
             trouble.events = self._events.take_events()
             raise trouble
         stop = CONTENT_FILTER if finish in _FILTERED else _STOPS.get(finish, finish)

@@ -41,8 +41,8 @@ async def _pages(
     ids: list[str] = []
     more = ""
     for _ in range(MAX_PAGES):
-        asked = "&".join(part for part in (query, more) if part)
-        page = await _page(endpoint, f"{path}?{asked}" if asked else path, clocks)
+        page_query = "&".join(part for part in (query, more) if part)
+        page = await _page(endpoint, f"{path}?{page_query}" if page_query else path, clocks)
         found, more = read(page)
         ids += found
         if not more:

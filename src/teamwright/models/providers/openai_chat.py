@@ -114,12 +114,12 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(choice.get("type"))
     if kind == "tool":
-        said: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+        fields: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
     else:
-        said = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
+        fields = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
     if choice.get("disable_parallel_tool_use"):
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _user_messages(blocks: list[Block]) -> Iterable[EncodedMessage]:

@@ -91,12 +91,12 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(choice.get("type"))
-    said: dict[str, Any] = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
+    fields: dict[str, Any] = {"tool_choice": _CHOICES[kind]} if kind in _CHOICES else {}
     if kind == "tool":
-        said["tool_choice"] = {"type": "function", "name": choice["name"]}
+        fields["tool_choice"] = {"type": "function", "name": choice["name"]}
     if choice.get("disable_parallel_tool_use"):
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _pieces(message: DecodedMessage) -> Iterable[EncodedMessage]:

@@ -108,13 +108,13 @@ class ConversionCache:
         return pieces
 
     def _convert_item(self, before: bytes, item: bytes) -> tuple[EncodedMessage, ...]:
-        kept = self._converted_items.get((before, item))
-        if kept is None:
-            kept = self._converted_items[before, item] = tuple(self._pieces(_message(before, item)))
-            self._bytes += _size(kept)
+        messages = self._converted_items.get((before, item))
+        if messages is None:
+            messages = self._converted_items[before, item] = tuple(self._pieces(_message(before, item)))
+            self._bytes += _size(messages)
             while self._bytes > MAX_BYTES and len(self._converted_items) > 1:
                 self._bytes -= _size(self._converted_items.popitem(last=False)[1])
-        return kept
+        return messages
 
 
 def _size(pieces: Iterable[EncodedMessage]) -> int:

@@ -281,8 +281,8 @@ class ScriptPlayer(Struct):
         """Return the blocks of a turn, newly created. Raises KeyError with a name that has no text."""
         content: list[Block] = []
         if turn.say is not None:
-            said = turn.say.fill(self._look)
-            content += [text_block(said)] if said.strip() else []
+            text = turn.say.fill(self._look)
+            content += [text_block(text)] if text.strip() else []
         number = self._open.number if self._open else 0
         for entry, call in enumerate(turn.calls):
             if call.have and not all(self.texts.get(name) for name in call.have):

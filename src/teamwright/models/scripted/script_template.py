@@ -61,9 +61,9 @@ class Template(Struct, frozen=True):
 
     def fill(self, look: Lookup) -> str:
         """Return the text with its slots filled. Raises KeyError with the first name that has no text."""
-        kept = (line for line in self.lines if all(_has(name, look) for name in line.guards))
+        lines = (line for line in self.lines if all(_has(name, look) for name in line.guards))
         return "".join(
-            piece if isinstance(piece, str) else _slot(piece, look) for line in kept for piece in line.pieces
+            piece if isinstance(piece, str) else _slot(piece, look) for line in lines for piece in line.pieces
         )
 
 

@@ -110,8 +110,8 @@ class ScriptedAgent:
         if self._script.pace_s > 0:
             await asyncio.sleep(self._script.pace_s)
         if request.aside:
-            said = text_block(f"[{len(request.items) - 1} messages came before; a script writes no summary of them.]")
-            yield Reply([said], "end_turn", _USAGE, self.card.wire)
+            block = text_block(f"[{len(request.items) - 1} messages came before; a script writes no summary of them.]")
+            yield Reply([block], "end_turn", _USAGE, self.card.wire)
             return
         try:
             content = self._player.answer(request.items)

@@ -153,9 +153,9 @@ class AdapterBackend:
         facts = {"mark": secrets.token_hex(8), **_launch_values(launch)}
         values = {**self._environment_values, **facts, "command": shlex.join(handover.argv)}
         async with self._open_lock:
-            told = await self._create(values, handover.argv)
+            output = await self._create(values, handover.argv)
         try:
-            location = Location(adapter.name, adapter.id.read(told, values), facts)
+            location = Location(adapter.name, adapter.id.read(output, values), facts)
         except ValueError as problem:
             raise _CommandFailed(f"{adapter.open[0]}: {problem}") from None
         try:
@@ -222,8 +222,8 @@ class AdapterBackend:
         """Run one command and return its output. Raises _CommandFailed when it fails."""
         done = await self._run(build_command(template, values, argv))
         if done.exit_code != 0:
-            said = done.errors.strip() or done.output.strip()
-            raise _CommandFailed(f"{template[0]} failed with status {done.exit_code}", said)
+            output = done.errors.strip() or done.output.strip()
+            raise _CommandFailed(f"{template[0]} failed with status {done.exit_code}", output)
         return done.output
 
     async def _run(self, argv: Sequence[str]) -> ProcessResult:

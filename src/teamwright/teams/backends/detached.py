@@ -149,14 +149,14 @@ class DetachedBackend:
             setsigmask=[],
         )
         start = process_start(pid)
-        life, child = WatchedProcess.open(pid), _Child(pid, start, handover.fail)
+        process, child = WatchedProcess.open(pid), _Child(pid, start, handover.fail)
         self._children[pid] = child
-        if life is None:
+        if process is None:
             os.waitpid(pid, 0)
             child.reaped.set()
             handover.fail("it ended at once")
         else:
-            life.on_end(partial(child.reap, life))
+            process.on_end(partial(child.reap, process))
         facts = {"pid": str(pid), "start": start, "log": str(log)}
         return Location(DETACHED, str(pid), facts, f"what it writes is in {log}")
 

@@ -49,8 +49,8 @@ class Handover:
             async with asyncio.timeout(timeout_s):
                 reading, writing = await asyncio.shield(self._starter)
                 taken = True
-                told = await reading.readline()
-                process = _verified_process(told, writing.get_extra_info("socket"))
+                reply = await reading.readline()
+                process = _verified_process(reply, writing.get_extra_info("socket"))
                 writing.write(_encode_launch(self._launch))
                 writing.write_eof()
                 await writing.drain()

@@ -49,17 +49,17 @@ def process_tree(location: Location) -> ProcessTree | None:
 async def wait_until_ended(location: Location) -> None:
     """Wait until the process has ended, by an event if the system has one; return at once when it is not visible."""
     pid, start = process_identity(location)
-    life = WatchedProcess.open(pid)
-    if life is None:
+    process = WatchedProcess.open(pid)
+    if process is None:
         return
     gone = asyncio.Event()
-    stop = life.on_end(gone.set)
+    stop = process.on_end(gone.set)
     try:
         if process_start(pid) == start:
             await gone.wait()
     finally:
         stop()
-        life.close()
+        process.close()
 
 
 def terminal_device(pid: int) -> str:
@@ -67,10 +67,10 @@ def terminal_device(pid: int) -> str:
     if sys.platform == "linux":
         found = (_device_at(pid, descriptor) for descriptor in range(3))
         return next((path for path in found if path), "")
-    asked = subprocess.run(
+    result = subprocess.run(
         ["/bin/ps", "-o", "tty=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=10
     )
-    name = asked.stdout.strip()
+    name = result.stdout.strip()
     return f"/dev/{name}" if name and "?" not in name else ""
 
 

@@ -168,11 +168,11 @@ class MemberConnections:
         """Forward the state of another member to every member process."""
         if not self._wires or not isinstance(event, _FORWARDED_EVENTS):
             return
-        told, is_followed = to_json(event), _is_followed_by_remote_members(event)
+        payload, is_followed = to_json(event), _is_followed_by_remote_members(event)
         replaces = f"state of {event.member}" if isinstance(event, MemberChanged) else ""
         for process, wire in self._wires.items():
             if process.name != event.member and not (process.is_remote and is_followed):
-                wire.add_note("elsewhere", replaces=replaces, event=told)
+                wire.add_note("elsewhere", replaces=replaces, event=payload)
 
     def broadcast(self, what: str, **arguments: object) -> None:
         """Send a note to every member process."""

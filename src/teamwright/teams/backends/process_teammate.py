@@ -172,8 +172,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         """See `Wakeable`. Its process reports when it has looked."""
         self._wake_number += 1
         if self.wire is not None:
-            held = self.held_senders(self.name)
-            self.wire.add_note("look", replaces="look", number=self._wake_number, held=held)
+            senders = self.held_senders(self.name)
+            self.wire.add_note("look", replaces="look", number=self._wake_number, held=senders)
 
     def is_held(self, sender: str, /) -> bool:
         """See `Wakeable`."""

@@ -19,13 +19,13 @@ def main(address: str) -> int:
             line.connect(address)
             line.sendall(b"%d\n" % os.getpid())
             with line.makefile("rb") as offered:
-                told = offered.read()
+                payload = offered.read()
         except OSError:
-            told = b""
-        if not told:
+            payload = b""
+        if not payload:
             return 0  # the offering process is gone or withdrew the offer: no error is shown
         try:
-            _exec(json.loads(told))
+            _exec(json.loads(payload))
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             where = getattr(problem, "filename", None)

@@ -319,20 +319,20 @@ def _id(name: str, value: Any) -> IdSource:
 
 
 def _texts(name: str, key: str, row: Mapping[str, Any]) -> dict[str, str]:
-    said = row.get(key, {})
-    if not isinstance(said, dict) or not all(isinstance(one, str) for one in cast("dict[str, Any]", said).values()):
+    texts = row.get(key, {})
+    if not isinstance(texts, dict) or not all(isinstance(one, str) for one in cast("dict[str, Any]", texts).values()):
         raise InvalidAdapter(f"{name}.{key}", "it is an object with texts")
-    return dict(cast("dict[str, str]", said))
+    return dict(cast("dict[str, str]", texts))
 
 
 def _names(name: str, key: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    said = row.get(key, [])
-    good = isinstance(said, list) and all(
-        isinstance(one, str) and _VARIABLE.fullmatch(one) for one in cast("list[Any]", said)
+    names = row.get(key, [])
+    good = isinstance(names, list) and all(
+        isinstance(one, str) and _VARIABLE.fullmatch(one) for one in cast("list[Any]", names)
     )
     if not good:
         raise InvalidAdapter(f"{name}.{key}", "it is a list of names of variables")
-    return tuple(cast("list[str]", said))
+    return tuple(cast("list[str]", names))
 
 
 def _seconds(name: str, value: Any) -> float:

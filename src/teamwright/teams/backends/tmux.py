@@ -104,20 +104,20 @@ class TmuxBackend:
 
     async def last_output(self, location: Location) -> str:
         """Return how it ended and its last lines, from the pane that remains after a failure; empty without one."""
-        server, told = self._at(location.facts["socket"]), [""]
+        server, lines = self._at(location.facts["socket"]), [""]
         with contextlib.suppress(CannotStart, TmuxError):
             for pause in _REAP_DELAYS_S:
                 await asyncio.sleep(pause)
                 if await self._find_pane(location) is None:
                     return ""
-                told = await server.run(
+                lines = await server.run(
                     ("display-message", "-p", "-t", location.id, "#{pane_dead_status}|#{pane_dead_signal}"),
                     ("capture-pane", "-p", "-J", "-t", location.id, "-S", "-200"),
                 )
-                if told[0] != "|":
+                if lines[0] != "|":
                     break
                 await server.run(_EXTRA_CHILD_END)
-        return _last_output(told)
+        return _last_output(lines)
 
     async def close(self, location: Location) -> None:
         """Close the pane and end its processes; the rest as `Backend.close`.
@@ -214,18 +214,18 @@ class TmuxBackend:
 
     async def _hand_over(self, handover: Handover, pane: Pane, location: Location) -> tuple[int, str]:
         """Give the launch to the starter that waits in the pane, or fail at once when none does."""
-        life = WatchedProcess.open(pane.pid)
-        if life is None:  # it ended already, or its pid has no meaning here
+        process = WatchedProcess.open(pane.pid)
+        if process is None:  # it ended already, or its pid has no meaning here
             seen = await self._find_pane(location)
             if seen is None or seen.dead:
                 raise LaunchFailed("its pane ended at once")
             return await handover.deliver(self._settings.start_s)
-        stop = life.on_end(lambda: handover.fail("its pane ended at once"))
+        stop = process.on_end(lambda: handover.fail("its pane ended at once"))
         try:
             return await handover.deliver(self._settings.start_s)
         finally:
             stop()
-            life.close()
+            process.close()
 
     async def _current_state(self, session: str) -> _TmuxState:
         """Return the lead's pane and all panes now. Raises TmuxError."""

@@ -139,8 +139,8 @@ def stacks(layout: str) -> list[dict[str, int]]:
 
 def _split_lead(lead: Pane, percent: int) -> Iterator[Split]:
     theirs = min(lead.width * (100 - percent) // 100, lead.width - min(LEAD_COLUMNS, lead.width // 2) - 1)
-    kept = lead.width - theirs - 1  # a line is between them
-    if theirs - 1 >= MIN_COLUMNS and kept >= MIN_COLUMNS // 2:
+    lead_width = lead.width - theirs - 1  # a line is between them
+    if theirs - 1 >= MIN_COLUMNS and lead_width >= MIN_COLUMNS // 2:
         yield Split(lead.id, ("-h", "-l", str(theirs)))
 
 

@@ -133,8 +133,8 @@ async def arrange_window(server: TmuxServer, window: str) -> None:
 async def kill(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
     """Close the pane if it still has this tag. Raises TmuxError."""
     command = f"kill-pane -t {pane.id}"
-    if kept := _zoomed_neighbour(pane, panes):
-        command += f" ; resize-pane -Z -t {kept}"
+    if neighbour := _zoomed_neighbour(pane, panes):
+        command += f" ; resize-pane -Z -t {neighbour}"
     await _run_if_ours(server, pane, command)
 
 
@@ -153,8 +153,8 @@ async def hide(server: TmuxServer, pane: Pane, panes: Sequence[Pane]) -> None:
     if sum(one.window == pane.window for one in panes) > 1:
         name = pane.tag.split("/")[-2]  # still quoted, which suits tmux too
         command = f"break-pane -d -s {pane.id} -t '{pane.session}:' -n '{name}'"
-        if kept := _zoomed_neighbour(pane, panes):
-            command += f" ; resize-pane -Z -t {kept}"
+        if neighbour := _zoomed_neighbour(pane, panes):
+            command += f" ; resize-pane -Z -t {neighbour}"
         await _run_if_ours(server, pane, command)
         await arrange_window(server, pane.window)
 

@@ -105,11 +105,11 @@ class TmuxServer(Struct, frozen=True):
         for command in commands:
             words += [";"] if words else []
             words += [_escape_word(word) for word in command]
-        code, told, complaint = await _run([self.program, "-u", *self.address, *words], self.environ)
+        code, output, complaint = await _run([self.program, "-u", *self.address, *words], self.environ)
         if code != 0:
-            said = complaint.strip() or told.strip() or f"status {code}"
-            raise (TmuxServerGone if said.startswith(_UNREACHABLE) else TmuxError)(said)
-        return told.splitlines()
+            problem = complaint.strip() or output.strip() or f"status {code}"
+            raise (TmuxServerGone if problem.startswith(_UNREACHABLE) else TmuxError)(problem)
+        return output.splitlines()
 
 
 async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
@@ -118,10 +118,10 @@ async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
     if program is None:
         return TmuxProgram(problem="tmux is not installed (no tmux in PATH)")
     try:
-        code, told, complaint = await _run([program, "-V"], environ)
+        code, output, complaint = await _run([program, "-V"], environ)
     except TmuxError as problem:
         return TmuxProgram(program, problem=str(problem))
-    version = told.strip()
+    version = output.strip()
     number = parse_version(version)
     least = ".".join(map(str, MIN_VERSION))
     if code != 0 or number is None:
@@ -169,11 +169,11 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, st
         raise TmuxError(f"{argv[0]} could not be run: {problem}") from problem
     try:
         async with asyncio.timeout(_ANSWER_S):
-            told, complaint = await process.communicate()
+            output, complaint = await process.communicate()
     except TimeoutError:
         raise TmuxError(f"tmux did not answer within {_ANSWER_S:g} seconds") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    return process.returncode or 0, told.decode("utf-8", "replace"), complaint.decode("utf-8", "replace")
+    return process.returncode or 0, output.decode("utf-8", "replace"), complaint.decode("utf-8", "replace")

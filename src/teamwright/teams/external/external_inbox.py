@@ -72,11 +72,11 @@ class ExternalMailFormat(Struct):
         bare = replace(notice, completed_task_id=None, completed_status=None, failure_reason=None, result=None)
         if self.newer:
             return [replace(entry, text=replace(bare, result=words or None).encode())]
-        told = replace(entry, text=bare.encode())
+        idle_entry = replace(entry, text=bare.encode())
         if not words:
-            return [told]
+            return [idle_entry]
         id = keyed_id("words", entry.msg_id)
-        return [replace(entry, text=fence_protocol(words), summary=default_summary(words), msg_id=id), told]
+        return [replace(entry, text=fence_protocol(words), summary=default_summary(words), msg_id=id), idle_entry]
 
 
 RETRY_S = 2.0

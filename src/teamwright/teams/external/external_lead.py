@@ -55,18 +55,18 @@ class LeadMail(Struct):
     async def filter_entries(self, inbox: Mailbox, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
         """Return the entries for the member's model; entries that are handled here are flagged. Raises StorageError."""
         async with self._lock:
-            told: list[InboxEntry] = []
+            deliveries: list[InboxEntry] = []
             done: list[str] = []
             now: dict[str, InboxEntry | None] = {}
             for entry in entries:
                 id = entry.msg_id or ""
-                kept = now[id] = self._filtered[id] if id in self._filtered else await self._handle(entry)
-                told += [kept] if kept is not None else []
-                done += [id] if kept is None else []
+                delivery = now[id] = self._filtered[id] if id in self._filtered else await self._handle(entry)
+                deliveries += [delivery] if delivery is not None else []
+                done += [id] if delivery is None else []
             self._filtered = now
             if done:
                 await inbox.mark_delivered(done)
-            return told
+            return deliveries
 
     async def _handle(self, entry: InboxEntry) -> InboxEntry | None:
         message = parse_protocol(entry.text) if entry.sender == LEAD else None
@@ -95,8 +95,8 @@ class LeadMail(Struct):
             return entry.copy_with(text=fence_protocol(entry.text))
         teammate = self.team.find_in_process(self.name)
         body = {"kind": "shutdown", "requester": LEAD, "target": self.name, "reason": message.reason}
-        life = teammate.incarnation if teammate is not None else None
-        self.team.requests.open(id, {**body, "incarnation": life, "message": entry.msg_id})
+        incarnation = teammate.incarnation if teammate is not None else None
+        self.team.requests.open(id, {**body, "incarnation": incarnation, "message": entry.msg_id})
         self._report_unverified(f"asked to stop ({id})")
         return entry
 
@@ -114,8 +114,8 @@ class LeadMail(Struct):
             if first.get("message") == entry.msg_id:  # applied before a kill
                 apply_answer(teammate, request, first)
                 return entry
-            said = "approved" if approved else f"not approved: {message.feedback or 'no reason was given'}"
-            return entry.copy_with(text=f"Your plan was {said} {_SECOND_ANSWER_NOTE}")
+            outcome = "approved" if approved else f"not approved: {message.feedback or 'no reason was given'}"
+            return entry.copy_with(text=f"Your plan was {outcome} {_SECOND_ANSWER_NOTE}")
         self._report_unverified(f"{'approved' if approved else 'sent back'} a plan ({id})")
         if approved and message.permission_mode:
             self.set_mode(message.permission_mode)
@@ -207,8 +207,8 @@ class LeadPresence:
             self._report_gone("its team was removed")
             return
         pid = _lead_pid(config)
-        if pid != self._pid and (life := WatchedProcess.open(pid)) is not None:
-            self._watch(life)  # a pid without a process means nothing: it may be of another machine or namespace
+        if pid != self._pid and (process := WatchedProcess.open(pid)) is not None:
+            self._watch(process)  # a pid without a process means nothing: it may be of another machine or namespace
 
     def note_sent(self, msg_id: str) -> None:
         """Record a message to the lead while there is no other work: a present lead reads it."""

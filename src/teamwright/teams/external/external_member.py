@@ -53,8 +53,8 @@ def _entry_id(entry: InboxEntry) -> str:
     """Return an entry's id; entries of other programs have none in the older format, and are
     identified by their text.
     """
-    said = f"{entry.sender}\0{entry.timestamp}\0{entry.text}"
-    return entry.msg_id or hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+    content = f"{entry.sender}\0{entry.timestamp}\0{entry.text}"
+    return entry.msg_id or hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
 
 
 REST_AFTER_S = 2.0
@@ -302,16 +302,16 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         """Wait until its program has ended: an event if its process is known, else a slow probe while it is working."""
         facts = self.location.facts if self.location is not None else dict[str, str]()
         pid, start = facts.get("pid", ""), facts.get("start", "")
-        life = ProcessLife.open(int(pid)) if pid.isdigit() and start else None
-        if life is not None:
+        process = ProcessLife.open(int(pid)) if pid.isdigit() and start else None
+        if process is not None:
             gone = asyncio.Event()
-            stop = life.on_end(gone.set)
+            stop = process.on_end(gone.set)
             try:
-                if process_start(life.pid) == start:
+                if process_start(process.pid) == start:
                     await gone.wait()
             finally:
                 stop()
-                life.close()
+                process.close()
         while await self._is_running():
             await asyncio.sleep(PROBE_S)
             self._activity.clear()

@@ -45,8 +45,8 @@ def mode_for_external(lead: Policy, requested: Mode | None = None) -> Mode:
         if requested is not None and requested in _EXTERNAL_MODES and MODE_RANK[requested] <= MODE_RANK[above]
         else above
     )
-    held = lead.scope.ownership is not None or any(rule.verdict is Verdict.DENY for rule in lead.rules)
-    return Mode.ACCEPT_EDITS if given is Mode.BYPASS and held else given
+    is_restricted = lead.scope.ownership is not None or any(rule.verdict is Verdict.DENY for rule in lead.rules)
+    return Mode.ACCEPT_EDITS if given is Mode.BYPASS and is_restricted else given
 
 
 def bound_incarnation(team: SessionTeam, name: str) -> int | None:
@@ -101,7 +101,7 @@ async def answer_external_plan(
         wished = Mode(str(answer.get("mode") or ""))
     except ValueError:
         wished = None
-    told = PlanApprovalResponse(
+    message = PlanApprovalResponse(
         request_id=id,
         approved=approved,
         feedback=None if approved else str(answer.get("reason") or "") or None,
@@ -112,10 +112,10 @@ async def answer_external_plan(
     _notify_listener(team, name, NO_PENDING_PLAN)
     async with team.plan_lock:
         if not await team.mailbox(name).contains(answer_message_id(id)):
-            await send_protocol(team, LEAD, name, told, id=answer_message_id(id))
+            await send_protocol(team, LEAD, name, message, id=answer_message_id(id))
     followed = team.external.listeners.get(name.lower())
-    if followed is not None and told.permission_mode is not None:
-        followed.note_mode(told.permission_mode)
+    if followed is not None and message.permission_mode is not None:
+        followed.note_mode(message.permission_mode)
 
 
 async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str, Any]) -> None:

@@ -165,8 +165,8 @@ class MailWatcher:
             team.emit(Notice(member=sender, text=text, level="warning"))
             teller = LEAD if sender in _SENDERS_WITHOUT_INBOX else sender
             if teller != name:
-                told = f"{text[0].upper()}{text[1:]}. Send it again if it still matters."
-                await send_note(team, "system", teller, told, f"mail to {name} was lost")
+                notice = f"{text[0].upper()}{text[1:]}. Send it again if it still matters."
+                await send_note(team, "system", teller, notice, f"mail to {name} was lost")
 
 
 def _entry_summary(entry: InboxEntry) -> str:

@@ -88,14 +88,14 @@ async def _notify_lead(team: SessionTeam, member: DepartingMember, departure: De
 
 def _farewell_text(member: DepartingMember, departure: Departure) -> tuple[str, str | None]:
     if departure.agreed_to:
-        told = ShutdownApproved(
+        approval = ShutdownApproved(
             request_id=departure.agreed_to,
             sender=member.name,
             timestamp=iso_time(),
             pane_id=member.pane or None,
             backend_type="tmux" if member.pane else None,
         )
-        return told.encode(), None
+        return approval.encode(), None
     text = f"{member.name} has ended: {departure.cause}."
     if departure.how in RESUMABLE_ENDS:
         text += " When it is started again with the same flags, it continues."
@@ -158,7 +158,7 @@ class MembershipRecord(Struct, frozen=True):
 
     directory: str
     created_at: int
-    life: Incarnation
+    incarnation: Incarnation
     entry: RosterMember
     found: bool
     mode: str = ""
@@ -175,7 +175,7 @@ class MembershipRecord(Struct, frozen=True):
             "version": RECORD_VERSION,
             "directory": self.directory,
             "created_at": self.created_at,
-            "life": self.life.as_json(),
+            "life": self.incarnation.as_json(),
             "entry": self.entry.to_json(),
             "found": self.found,
             "mode": self.mode,

@@ -139,9 +139,9 @@ class RosterWatcher:
     async def _note_external_members(self, config: TeamConfig) -> None:
         """Record the external members that were on the roster before us; they are not reported."""
         file = await self._team.state.read()
-        lives = set(file.incarnation_records) if file is not None else set[str]()
+        own_names = set(file.incarnation_records) if file is not None else set[str]()
         for member in config.teammates:
-            ours = member.backend_type == "in-process" or member.name.lower() in lives or self._is_ours(member)
+            ours = member.backend_type == "in-process" or member.name.lower() in own_names or self._is_ours(member)
             if not ours:
                 self._team.external.add_member(member.name)
         self._team.changed.set()
@@ -311,8 +311,8 @@ class RosterWatcher:
         except StorageError:
             return False
         self._reported_missing.discard("team.json")
-        kept = f" The damaged bytes are kept in {copy}." if copy is not None else ""
-        text = f"{state.path} was missing or damaged and was restored from memory.{kept}"
+        copy_note = f" The damaged bytes are kept in {copy}." if copy is not None else ""
+        text = f"{state.path} was missing or damaged and was restored from memory.{copy_note}"
         team.emit(Notice(member=UNKNOWN_PROGRAM, text=text, level="warning"))
         return True
 

@@ -261,7 +261,7 @@ class UncertainChanges:
     def __init__(self, external: ExternalParticipants, wake: Callable[[], None]) -> None:
         self._external = external
         self._wake = wake
-        self._held: list[tuple[float, UncertainChange]] = []
+        self._undecided: list[tuple[float, UncertainChange]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, change: UncertainChange) -> bool:
@@ -271,7 +271,7 @@ class UncertainChanges:
         if not self._external.process_names:
             return False
         within = OWNER_REPORT_WAIT_S if self._is_owned_by_process(change[1]) else REPORT_WAIT_S
-        self._held.append((asyncio.get_running_loop().time() + within, change))
+        self._undecided.append((asyncio.get_running_loop().time() + within, change))
         return True
 
     def _is_owned_by_process(self, task: Task | None) -> bool:
@@ -279,23 +279,23 @@ class UncertainChanges:
 
     def confirmed_changes(self) -> Iterator[UncertainChange]:
         """Yield the changes that none of our processes reported in time, in order; reported ones are dropped."""
-        now, held, self._held = asyncio.get_running_loop().time(), self._held, []
-        for due, change in held:
+        now, changes, self._undecided = asyncio.get_running_loop().time(), self._undecided, []
+        for due, change in changes:
             if self._was_reported(change):
                 continue
             if due <= now:
                 yield change
             else:
-                self._held.append((due, change))
-        first = min((due for due, _ in self._held), default=0.0)
-        if self._held and (self._timer is None or first < self._timer.when()):
+                self._undecided.append((due, change))
+        first = min((due for due, _ in self._undecided), default=0.0)
+        if self._undecided and (self._timer is None or first < self._timer.when()):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_at(first, self._on_due)
 
     def clear(self) -> None:
         """Drop all held changes."""
-        self._held.clear()
+        self._undecided.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -307,7 +307,7 @@ class UncertainChanges:
     def _was_reported(self, change: UncertainChange) -> bool:
         before, after = change
         task = after or before
-        told = self._external.reported_tasks.get(task.id, ()) if task is not None else ()
+        reports = self._external.reported_tasks.get(task.id, ()) if task is not None else ()
         if after is None:
-            return any(one.status == "deleted" for one in told)
-        return task_info(after) in told
+            return any(one.status == "deleted" for one in reports)
+        return task_info(after) in reports

@@ -74,12 +74,12 @@ class DeliveredIds:
         known = entries.keys() & self._newest.keys()
         doubtful = {id for id in entries.keys() - known - self._undelivered if self._may_be_forgotten(entries[id])}
         if doubtful:
-            held = {
+            delivered_ids = {
                 id.removeprefix("mail:") for id in self._conversation.delivered_ids({f"mail:{id}" for id in doubtful})
             }
-            self.add(held)
-            known |= held
-            self._undelivered |= doubtful - held
+            self.add(delivered_ids)
+            known |= delivered_ids
+            self._undelivered |= doubtful - delivered_ids
         self._undelivered &= entries.keys()
         self._transcript_checked = self._transcript_checked or bool(entries)
         return known
@@ -326,11 +326,11 @@ class IncomingMail(Struct, dict=True):
             self.wake()  # a shutdown comes alone; the rest waits for the next model call, not for the next message
         if not entries and not self.notices:
             return None
-        told = self.compose(entries)
+        delivery = self.compose(entries)
 
         async def seen() -> None:
             if entries:
                 on_delivered(entries)
                 await self.mark_delivered(entries)
 
-        return SteeringInput(told.blocks, told.ids, seen)
+        return SteeringInput(delivery.blocks, delivery.ids, seen)

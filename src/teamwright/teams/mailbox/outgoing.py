@@ -205,10 +205,10 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     member = (await team.roster.read()).get(name, note=note, otherwise=[advice])
     if not _is_reachable(team, member):
         file = await team.state.read()
-        kept = file is not None and file.find_crashed(member.name) is not None
-        crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
+        is_resumable = file is not None and file.find_crashed(member.name) is not None
+        crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if is_resumable else []
         do = [*crashed, "Give the work to an agent that is running, or start a new teammate."]
-        raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=kept)
+        raise ended_member(member.name, _running_names(team), note=note, do=do, crashed=is_resumable)
     return member
 
 
@@ -247,8 +247,8 @@ def _outcome(team: SessionTeam, sender: str, member: RosterMember) -> str:
         return "woke" if state in {MemberState.IDLE, MemberState.AWAITING} else "queued_next_round"
     if found is None or member.name.lower() in team.external.external_names:
         return "queued_next_round" if member.name.lower() in team.resuming else "accepted"
-    held = found.wake_target.is_held(sender)
-    return "woke" if found.state in {MemberState.IDLE, MemberState.AWAITING} and not held else "queued_next_round"
+    is_held = found.wake_target.is_held(sender)
+    return "woke" if found.state in {MemberState.IDLE, MemberState.AWAITING} and not is_held else "queued_next_round"
 
 
 def _count_sent(team: SessionTeam, sender: str, to: str, sent: Sent, summary: str) -> bool:

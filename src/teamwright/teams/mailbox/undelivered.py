@@ -30,12 +30,12 @@ async def return_mail(team: SessionTeam, name: str, transcript: Path | None) -> 
     """Notify the senders of mail that this member did not read; the lead replaces senders that have ended."""
     inbox = team.mailbox(name)
     unread = [entry for entry in await inbox.unread() if entry.msg_id]
-    held = (
+    delivered_ids = (
         find_delivered_ids(transcript, [f"mail:{entry.msg_id}" for entry in unread])
         if transcript is not None
         else set[str]()
     )
-    letters = _returnable_entries(unread, held)
+    letters = _returnable_entries(unread, delivered_ids)
     config = await team.roster.read() if letters else None
     for entry in letters:
         # A member on the roster lives or will be resumed: after a kill, senders may start after this notice.
@@ -80,8 +80,8 @@ def _is_return_notice(entry: InboxEntry) -> bool:
 
 async def _notify_sender(team: SessionTeam, name: str, entry: InboxEntry, to: str) -> None:
     id = return_notice_id(entry.msg_id or "")
-    for told in {to, LEAD}:
-        if await team.mailbox(told).contains(id):
+    for recipient in {to, LEAD}:
+        if await team.mailbox(recipient).contains(id):
             return
     about = entry.summary or default_summary(entry.text)
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"

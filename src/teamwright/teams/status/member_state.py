@@ -157,7 +157,7 @@ def _is_running_teammate(name: str, status: TeamStatus) -> bool:
 
 def _describe_request(request: PendingRequest, more: int) -> str:
     line = request.what.strip().split("\n", 1)[0][:100]
-    said = {
+    description = {
         "question": f"the user's answer: {line}",
         "plan": "approval of its plan",
         "review": "approval of its work",
@@ -165,7 +165,7 @@ def _describe_request(request: PendingRequest, more: int) -> str:
     }.get(request.kind)
     by = "" if request.owner in {"", request.asker} else f", asked by {_shown_name(request.asker)[:100]}"
     also = f", and {more} more" if more else ""
-    return (said or f"permission for {request.tool} {line}".rstrip()) + by + also
+    return (description or f"permission for {request.tool} {line}".rstrip()) + by + also
 
 
 def _shown_name(name: str) -> str:

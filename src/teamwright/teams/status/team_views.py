@@ -177,9 +177,9 @@ def _view(
     tasks = task_views(_shared_list(home, ours) or own, known)
     live = not archived and ours is not None and is_lead_alive(ours.lead)
     entries = config.members if config is not None else ()
-    lives: Mapping[str, Incarnation] = ours.incarnation_records if ours is not None else {}
+    incarnations: Mapping[str, Incarnation] = ours.incarnation_records if ours is not None else {}
     states = {
-        m.name: MemberState.GONE if archived else _member_state(m, lives.get(m.name.lower()), live=live)
+        m.name: MemberState.GONE if archived else _member_state(m, incarnations.get(m.name.lower()), live=live)
         for m in entries
     }
     members = tuple(_member(path, member, states[member.name]) for member in entries)
@@ -245,17 +245,21 @@ _REPORTED_STATES = {True: MemberState.REPORTS_WORKING, False: MemberState.REPORT
 """The state of another product's member, by what its roster entry says."""
 
 
-def _member_state(member: RosterMember, life: Incarnation | None, *, live: bool) -> MemberState:
+def _member_state(member: RosterMember, incarnation: Incarnation | None, *, live: bool) -> MemberState:
     """Return the state from files alone: a member in the lead's process lives with that process,
     another by its lease.
     """
-    if life is not None and life.crashed:
+    if incarnation is not None and incarnation.crashed:
         return MemberState.CRASHED
     if live:
         return MemberState.LIVE
-    if life is not None and life.place is not None and lease_held(lease_path(process_directory(Path(life.transcript)))):
+    if (
+        incarnation is not None
+        and incarnation.place is not None
+        and lease_held(lease_path(process_directory(Path(incarnation.transcript))))
+    ):
         return MemberState.WAITING_FOR_LEAD
-    if member.is_lead or member.backend_type == "in-process" or life is not None:
+    if member.is_lead or member.backend_type == "in-process" or incarnation is not None:
         return MemberState.NOT_RUNNING
     return _REPORTED_STATES[member.is_active]
 
@@ -297,12 +301,12 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
             made.append(TaskView(id, damaged=task))
         elif task is not None and not task.is_internal:
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
-            said = (task.subject, str(task.status), task.owner, waits, task.description)
+            fields = (task.subject, str(task.status), task.owner, waits, task.description)
             state = task.integration.state if task.integration is not None else ""
             made.append(
                 TaskView(
                     id,
-                    *said,
+                    *fields,
                     unverified=task.is_unverified,
                     check=task.check,
                     integration=str(state),

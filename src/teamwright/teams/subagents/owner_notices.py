@@ -88,7 +88,7 @@ def notify_lost(
     by_owner: dict[str, list[Job_co]] = {}
     for job in jobs.unreported():
         by_owner.setdefault(job.owner, []).append(job)
-    told: list[Job_co] = []
+    notified_jobs: list[Job_co] = []
     for owner, its in by_owner.items():
         if team.subagents is not None and owner in team.subagents.runs:
             continue  # a sub-agent is notified when it is resumed
@@ -98,15 +98,17 @@ def notify_lost(
             continue
         conversation, notice, aside = found
         # A member of the same name that started after the job is not its owner.
-        born = str(conversation.header.get("at", ""))
-        own = {job.id: job for job in its if iso_time(job.started_ms) >= born}
-        held = conversation.delivered_ids({f"notice:{key(job)}" for job in own.values()}) | conversation.queued.keys()
-        owed = [job for job in own.values() if f"notice:{key(job)}" not in held]
-        jobs.mark_reported({job.id for job in its} - {job.id for job in owed})
-        for job in owed:
+        started_at = str(conversation.header.get("at", ""))
+        own = {job.id: job for job in its if iso_time(job.started_ms) >= started_at}
+        known_ids = (
+            conversation.delivered_ids({f"notice:{key(job)}" for job in own.values()}) | conversation.queued.keys()
+        )
+        unreported_jobs = [job for job in own.values() if f"notice:{key(job)}" not in known_ids]
+        jobs.mark_reported({job.id for job in its} - {job.id for job in unreported_jobs})
+        for job in unreported_jobs:
             (aside if quiet(job) else notice)(text(job), key(job))
-        told += owed
-    return told
+        notified_jobs += unreported_jobs
+    return notified_jobs
 
 
 def _find_owner(owner: str, team: SessionTeam, lead: Lead | None) -> tuple[Conversation, Notify, Notify] | None:
@@ -174,7 +176,7 @@ def connect_owners(lead: Lead | None, team: SessionTeam, jobs: BackgroundJobs) -
 
 def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | None) -> None:
     """Notify owners of sub-agents that ended with an earlier process of the session, or whose end may be unreported."""
-    told = notify_lost(
+    runs = notify_lost(
         subagents,
         team,
         lead,
@@ -182,7 +184,7 @@ def notify_lost_subagents(subagents: Subagents, team: SessionTeam, lead: Lead | 
         key=lambda run: run.notice_key,
         quiet=lambda run: run.failure_reason in {SESSION_ENDED, INTERRUPTED},
     )
-    for run in told:
+    for run in runs:
         team.emit(subagent_event(run))
 
 

@@ -100,13 +100,13 @@ async def run_until_done(
             end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent), steering))
         return end
 
-    async def goes_on(end: TurnEnd, again: bool) -> str:
+    async def continue_reason(end: TurnEnd, again: bool) -> str:
         stopping = await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
         return stopping.reason if stopping.blocked and not stopping.halted else ""
 
-    end = await run_turn_with_stop_hooks(agent, opening, goes_on, turns)
+    end = await run_turn_with_stop_hooks(agent, opening, continue_reason, turns)
     while end.stop == "done" and run.queue:  # it arrived while hooks were asked
-        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), goes_on, turns))
+        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), continue_reason, turns))
     return end
 
 

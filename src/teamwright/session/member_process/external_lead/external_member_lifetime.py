@@ -136,7 +136,7 @@ class ExternalMembership(MemberLifetime):
 
     def _leaver(self) -> DepartingMember:
         record = self.record
-        parts = (self.name, record.life.incarnation, self.place, self.pane, record.found, self._tasks_changed)
+        parts = (self.name, record.incarnation.incarnation, self.place, self.pane, record.found, self._tasks_changed)
         return DepartingMember(*parts, lead_gone=self._deserted)
 
     async def close(self) -> None:

@@ -224,9 +224,9 @@ async def _begin(
         return guest
     entry = guest.place.entry or guest.record.entry
     member = replace(guest.record.entry, color=entry.color, pane_id=entry.pane_id, backend_type=entry.backend_type)
-    resumed = read_header(Path(guest.record.life.transcript)) is not None
+    resumed = read_header(Path(guest.record.incarnation.transcript)) is not None
     guest.teammate = await start_in_process(
-        team, member, guest.record.life, stack, None if resumed else spec, resumed=resumed
+        team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
     )
     await reception.resume_plan()
     notify_lost(made.agent_factory.toolset.jobs, team, None, job_end_notice)

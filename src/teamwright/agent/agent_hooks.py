@@ -162,9 +162,9 @@ class AgentHooks(Struct, eq=False, weakref=True):
 
     async def _fire_after(self, call: PreparedCall, result: ToolResult) -> HookOutcome:
         def more() -> dict[str, Any]:
-            given = _call_input(call)
-            response = payload.tool_response(call.tool.name, given, _result_text(result), result.facts)
-            return payload.post_tool_use(call.tool.name, given, call.ctx.tool_use_id, response)
+            input_fields = _call_input(call)
+            response = payload.tool_response(call.tool.name, input_fields, _result_text(result), result.facts)
+            return payload.post_tool_use(call.tool.name, input_fields, call.ctx.tool_use_id, response)
 
         return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases, access=lambda: call.access)
 

@@ -37,9 +37,9 @@ def matches_condition(condition: str, tools: Sequence[str], access: Access, base
     return rule.matches_url(access.url) if access.url is not None else rule.matches_subject(access.subject)
 
 
-def access_of_input(given: Mapping[str, Any], cwd: Path) -> Access:
+def access_of_input(fields: Mapping[str, Any], cwd: Path) -> Access:
     """Return what an input touches, by the usual names of fields, for a call that is known by its input only."""
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
     paths = tuple(cwd / texts[name] for name in _PATH_FIELDS if name in texts)
     subject = texts.get("subagent_type") or texts.get("skill")
     return Access(reads=paths, command=texts.get("command"), cwd=cwd, url=texts.get("url"), subject=subject)

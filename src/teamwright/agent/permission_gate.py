@@ -243,8 +243,8 @@ class PermissionGate(Struct):
         return f"{decision.always} ({self.rule_scope})" if decision.always and self.keep_rule is not None else ""
 
     def _refuse(self, call: PreparedCall, rule: str, reason: str, by: str = "") -> ToolResult:
-        given = call.input.model_dump(exclude_unset=True)
-        self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
+        input_fields = call.input.model_dump(exclude_unset=True)
+        self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, input_fields, rule, reason))
         who = f"{_APPROVER_NAMES[by]} refused this call" if by in _APPROVER_NAMES else "This call was not allowed"
         return ToolResult.error(
             f"{who}: {reason.rstrip('.')} ({_cut_reason(rule)}).",

@@ -93,8 +93,8 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 
 def _refuse_hidden(tool: AnyTool, raw: Any) -> ToolResult | None:
     """Return the reason why a given parameter is unavailable; None when all are available."""
-    given = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
-    name = next((name for name in tool.hidden_parameters if given.get(name) is not None), None)
+    fields = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
+    name = next((name for name in tool.hidden_parameters if fields.get(name) is not None), None)
     if name is None:
         return None
     return ToolResult.error(
@@ -178,13 +178,13 @@ def _may_be_text(branches: Any) -> bool:
 def _repaired_object(value: Any, schema: Schema) -> Any:
     value = _parse_json_text({} if value is None else value, dict)
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
-    given = cast("Schema | None", value if isinstance(value, dict) else None)
-    if given is None or not properties:
+    fields = cast("Schema | None", value if isinstance(value, dict) else None)
+    if fields is None or not properties:
         return cast("Any", value)
     required = schema.get("required", ())
     return {
         name: _repair(item, properties[name]) if name in properties else item
-        for name, item in given.items()
+        for name, item in fields.items()
         if not (item is None and name not in required)
     }
 
@@ -195,7 +195,7 @@ def _repaired_list(value: Any, schema: Schema) -> Any:
     return [_repair(item, schema.get("items", {})) for item in items]
 
 
-def _parse_json_text(value: Any, wanted: Any) -> Any:
+def _parse_json_text(value: Any, expected_type: Any) -> Any:
     """Parse a text with JSON of the expected type; return any other value unchanged."""
     if not isinstance(value, str):
         return value
@@ -203,7 +203,7 @@ def _parse_json_text(value: Any, wanted: Any) -> Any:
         found = json.loads(value, strict=False)  # weak models write real line ends into JSON text
     except ValueError:
         return value
-    return found if isinstance(found, wanted) else value
+    return found if isinstance(found, expected_type) else value
 
 
 # refusals

@@ -282,8 +282,8 @@ class Toolbox(Struct, eq=False, dict=True):
             return replace(unread_arguments(tool, str(call.input[UNPARSED_ARGUMENTS])), invalid="json")
         checked = validate(tool, call.input)
         if not isinstance(checked, ToolResult) and (target := tool.target_call(checked)) is not None:
-            tool, given = target
-            checked = validate(tool, dict(given))
+            tool, input_fields = target
+            checked = validate(tool, dict(input_fields))
         if isinstance(checked, ToolResult):
             return replace(checked, invalid="input")
         gate, key = self.gate, self.record.step_key

@@ -298,17 +298,17 @@ def _remove_delivered(line: bytes, at: int, queued: dict[str, list[Block]]) -> N
 
 def find_delivered_ids(transcript: Path, ids: Collection[str]) -> set[str]:
     """Return which of these ids the transcript has delivered. It is searched backward, only as far as needed."""
-    wanted = set(ids)
+    searched_ids = set(ids)
     found: set[str] = set()
-    for line in read_backward(transcript) if wanted else ():
+    for line in read_backward(transcript) if searched_ids else ():
         if line.startswith(_COMPACT):
             boundary = CompactBoundary.parse(line)
-            found |= wanted.intersection(boundary.delivered_ids)
+            found |= searched_ids.intersection(boundary.delivered_ids)
             if not boundary.has_older_ids:
                 break
         elif INJECTED_KEY in line[: line.find(MESSAGE_KEY)]:
-            found |= wanted.intersection(line_ids(line))
-        if found == wanted:
+            found |= searched_ids.intersection(line_ids(line))
+        if found == searched_ids:
             break
     return found
 

@@ -98,10 +98,10 @@ def parse_value(key: SettingKey, name: str, text: str, *, part: bool = False) ->
         read = text
     if part:
         return cast("Any", read) if isinstance(read, dict | list) else text
-    wanted = [read, text]
+    candidates = [read, text]
     if key.kind == "texts":
-        wanted.append([text])
-    for value in wanted:
+        candidates.append([text])
+    for value in candidates:
         if key.fits(value):
             return cast("Any", value)
     raise UsageError(
@@ -137,9 +137,9 @@ def _change(change: SettingTarget, key: str, part: str, value: Any) -> SettingCh
     """Set a key, or one part of it, to this value; `_ABSENT` removes it."""
     root = repository_of(change.cwd)
     path, origin = SettingsFiles(change.home, root).file_of(_PLACES[change.target])
-    shown = f"{key}.{part}" if part else key
+    full_key = f"{key}.{part}" if part else key
     if origin.of_repository:
-        _require_allowed(key, part, shown)
+        _require_allowed(key, part, full_key)
         require_inside(root, path)
     make_private(change.home.own)
     with hold_exclusive(change.home.own / LOCK, path):
@@ -151,22 +151,22 @@ def _change_file(
 ) -> SettingChange:
     """Read a file, change the value and write the file. The caller holds the lock of settings files."""
     key, part = named
-    shown = f"{key}.{part}" if part else key
+    full_key = f"{key}.{part}" if part else key
     before = read_layer(path, origin)
     content = {} if before is None else _copy(before.raw)
     renamed = _rename_old_key(content, key)
     way = (*key.split("."), *([part] if part else []))
     changed = _remove_from(content, way) if value is _ABSENT else _set_in(content, way, value, path)
     if not changed and not renamed:
-        return SettingChange(shown, str(path), False)
+        return SettingChange(full_key, str(path), False)
     layer = _checked(SettingsLayer(path, origin, text=json.dumps(content)), before, root, key)
     write_settings(root, path, origin, content)
     return SettingChange(
-        shown, str(path), True, value is not _ABSENT and not _trusted(change.home, root, layer, before)
+        full_key, str(path), True, value is not _ABSENT and not _trusted(change.home, root, layer, before)
     )
 
 
-def _require_allowed(key: str, part: str, shown: str) -> None:
+def _require_allowed(key: str, part: str, full_key: str) -> None:
     """Raise UsageError for a value that a repository must not set, by any author."""
     own = KEYS[key].user_only or (key == "env" and part and is_user_only_variable(part))
     if not own:
@@ -174,9 +174,9 @@ def _require_allowed(key: str, part: str, shown: str) -> None:
     why = "a repository is read by everybody who works in it, and may not decide this for them"
     raise UsageError(
         "usage",
-        f"{shown} is taken from your own settings only",
+        f"{full_key} is taken from your own settings only",
         looked_at=[("why", why)],
-        do=[f"teamwright config set --user {shown} …"],
+        do=[f"teamwright config set --user {full_key} …"],
         note="nothing was changed",
     )
 

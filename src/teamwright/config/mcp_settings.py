@@ -153,7 +153,7 @@ PROJECT_DIRECTORY = ("CLAUDE_PROJECT_DIR", "TEAMWRIGHT_PROJECT_DIR")
 
 
 def configured_servers(
-    settings: McpSettings, given: Sequence[str], cwd: Path, variables: Mapping[str, str], withheld: frozenset[str]
+    settings: McpSettings, flag_values: Sequence[str], cwd: Path, variables: Mapping[str, str], withheld: frozenset[str]
 ) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers by rank, those of a flag first, and lines about entries that are left out.
 
@@ -161,8 +161,8 @@ def configured_servers(
     """
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
-    for text in given:
-        entries, source = _given(text, cwd)
+    for text in flag_values:
+        entries, source = _flag_entries(text, cwd)
         made, problems = parse_servers(entries, ConfigSource(source, cwd, variables))
         if problems and len(made) < len(entries):
             raise _bad(text, problems[0].partition(": ")[2])
@@ -194,7 +194,7 @@ def reading_of(
     )
 
 
-def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
+def _flag_entries(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
     """Return the entries of a flag's value, which is JSON or the name of a JSON file."""
     source, content = FLAG, text
     if not text.lstrip().startswith("{"):
@@ -216,6 +216,6 @@ def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
 
 
 def _bad(text: str, why: str) -> UsageError:
-    shown = text if not text.lstrip().startswith("{") else "JSON"
+    source = text if not text.lstrip().startswith("{") else "JSON"
     do = ['--mcp-config \'{"mcpServers": {"name": {"command": "…", "args": []}}}\'', "--mcp-config FILE"]
-    return UsageError("usage", f"{FLAG}: {why}", looked_at=[("given", shown)], do=do, note="nothing was started")
+    return UsageError("usage", f"{FLAG}: {why}", looked_at=[("given", source)], do=do, note="nothing was started")

@@ -23,18 +23,18 @@ _RATES = ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
 
 def model_settings(settings: Settings) -> ModelSettings:
     """Return the models' settings. Raises CannotStart (`bad-settings`) for a value that is not understood."""
-    given = settings.models
+    values = settings.models
     fallback = ModelSettings()
     return ModelSettings(
-        model=given.get("model"),
-        effort=None if (effort := given.get("effort")) is None else parse_effort(effort),
-        thinking=given.get("thinking", fallback.thinking),
-        max_output_tokens=given.get("max_output_tokens"),
-        context_tokens=given.get("context_tokens"),
-        retries=given.get("retries", fallback.retries),
-        cache_warmup_s=given.get("cache_warmup_s", fallback.cache_warmup_s) or 0.0,
-        cache_hour=given.get("cache_hour", fallback.cache_hour),
-        stall_s=given.get("stall_s", fallback.stall_s),
+        model=values.get("model"),
+        effort=None if (effort := values.get("effort")) is None else parse_effort(effort),
+        thinking=values.get("thinking", fallback.thinking),
+        max_output_tokens=values.get("max_output_tokens"),
+        context_tokens=values.get("context_tokens"),
+        retries=values.get("retries", fallback.retries),
+        cache_warmup_s=values.get("cache_warmup_s", fallback.cache_warmup_s) or 0.0,
+        cache_hour=values.get("cache_hour", fallback.cache_hour),
+        stall_s=values.get("stall_s", fallback.stall_s),
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},
         models={name: _facts(settings, "models", name, value) for name, value in _objects(settings, "models")},
         prices={name: _price(settings, name, value) for name, value in _objects(settings, "prices")},
@@ -105,18 +105,18 @@ FACT_KEYS, PROVIDER_KEYS = tuple(_FACTS), tuple(_PROVIDER)
 
 
 def _checked(settings: Settings, key: str, name: str, value: Mapping[str, Any], checks: Mapping[str, _Check]) -> None:
-    for part, given in value.items():
+    for part, item in value.items():
         if part not in checks:
             close = nearest(part, checks)
             hint = f"did you mean {close}?" if close else f"known: {', '.join(checks)}"
             raise _bad(settings, key, f"{name}: {part} is not understood; {hint}")
         fits, expected = checks[part]
-        if not fits(given):
+        if not fits(item):
             raise _bad(settings, key, f"{name}: {part} must be {expected}")
 
 
 def _made_facts(value: Mapping[str, Any]) -> ModelFacts:
-    facts = {part: given for part, given in value.items() if part in _FACTS}
+    facts = {part: item for part, item in value.items() if part in _FACTS}
     if "efforts" in facts:
         facts["efforts"] = tuple(facts["efforts"])
     if "sampling" in facts:
@@ -140,8 +140,8 @@ def _provider(settings: Settings, name: str, value: Mapping[str, Any]) -> Custom
         raise _bad(settings, "providers", f"{name}: api must be one of {', '.join(APIS)}")
     if preset is not None and value.get("api", preset.api) != preset.api:
         raise _bad(settings, "providers", f"{name} speaks {preset.api}: give a provider of another api another name")
-    facts = _facts(settings, "providers", name, {part: given for part, given in value.items() if part in _FACTS})
-    return CustomProvider(**{part: given for part, given in value.items() if part in _PROVIDER}, facts=facts)
+    facts = _facts(settings, "providers", name, {part: item for part, item in value.items() if part in _FACTS})
+    return CustomProvider(**{part: item for part, item in value.items() if part in _PROVIDER}, facts=facts)
 
 
 def _price(settings: Settings, name: str, value: Mapping[str, Any]) -> Price:

@@ -74,8 +74,8 @@ def _read(place: Path, within: Path | None) -> Iterator[OutputStyle]:
             head = parse_head(read_plain(file, MAX_BYTES).decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError):
             continue
-        given = head.values.get("name")
+        title = head.values.get("name")
         if head.body.strip():
             yield OutputStyle(
-                given.strip() if isinstance(given, str) and given.strip() else file.stem, head.body.strip(), file
+                title.strip() if isinstance(title, str) and title.strip() else file.stem, head.body.strip(), file
             )

@@ -73,11 +73,11 @@ def _only_name(market: Marketplace, text: str) -> list[str]:
     if len(own) == 1 and (market.path / MANIFEST).is_file():
         return own
     usable = [one for one in market.entries if not one.problem]
-    shown = [f"{one.name}: {' '.join(one.description.split())[:80]}" for one in usable[:40]]
+    lines = [f"{one.name}: {' '.join(one.description.split())[:80]}" for one in usable[:40]]
     raise UsageError(
         "usage",
         f"the marketplace {market.name} has {len(market.entries)} plugins: name the ones to add",
-        looked_at=[("plugin", line) for line in shown],
+        looked_at=[("plugin", line) for line in lines],
         do=[f"teamwright plugin add {text} {usable[0].name}"] if usable else [],
         note="nothing was added",
     )

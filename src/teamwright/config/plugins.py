@@ -194,7 +194,7 @@ class _PluginReader:
             servers |= cast("dict[str, Any]", value)
         return servers
 
-    def _object(self, file: Path, shown: str) -> dict[str, Any] | None:
+    def _object(self, file: Path, title: str) -> dict[str, Any] | None:
         """Return the object in a file; None when the file does not exist."""
         try:
             content: Any = json.loads(read_plain(file, _MOST))
@@ -202,12 +202,12 @@ class _PluginReader:
             return None
         except json.JSONDecodeError as problem:
             raise _bad(
-                self.path, f"its {shown} is no JSON: {problem.msg.lower()}, line {problem.lineno}", file
+                self.path, f"its {title} is no JSON: {problem.msg.lower()}, line {problem.lineno}", file
             ) from None
         except (OSError, ValueError, RecursionError) as problem:
-            raise _bad(self.path, f"its {shown} cannot be read: {str(problem)[:120]}", file) from None
+            raise _bad(self.path, f"its {title} cannot be read: {str(problem)[:120]}", file) from None
         if not isinstance(content, dict):
-            raise _bad(self.path, f"its {shown} is not an object", file)
+            raise _bad(self.path, f"its {title} is not an object", file)
         return cast("dict[str, Any]", content)
 
     def _wrong(self, what: str) -> UsageError:

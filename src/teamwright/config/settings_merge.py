@@ -64,7 +64,7 @@ def reads_other_product(home: Home, flags: SettingFlags) -> bool:
     """Return the setting `compat.claude`, which must be known before any file of the other product is read."""
     found = True
     own = read_layer(home.settings, SettingsOrigin.USER) if reads_source(flags, SettingsOrigin.USER) else None
-    for layer in (own, _given(flags)):
+    for layer in (own, _flag_layer(flags)):
         found = bool(layer.values.get("compat.claude", found)) if layer is not None else found
     return found
 
@@ -95,7 +95,7 @@ def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, Se
     return users + [place for place in repository_layers(root, compat) if os.path.realpath(place[0]) not in known]
 
 
-def _given(flags: SettingFlags) -> SettingsLayer | None:
+def _flag_layer(flags: SettingFlags) -> SettingsLayer | None:
     if flags.settings_file is None:
         return None
     layer = read_given_layer(flags.settings_file)
@@ -141,9 +141,9 @@ class SettingsMerge:
             if layer is not None:
                 self.read_files += 1
                 self.layer(layer)
-        given = _given(flags)
-        if given is not None:
-            self.layer(given)
+        flag_layer = _flag_layer(flags)
+        if flag_layer is not None:
+            self.layer(flag_layer)
 
     def read(self, path: Path, origin: SettingsOrigin) -> SettingsLayer | None:
         try:

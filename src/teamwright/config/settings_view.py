@@ -117,9 +117,9 @@ def require_key(key: str) -> None:
 
 
 def _value(part: SettingPart) -> SettingValue:
-    shown = masked(part.key, part.name, part.value)
+    value = masked(part.key, part.name, part.value)
     key = part.key if part.key != WHOLE else ""
-    return SettingValue(key, part.name, shown, str(part.path), part.line, part.state, part.why)
+    return SettingValue(key, part.name, value, str(part.path), part.line, part.state, part.why)
 
 
 def masked(key: str, name: str, value: Any) -> Any:

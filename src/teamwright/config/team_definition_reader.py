@@ -152,10 +152,10 @@ class _TeamFileReader(Struct, frozen=True):
     def budget(self, value: Any, where: Sequence[str]) -> Budget:
         if not isinstance(value, dict):
             raise self.wrong(where, f"{where[-1]} must be {EXPECTED['budget']}, such as {{ tokens = 400_000 }}")
-        given = cast("dict[str, Any]", value)
-        self.known(given, CAP_NAMES, where)
+        fields = cast("dict[str, Any]", value)
+        self.known(fields, CAP_NAMES, where)
         try:
-            return Budget.from_json(given)
+            return Budget.from_json(fields)
         except UsageError as problem:
             raise self.wrong(where, problem.what) from None
 

@@ -46,12 +46,12 @@ def tools_left_out(names: Sequence[str]) -> tuple[str, ...]:
     """
     if tuple(names) == ("default",):
         return ()
-    wanted = {_OTHER_NAMES.get(name, name) for name in names}
+    own_names = {_OTHER_NAMES.get(name, name) for name in names}
     unknown = next(
-        (name for name in sorted(wanted) if name not in KNOWN_TOOLS and name not in OTHER_PRODUCTS_TOOLS), None
+        (name for name in sorted(own_names) if name not in KNOWN_TOOLS and name not in OTHER_PRODUCTS_TOOLS), None
     )
     if unknown is None:
-        return tuple(sorted(KNOWN_TOOLS - wanted - _ALWAYS_THERE))
+        return tuple(sorted(KNOWN_TOOLS - own_names - _ALWAYS_THERE))
     near = nearest(unknown, KNOWN_TOOLS)
     raise UsageError(
         "usage",
@@ -72,9 +72,9 @@ class ToolSelection(Struct, frozen=True):
 
 def select_tools(only: Sequence[str] | None, without: Sequence[str], warn: Callable[[str, str], None]) -> ToolSelection:
     """Return the selection that a definition's two lists describe. Raises ValueError for a denial without effect."""
-    given: list[str] | None = None
+    selection: list[str] | None = None
     if only is not None and "*" not in only:
-        given = []
+        selection = []
         for text in only:
             if "(" in text:
                 what = (
@@ -82,10 +82,10 @@ def select_tools(only: Sequence[str] | None, without: Sequence[str], warn: Calla
                 )
                 warn("tools", what)
             else:
-                given.append(_known_tool(text, "tools", warn))
+                selection.append(_known_tool(text, "tools", warn))
     whole = [_known_tool(text, "disallowedTools", warn) for text in without if "(" not in text]
     denied = [_rule(text) for text in without if "(" in text]
-    return ToolSelection(None if given is None else tuple(given), tuple(whole), tuple(denied))
+    return ToolSelection(None if selection is None else tuple(selection), tuple(whole), tuple(denied))
 
 
 def _known_tool(text: str, field: str, warn: Callable[[str, str], None]) -> str:

@@ -204,9 +204,9 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _entry(kind: str, name: str, file: str, effect: TrustEffect, value: Any) -> TrustEntry:
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     what = kind.removeprefix("permissions.")
-    shown = _shortened(name if name == value else f"{name} {text}".strip())
+    description = _shortened(name if name == value else f"{name} {text}".strip())
     allows = kind == "permissions.allow"
-    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}", allows)
+    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {description}", allows)
 
 
 def _team_file(root: Path) -> list[TrustEntry]:

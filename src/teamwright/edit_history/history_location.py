@@ -154,13 +154,13 @@ def agents_of_member(
     """
     if not member:
         return ()
-    wanted = event_name(member)
+    key = event_name(member)
     changed = edits.members
-    own = [name for name in changed if wanted in (name.lower(), owners.get(name, "").lower())]
+    own = [name for name in changed if key in (name.lower(), owners.get(name, "").lower())]
     if own:
         return tuple(own)
     known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
-    if wanted in {name.lower() for name in place.beyond} - {name.lower() for name in known}:
+    if key in {name.lower() for name in place.beyond} - {name.lower() for name in known}:
         raise UsageError(
             "usage",
             f"what {member[:80]} edited is not known here: another program runs it",
@@ -169,7 +169,7 @@ def agents_of_member(
         )
     names = [display_name(name) for name in dict.fromkeys([*changed, *sorted(known)])]
     match_member_name(member, names, f"this session ({place.session})")
-    return (wanted,)
+    return (key,)
 
 
 def make_undo_request(

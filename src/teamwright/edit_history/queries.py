@@ -72,13 +72,13 @@ def session_changes(place: HistoryLocation, member: str | None = None) -> Sessio
 
 def edit_of_call(place: HistoryLocation, call: str) -> FileChange:
     """Return the edit of one tool call, `c7` or `7`. Raises UsageError when it made none."""
-    wanted = f"c{call.strip().lower().removeprefix('c')}"
+    call_id = f"c{call.strip().lower().removeprefix('c')}"
     edits = read_journal(place.history)
-    found = newest_edit_of_call(edits, place.history, place.cwd, wanted)
+    found = newest_edit_of_call(edits, place.history, place.cwd, call_id)
     if found is None:
         calls = [change.call for lines in edits.changes.values() for change in lines if change.call]
         known = ", ".join(sorted(set(calls), key=lambda one: (len(one), one))[-8:])
-        raise UsageError("usage", f"{wanted[:40]} changed no file", looked_at=[("edits", known or "none")])
+        raise UsageError("usage", f"{call_id[:40]} changed no file", looked_at=[("edits", known or "none")])
     return found
 
 

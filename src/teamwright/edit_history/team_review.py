@@ -94,8 +94,8 @@ class TeamReview(Struct, frozen=True):
 
     def member(self, name: str) -> MemberReview:
         """Return the work of this member. Raises UnknownMember."""
-        shown = match_member_name(name, [one.name for one in self.members], f"session {self.place.session[:8]}")
-        return next(one for one in self.members if one.name == shown)
+        full_name = match_member_name(name, [one.name for one in self.members], f"session {self.place.session[:8]}")
+        return next(one for one in self.members if one.name == full_name)
 
 
 def team_review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:

@@ -146,17 +146,17 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
 def notice_text(undone: UndoResult) -> str:
     """Return the notice of an undo to the lead, on one line."""
     names = [file.path for file in undone.changed]
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    name_list = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
     if undone.scope in {"all", "conversation"}:
         before = f'the prompt "{undone.prompt}"' if undone.prompt else "a later prompt"
         return escape_tags(
             f"The user took this conversation back to the time before {before}. Files that have their earlier content"
-            f" again: {shown or 'none'}. Read a file again before you change it. What tasks and teammates"
+            f" again: {name_list or 'none'}. Read a file again before you change it. What tasks and teammates"
             " did since then was not taken back, nor were changes to files that git ignores."
         )
     return escape_tags(
-        f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
+        f"The user took back the edits{prompt}: {name_list or 'no file'}. Read a file again before you change it."
     )
 
 

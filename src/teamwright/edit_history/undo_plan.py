@@ -71,13 +71,13 @@ def plan_undo(edits: EditJournal, history: Path, by: Sequence[str] = (), left: C
     An undo that a kill interrupted is completed first. Returns None when there is nothing to undo.
     """
     if (cut_off := edits.cut_off) is not None:
-        number, by, wanted = cut_off.prompt, cut_off.by, set(cut_off.paths)
+        number, by, selected = cut_off.prompt, cut_off.by, set(cut_off.paths)
         left = {*cut_off.left, *left}
     else:
-        number, wanted = _newest(edits, by), set[str]()
+        number, selected = _newest(edits, by), set[str]()
         if number is None:
             return None
-    paths = [path for path in edits.changes if not wanted or path in wanted or path in left]
+    paths = [path for path in edits.changes if not selected or path in selected or path in left]
     steps, refused, stay = _steps(edits, history, paths, range(number, number + 1), by, left)
     return UndoPlan(edits.prompts[number], steps, refused, stay, tuple(by), cut_off, number)
 

@@ -65,8 +65,8 @@ class WorktreeDiff(Struct, frozen=True):
         with tempfile.TemporaryDirectory(prefix="teamwright-") as temporary:
             index = Path(temporary, "index")
             self._copy_index(index)
-            shown = self._split(index, "--name-status")
-            states = dict(zip(shown[1::2], shown[::2], strict=True))
+            parts = self._split(index, "--name-status")
+            states = dict(zip(parts[1::2], parts[::2], strict=True))
             for row in self._split(index, "--numstat"):
                 added, removed, path = row.split("\t", 2)
                 file = str(self.record.tree / path)

@@ -184,8 +184,8 @@ class McpClient(Struct):
             params = message.get("params")
             if self.peer.answer_request is None or len(answers) >= MAX_ANSWERING:
                 raise McpServerError("wants input in the middle of a call, which is not supported")
-            given = cast("Message", params) if isinstance(params, dict) else Message()
-            answers[key] = await self.peer.answer_request(str(message.get("method", "")), given)
+            fields = cast("Message", params) if isinstance(params, dict) else Message()
+            answers[key] = await self.peer.answer_request(str(message.get("method", "")), fields)
         return answers
 
     async def _discover(self, deadline: CallDeadline) -> None:

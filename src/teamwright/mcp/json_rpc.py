@@ -256,23 +256,23 @@ class JsonRpcPeer(Struct):
 
     def _take_unrequested(self, method: str, message: Message) -> None:
         params = message.get("params")
-        given = cast("Message", params) if isinstance(params, dict) else Message()
+        fields = cast("Message", params) if isinstance(params, dict) else Message()
         number = message.get("id")
         if isinstance(number, int | str):
-            self._take_request(method, number, given)
+            self._take_request(method, number, fields)
         elif number is not None:
             return
         elif method == "notifications/cancelled":
-            wanted = given.get("requestId")
-            if isinstance(wanted, int | str) and (task := self._answering.get(wanted)) is not None:
+            request_id = fields.get("requestId")
+            if isinstance(request_id, int | str) and (task := self._answering.get(request_id)) is not None:
                 task.cancel()
         elif method == "notifications/progress":
-            token = given.get("progressToken")
+            token = fields.get("progressToken")
             _, deadline = self._waiting.get(token, (None, None)) if isinstance(token, int) else (None, None)
             if deadline is not None:
-                deadline.note_progress(given)
+                deadline.note_progress(fields)
         else:
-            self.on_notification(method, given)
+            self.on_notification(method, fields)
 
     def _take_request(self, method: str, number: int | str, params: Message) -> None:
         """Answer a request of the server. A ping is answered at once."""

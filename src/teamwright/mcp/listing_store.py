@@ -62,10 +62,10 @@ def parse_prompts(raw: Iterable[object]) -> tuple[ServedPrompt, ...]:
         name, arguments = prompt.get("name"), prompt.get("arguments")
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             continue
-        given = [_object(one) for one in cast("list[object]", arguments)] if isinstance(arguments, list) else []
+        entries = [_object(one) for one in cast("list[object]", arguments)] if isinstance(arguments, list) else []
         made = tuple(
             PromptArgument(str(one["name"]), _line(one.get("description")), one.get("required") is True)
-            for one in given[:MAX_ARGUMENTS]
+            for one in entries[:MAX_ARGUMENTS]
             if isinstance(one.get("name"), str) and str(one["name"]).isprintable()
         )
         found.setdefault(name, ServedPrompt(name, _line(prompt.get("description")), made))

@@ -28,7 +28,7 @@ class ServerLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._size: int | None = None
-        self._shown: set[str] = set()
+        self._reported: set[str] = set()
 
     def add(self, params: Mapping[str, Any], mask: Callable[[str], str]) -> str:
         """Store a message. Return its text when a person should read it: an error, the first time; else nothing."""
@@ -36,11 +36,11 @@ class ServerLog:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         line = plain_line(mask(text), 2_000)
         self._store(f"{level}: {line}\n".encode("utf-8", "replace"))
-        shown = plain_line(line, 300)
-        if level not in _SERIOUS or shown in self._shown or len(self._shown) >= MAX_SHOWN:
+        notice = plain_line(line, 300)
+        if level not in _SERIOUS or notice in self._reported or len(self._reported) >= MAX_SHOWN:
             return ""
-        self._shown.add(shown)
-        return shown
+        self._reported.add(notice)
+        return notice
 
     def _store(self, content: bytes) -> None:
         """Append to the file, which a server of an earlier process may have begun."""

@@ -70,8 +70,8 @@ class McpServerPool:
 
         Return lines about those with the same name in tools.
         """
-        wanted = {config.key: config for config in reversed(configs)}
-        gone = [server for key, server in self._by_key.items() if wanted.get(key) != server.config]
+        new_configs = {config.key: config for config in reversed(configs)}
+        gone = [server for key, server in self._by_key.items() if new_configs.get(key) != server.config]
         for server in gone:
             del self._by_key[server.config.key]
         await asyncio.gather(*(server.close() for server in gone))
@@ -144,14 +144,14 @@ def select_for_prefix(
 
     The tools of the other servers are found by a search.
     """
-    wanted = [(server, [tool for tool in server.tools or () if allowed(tool.name)]) for server in servers]
+    candidates = [(server, [tool for tool in server.tools or () if allowed(tool.name)]) for server in servers]
     left, inside = room, set[int]()
-    for at, (_, tools) in sorted(enumerate(wanted), key=lambda one: len(one[1][1])):
+    for at, (_, tools) in sorted(enumerate(candidates), key=lambda one: len(one[1][1])):
         rest = PrefixRoom(left.tools - len(tools), left.size - sum(tool.size for tool in tools))
         if rest.tools >= 0 and rest.size >= 0:
             left = rest
             inside.add(at)
-    return [(server, tool) for at, (server, tools) in enumerate(wanted) if at in inside for tool in tools]
+    return [(server, tool) for at, (server, tools) in enumerate(candidates) if at in inside for tool in tools]
 
 
 def search_tools(tools: Iterable[ServedTool], query: str, most: int) -> list[ServedTool]:

@@ -78,10 +78,10 @@ class _OpenBlock:
                 return None
             self.block["input"] = parse_object(self.block["input"])
             return self.block
-        given = parse_arguments(text, repair=not may_be_cut)
-        if may_be_cut and UNPARSED_ARGUMENTS in given:
+        arguments = parse_arguments(text, repair=not may_be_cut)
+        if may_be_cut and UNPARSED_ARGUMENTS in arguments:
             return None
-        self.block["input"] = _whole_pairs(given)
+        self.block["input"] = _whole_pairs(arguments)
         return self.block
 
 

@@ -80,12 +80,12 @@ def no_room_failure(head: int, window: int, card: ModelCard, endpoint: Endpoint)
 
 def with_served_models(failure: Failure, names: Sequence[str], card: ModelCard) -> Failure:
     """Return the failure of a model that a local server does not have, with a list of the models that it has."""
-    shown = ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if names[MAX_LISTED:] else "")
+    model_list = ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if names[MAX_LISTED:] else "")
     close = next((one for one in names if one.startswith(card.wire)), None) or nearest(card.wire, names)
     ways = (f"did you mean {card.provider}/{close}?",) if close else ()
     ways += (get,) if (get := get_command(card.provider, card.wire)) else ()
     ways += tuple(f"teamwright --model {card.provider}/{one}" for one in names[:1] if not close)
-    return replace(failure, looked_at=(*failure.looked_at, ("it has", shown or "no models")), do=ways)
+    return replace(failure, looked_at=(*failure.looked_at, ("it has", model_list or "no models")), do=ways)
 
 
 def _refusal_text(trouble: ServiceError, card: ModelCard, endpoint: Endpoint) -> FailureText:

@@ -86,9 +86,9 @@ class LocalServer(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return one line for people."""
-        shown = [m.id + (f" (window {m.window // 1000}k)" if m.window else "") for m in self.models[:3]]
+        models = [m.id + (f" (window {m.window // 1000}k)" if m.window else "") for m in self.models[:3]]
         more = f" and {len(self.models) - 3} more" if len(self.models) > 3 else ""
-        return f"{self.title} on {self.display_address}: {', '.join(shown) or 'no models'}{more}"
+        return f"{self.title} on {self.display_address}: {', '.join(models) or 'no models'}{more}"
 
 
 def find_local_servers(env: Mapping[str, str], *, within_s: float = PROBE_S) -> list[LocalServer]:

@@ -52,12 +52,12 @@ MAX_OTHERS = 2
 
 def resolve_model(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
     """Return the card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
-    wanted = (name or settings.model or "").strip()
-    provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
-    wanted = canonical_name(wanted)
-    _require_named(provider, wire, wanted, env, settings)
+    full_name = (name or settings.model or "").strip()
+    provider, wire = split_name(full_name or DEFAULT_MODEL, settings)
+    full_name = canonical_name(full_name)
+    _require_named(provider, wire, full_name, env, settings)
     endpoint = make_endpoint(provider, env)
-    require_key(provider, endpoint, wanted, env, settings)
+    require_key(provider, endpoint, full_name, env, settings)
     found = model_card(provider, wire, settings)
     return replace(found, hour_cache=_caches_an_hour(provider, endpoint, settings)), endpoint
 
@@ -70,9 +70,11 @@ def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSetti
     return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
 
 
-def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> None:
+def _require_named(
+    provider: Provider, wire: str, model_name: str, env: Mapping[str, str], settings: ModelSettings
+) -> None:
     """Raise `CannotStart` (`unknown-model`) for a name without a provider that Anthropic does not have."""
-    if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or has_gateway(env):
+    if provider.id != "anthropic" or "/" in model_name or not model_name or is_claude(wire) or has_gateway(env):
         return
     known_names = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
     if wire in aliases() or wire in known_names or provider.base_url != PROVIDERS["anthropic"].base_url:
@@ -95,13 +97,13 @@ NO_SETTINGS = ModelSettings()
 def require_key(
     provider: Provider,
     endpoint: Endpoint,
-    wanted: str,
+    model_name: str,
     env: Mapping[str, str],
     settings: ModelSettings = NO_SETTINGS,
 ) -> None:
-    """Raise `CannotStart` (`no-model`) when there is no credential for the service that `wanted` names."""
+    """Raise `CannotStart` (`no-model`) when there is no credential for the service that `model_name` names."""
     if provider.key_needed and not endpoint.has_key:
-        raise no_model_error(provider, wanted, env, settings)
+        raise no_model_error(provider, model_name, env, settings)
     if provider.api == "bedrock":
         from teamwright.models.providers.aws import require_signing
 
@@ -158,39 +160,44 @@ def _no_such_name(name: str, known: Mapping[str, Provider]) -> CannotStart:
     )
 
 
-def no_model_error(provider: Provider, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
+def no_model_error(provider: Provider, model_name: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
     """Return the error for a model without a key: the variables that were read, their state, and advice."""
     from teamwright.models.local_servers import find_local_servers
 
     servers = find_local_servers(env)
     there = {name: id for name, id in OTHER_KEYS.items() if env.get(name, "").strip()}
-    others = {} if wanted else dict(list(there.items())[:MAX_OTHERS])
+    others = {} if model_name else dict(list(there.items())[:MAX_OTHERS])
     looked = [name for name in KEY_VARIABLES if name not in others]
-    names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
-    if wanted and provider.api == "bedrock":
+    names = looked if not model_name else tuple(key.name for key in reversed(provider.keys))
+    if model_name and provider.api == "bedrock":
         names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
     looked_at = [
-        ("looked at", ", ".join(names) + ("" if wanted else f', "model" in {_settings(settings.files)}') + ": none set")
+        (
+            "looked at",
+            ", ".join(names) + ("" if model_name else f', "model" in {_settings(settings.files)}') + ": none set",
+        )
     ]
     looked_at += [("not read", slip) for slip in settings.slips[:MAX_OTHERS]]
     found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
-    what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
-    ways = [*_likely_names(wanted, servers), *_suggestions(provider, servers, others)]
+    what = f"no key for {provider.title}, which {model_name} needs" if model_name else "no model to talk to"
+    ways = [*_likely_names(model_name, servers), *_suggestions(provider, servers, others)]
     short = aliases()
-    if wanted and wanted not in short and (suggestion := nearest(wanted, short)):
+    if model_name and model_name not in short and (suggestion := nearest(model_name, short)):
         ways.insert(0, f"did you mean {suggestion}?")
     return CannotStart("no-model", what, looked_at=looked_at, do=ways)
 
 
-def _likely_names(wanted: str, servers: list[LocalServer]) -> list[str]:
+def _likely_names(model_name: str, servers: list[LocalServer]) -> list[str]:
     """Return what a name without its provider may mean: models of a server that answers."""
-    same = [f"{one.provider}/{model.id}" for one in servers for model in one.models if _is_same_model(wanted, model.id)]
+    same = [
+        f"{one.provider}/{model.id}" for one in servers for model in one.models if _is_same_model(model_name, model.id)
+    ]
     return [f"did you mean {name}?" for name in same[:2]]
 
 
-def _is_same_model(wanted: str, served: str) -> bool:
-    return bool(wanted) and wanted.lower() in {served.lower(), served.lower().partition(":")[0]}
+def _is_same_model(name: str, served: str) -> bool:
+    return bool(name) and name.lower() in {served.lower(), served.lower().partition(":")[0]}
 
 
 def _settings(files: int) -> str:
@@ -261,7 +268,7 @@ def no_provider_error(name: str, served: Sequence[str], own: Sequence[str], clos
     """
     ways = [f"did you mean {close}?"] if close else []
     ways += [f"teamwright --model {one}" for one in served]
-    ways += [f"teamwright --model {provider}/{name}" for wanted, provider in _VENDORS if wanted.match(name)]
+    ways += [f"teamwright --model {provider}/{name}" for pattern, provider in _VENDORS if pattern.match(name)]
     if not served and _OPEN.match(name):
         ways.append(f"teamwright --model ollama/{name}   (or lmstudio, llamacpp, vllm, sglang)")
     ways += [f"teamwright --model {one}/{name}" for one in own[:2]]

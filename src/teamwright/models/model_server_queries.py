@@ -139,15 +139,15 @@ def _llamacpp(server: Server, wire: str) -> ServerFacts:
 def _ollama(server: Server, wire: str) -> ServerFacts:
     """Query Ollama: the features of the model; its window once it is loaded, or as its file sets it."""
     try:
-        shown = server.ask(server.root + "/api/show", {"model": wire})
+        description = server.ask(server.root + "/api/show", {"model": wire})
     except Unanswered:
-        shown = dict[str, Any]()
-    able = shown.get("capabilities")
+        description = dict[str, Any]()
+    able = description.get("capabilities")
     can = cast("list[object]", able) if isinstance(able, list) else None
     loaded: object = server.ask(server.root + "/api/ps").get("models")
     rows = [cast("dict[str, Any]", row) for row in cast("list[object]", loaded or []) if isinstance(row, dict)]
     row = _row(rows, "name", wire) or _row(rows, "name", f"{wire}:latest")
-    set_in_file = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    set_in_file = _NUM_CTX.search(str(description.get("parameters") or ""))
     window = _tokens(row.get("context_length")) or (int(set_in_file[1]) if set_in_file else None)
     if can is None:
         return ServerFacts(window)

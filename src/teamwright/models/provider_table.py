@@ -246,12 +246,12 @@ _LISTS: dict[str, str] = {row.api: row.models_path for row in _VENDORS} | {"open
 
 def find_base_url(provider: Provider, env: Mapping[str, str]) -> str:
     """Return the address of the provider: its variable, if set, takes precedence over the preset."""
-    given = env.get(provider.base_url_variable, "").strip() if provider.base_url_variable else ""
-    if not given:
+    address = env.get(provider.base_url_variable, "").strip() if provider.base_url_variable else ""
+    if not address:
         return clean_base_url(_in_region(provider.base_url, env), provider.api)
     if provider.id == "ollama":
-        return clean_base_url(_ollama_url(given))
-    return clean_base_url(given, provider.api)
+        return clean_base_url(_ollama_url(address))
+    return clean_base_url(address, provider.api)
 
 
 def _in_region(url: str, env: Mapping[str, str]) -> str:
@@ -289,7 +289,7 @@ def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
     # A gateway at ANTHROPIC_BASE_URL may support only the oldest version.
     official = provider.id != "anthropic" or Endpoint("", base_url).display_address.startswith(OFFICIAL_HOST)
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
-    given = env.get(provider.base_url_variable, "") if provider.base_url_variable else ""
+    address = env.get(provider.base_url_variable, "") if provider.base_url_variable else ""
     host = _host(base_url)
     made = Endpoint(
         provider=provider.id,
@@ -302,7 +302,7 @@ def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
         api=provider.api,
         own=provider.own,
         extra=tuple((name.lower(), _expanded(name, value, provider, env)) for name, value in provider.headers),
-        query=query_of(given) or provider.query,
+        query=query_of(address) or provider.query,
     )
     return _signing(made, env) if provider.api == "bedrock" and key is None else made
 

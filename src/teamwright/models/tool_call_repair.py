@@ -121,8 +121,8 @@ def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
     if value is None:
         return {}
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return None if is_deep(given) else given
+        fields = cast("dict[str, Any]", value)
+        return None if is_deep(fields) else fields
     if isinstance(value, str) and nested:
         try:
             return _as_object(json.loads(value, strict=False), nested=False)

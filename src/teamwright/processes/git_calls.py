@@ -66,9 +66,9 @@ class GitResult(Struct, frozen=True):
 
 def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of such a call: a few plain variables, and none that configures git."""
-    given = os.environ if env is None else env
+    source = os.environ if env is None else env
     return {
-        **{name: given[name] for name in _KEPT_VARIABLES if name in given},
+        **{name: source[name] for name in _KEPT_VARIABLES if name in source},
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -145,8 +145,10 @@ def _run(
 ) -> GitResult:
     try:
         # Bytes, because text has its line ends replaced: the name of a file may contain any of them.
-        given = text.encode("utf-8", "surrogateescape")
-        done = subprocess.run(argv, cwd=cwd, env=env, input=given, capture_output=True, check=False, timeout=timeout_s)
+        content = text.encode("utf-8", "surrogateescape")
+        done = subprocess.run(
+            argv, cwd=cwd, env=env, input=content, capture_output=True, check=False, timeout=timeout_s
+        )
     except subprocess.TimeoutExpired:
         return GitResult(124, "", f"git did not end in {timeout_s:g} s")
     except OSError as problem:

@@ -260,14 +260,14 @@ def unreadable_digest() -> str:
 
 def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
     """Yield every line that is not blank, with its text; None for a line that git may read differently."""
-    section = shown = ""
+    section = section_title = ""
     for raw in content.split(b"\n"):
         if _BLANK.fullmatch(raw):
             continue
         if (head := _SECTION.fullmatch(raw)) is not None:
-            section, shown = _section_names(head)
+            section, section_title = _section_names(head)
         elif (line := _LINE.fullmatch(raw)) is not None and section:
-            yield _config_line(section, shown, line), raw
+            yield _config_line(section, section_title, line), raw
         else:
             yield None, raw
 

@@ -108,13 +108,13 @@ class WatchedProcess:
     def has_open(self, path: Path) -> bool | None:
         """Return True when it has this file open; None where that is unknown."""
         try:
-            wanted = os.stat(path)
+            file_stat = os.stat(path)
             entries = list(os.scandir(f"/proc/{self.pid}/fd"))
         except OSError:
             return None
         for entry in entries:
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(entry.path), wanted):
+                if os.path.samestat(os.stat(entry.path), file_stat):
                     return True
         return False
 

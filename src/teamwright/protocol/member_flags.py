@@ -80,7 +80,7 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
     ignored: list[str] = []
     waiting = list(argv)
     while waiting:
-        flag, given, value = waiting.pop(0).partition("=")
+        flag, equals, value = waiting.pop(0).partition("=")
         name = _NAMES.get(flag)
         if foreign and name is None:
             ignored.append(flag[:60])
@@ -91,9 +91,9 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
         if name in _SWITCHES:
             values[name] = True
         elif name in _LISTS:
-            values[name] = (value,) if given else _take_names(waiting)
-        elif given or (waiting and not waiting[0].startswith("--")):
-            values[name] = value if given else waiting.pop(0)
+            values[name] = (value,) if equals else _take_names(waiting)
+        elif equals or (waiting and not waiting[0].startswith("--")):
+            values[name] = value if equals else waiting.pop(0)
         else:
             raise _flag_error(f"{flag} needs a value")
     missing = [flag for flag in REQUIRED if not values.get(_NAMES[flag])]

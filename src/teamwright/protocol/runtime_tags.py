@@ -75,8 +75,8 @@ class RuntimeTags(Struct, frozen=True):
         The lead is named by its alias, as in all texts for models.
         """
         attributes = {"teammate_id": LEAD_ALIAS if sender == LEAD else sender, "color": color, "summary": summary}
-        given = {name: value for name, value in attributes.items() if value or name == "teammate_id"}
-        return self._element(MESSAGE, escape_tags(body), {name: value or "" for name, value in given.items()})
+        present = {name: value for name, value in attributes.items() if value or name == "teammate_id"}
+        return self._element(MESSAGE, escape_tags(body), {name: value or "" for name, value in present.items()})
 
     def entry(self, entry: InboxEntry, *, plain: bool = False) -> str:
         """Return an inbox entry as a model reads it.
@@ -149,10 +149,10 @@ class RuntimeTags(Struct, frozen=True):
         return f' key="{self.key}"' if self.key else ""
 
     def _element(self, name: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
-        given = "".join(f' {key}="{value.translate(_ATTRIBUTE)}"' for key, value in (attributes or {}).items())
+        attribute_text = "".join(f' {key}="{value.translate(_ATTRIBUTE)}"' for key, value in (attributes or {}).items())
         if "</" in body:  # a quoted tag in the body must not close the tag around it
             body = re.sub(rf"<(?=/\s*{name}\b)", "&lt;", body, flags=re.IGNORECASE)
-        return f"<{name}{given}{self._mark}>\n{body}\n</{name}>"
+        return f"<{name}{attribute_text}{self._mark}>\n{body}\n</{name}>"
 
     def _file(self, block: Block) -> Block:
         return text_block(self._element(FILE, escape_tags(str(block["text"])), {"path": str(block["path"])}))
@@ -182,9 +182,9 @@ def _replace_strings(value: Any, swap: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return swap(value)
     if isinstance(value, dict):
-        given = cast("dict[Any, Any]", value)
-        made = {_replace_strings(key, swap): _replace_strings(one, swap) for key, one in given.items()}
-        return given if made == given else made
+        fields = cast("dict[Any, Any]", value)
+        made = {_replace_strings(key, swap): _replace_strings(one, swap) for key, one in fields.items()}
+        return fields if made == fields else made
     if isinstance(value, list | tuple):
         several = cast("Sequence[Any]", value)
         return [_replace_strings(one, swap) for one in several]

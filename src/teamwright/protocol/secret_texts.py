@@ -120,5 +120,5 @@ def holds_secret(name: str, value: str) -> bool:
 
 def repr_without(value: Struct, *hidden: str) -> str:
     """Return the usual representation of a value, without the hidden fields."""
-    shown = ", ".join(f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in hidden)
-    return f"{type(value).__name__}({shown})"
+    visible = ", ".join(f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in hidden)
+    return f"{type(value).__name__}({visible})"

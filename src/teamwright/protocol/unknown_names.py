@@ -61,11 +61,13 @@ def ended_member(
 def unknown_team(name: str, teams: Iterable[str], place: str, do: Iterable[str] | None = None) -> TeamwrightError:
     """Return the error for a name that no team has. `place` is the directory of the teams; `do` replaces the advice."""
     names = list(teams)
-    shown = ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
+    name_list = ", ".join(names[:MAX_LISTED]) + (
+        f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    )
     return TeamwrightError(
         "unknown-team",
         f"there is no team '{name[:80]}'",
-        looked_at=[("looked in", place), ("teams", shown or "none")],
+        looked_at=[("looked in", place), ("teams", name_list or "none")],
         do=did_you_mean(name, names, ["teamwright teams"]) if do is None else do,
         note="nothing was done",
     )

@@ -149,8 +149,8 @@ def last_number(path: Path) -> int:
 
 def find_call_number(path: Path, use: str) -> str:
     """Return the number (`c7`) of the newest call to which a model gave this id; empty when the log has none."""
-    wanted = b'"use":%s' % json.dumps(use).encode()
-    lines = (line for line in read_backward(path) if wanted in line and b'"tool_called"' in line[:80])
+    pattern = b'"use":%s' % json.dumps(use).encode()
+    lines = (line for line in read_backward(path) if pattern in line and b'"tool_called"' in line[:80])
     events = (event for line in lines if isinstance(event := parse_event(line), ToolCalled) and event.use == use)
     return next((event.call for event in events), "")
 

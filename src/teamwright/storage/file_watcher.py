@@ -74,7 +74,7 @@ class Watcher:
         self._settings = settings or WatchSettings()
         self._files: dict[str, _FollowedFile] = {}
         self._followed_directories: dict[str, _FollowedDirectory] = {}
-        self._wanted: Counter[str] = Counter()  # directories and the number of followed files, or listeners, in them
+        self._uses: Counter[str] = Counter()  # directories and the number of followed files, or listeners, in them
         self._directories: dict[str, int] = {}  # watched ones and their inodes
         self._missing_directories: set[str] = set()  # missing directories: their parents are watched
         self._notifier: _Notifier | None = None
@@ -145,14 +145,14 @@ class Watcher:
         """Watch one more directory; costs nothing when it is watched already."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll())
-        self._wanted[directory] += 1
-        if self._wanted[directory] == 1:
+        self._uses[directory] += 1
+        if self._uses[directory] == 1:
             self._rewatch()
 
     def _remove_wanted(self, directory: str) -> None:
-        self._wanted[directory] -= 1
-        if not self._wanted[directory]:
-            del self._wanted[directory]
+        self._uses[directory] -= 1
+        if not self._uses[directory]:
+            del self._uses[directory]
             self._rewatch()
 
     def check_now(self) -> None:
@@ -201,7 +201,7 @@ class Watcher:
 
     def _directories_to_watch(self) -> dict[str, int]:
         """Return the directories to watch, with their inodes; for a missing one its nearest existing parent."""
-        found = {directory: _inode(directory) for directory in self._wanted}
+        found = {directory: _inode(directory) for directory in self._uses}
         self._missing_directories = set()
         for directory in [directory for directory, inode in found.items() if inode is None]:
             while found.setdefault(directory, _inode(directory)) is None and directory not in self._missing_directories:
@@ -211,17 +211,17 @@ class Watcher:
 
     def _rewatch(self) -> None:
         """Watch the wanted directories. A directory that replaced another one of the same path is a new one."""
-        wanted, before, added = self._directories_to_watch(), self._directories, False
-        self._directories = {name: inode for name, inode in before.items() if wanted.get(name) == inode}
+        directories, before, added = self._directories_to_watch(), self._directories, False
+        self._directories = {name: inode for name, inode in before.items() if directories.get(name) == inode}
         try:
             if self._notifier is None:
                 self._notifier = self._start()
             for name in before.keys() - self._directories.keys():
                 self._notifier.remove(name)
-            for name in wanted.keys() - self._directories.keys():
+            for name in directories.keys() - self._directories.keys():
                 with contextlib.suppress(FileNotFoundError):
                     self._notifier.add(name)
-                    self._directories[name] = wanted[name]
+                    self._directories[name] = directories[name]
                     added = True
             self.is_polling = False
         except (OSError, ImportError):

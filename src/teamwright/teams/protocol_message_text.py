@@ -171,8 +171,8 @@ def _permission_request_text(team: SessionTeam, reader: str, entry: InboxEntry, 
         more = len(action) - MAX_REQUEST_CHARS
         action = f"{action[:MAX_REQUEST_CHARS]}\n… ({more} more characters are not shown; deny it if you must see them)"
     what = f"{request.get('tool')}: {action}\nasked because of: {request.get('rule')}"
-    shown = tags.message(entry.sender, what, color=entry.color, summary="asks for permission")
-    return f"{PEER_NOTE}\n{shown}\n{tags.reminder(_how_to_answer_permission(entry.sender, request))}"
+    message = tags.message(entry.sender, what, color=entry.color, summary="asks for permission")
+    return f"{PEER_NOTE}\n{message}\n{tags.reminder(_how_to_answer_permission(entry.sender, request))}"
 
 
 def _how_to_answer_permission(name: str, request: Mapping[str, Any]) -> str:

@@ -106,16 +106,16 @@ class Roster:
         not is replaced, keeping its place and colour. A live namesake is refused (TeamRefused), or with `dedupe`
         the newcomer becomes `name-2`. Raises InvalidName, StorageError.
         """
-        wanted = member_name(member.name)
+        base_name = member_name(member.name)
         joined = member
 
         def added(config: TeamConfig) -> TeamConfig:
             nonlocal joined
-            name, namesake = wanted, _namesake(config, wanted)
+            name, namesake = base_name, _namesake(config, base_name)
             if namesake and is_alive(namesake):
                 if not dedupe:
                     raise _name_taken_error(namesake)
-                name, namesake = _free_name(config, wanted), None
+                name, namesake = _free_name(config, base_name), None
             color = member.color or (namesake.color if namesake else None) or _next_color(config)
             id = member.agent_id if name == member.name and member.agent_id else agent_id(name, config.name)
             joined = replace(member, name=name, agent_id=id, color=color)
@@ -136,8 +136,8 @@ class Roster:
 
         def removed(config: TeamConfig) -> TeamConfig:
             nonlocal gone
-            wanted = name.lower()
-            gone = next((m for m in config.members if wanted in {m.name.lower(), m.agent_id.lower()}), None)
+            key = name.lower()
+            gone = next((m for m in config.members if key in {m.name.lower(), m.agent_id.lower()}), None)
             if gone is not None and gone.is_lead:
                 raise TeamRefused(
                     "team-refused", "the lead cannot be taken out of its team", note="nothing was changed"

@@ -100,21 +100,21 @@ async def compact_now(agent: Agent, keep: str = "") -> CompactResult:
     `keep` says in words which facts the summary must keep. Raises nothing: the result has the reason of a failure.
     """
     compaction = agent.compaction
-    wanted = compaction.request
-    if wanted is None:
-        wanted = compaction.request = CompactRequest(keep, asyncio.get_running_loop().create_future())
+    request = compaction.request
+    if request is None:
+        request = compaction.request = CompactRequest(keep, asyncio.get_running_loop().create_future())
     rests = asyncio.ensure_future(compaction.turn_lock.acquire())
     try:
-        await asyncio.wait({rests, wanted.result}, return_when=asyncio.FIRST_COMPLETED)
-        if not wanted.result.done():
-            await answer_request(agent, wanted)
+        await asyncio.wait({rests, request.result}, return_when=asyncio.FIRST_COMPLETED)
+        if not request.result.done():
+            await answer_request(agent, request)
     finally:
-        if not wanted.result.done() and compaction.request is wanted:
+        if not request.result.done() and compaction.request is request:
             compaction.request = None  # the cancelled caller no longer waits
         rests.cancel()
         if (await asyncio.gather(rests, return_exceptions=True))[0] is True:
             compaction.turn_lock.release()
-    return wanted.result.result()
+    return request.result.result()
 
 
 def is_due(agent: Agent) -> bool:
@@ -271,10 +271,10 @@ def _obstacle(conversation: Conversation) -> str:
     return NOTHING_TO_FOLD if paused or at <= int(conversation.is_compacted) else ""
 
 
-async def answer_request(agent: Agent, wanted: CompactRequest) -> CompactResult:
+async def answer_request(agent: Agent, request: CompactRequest) -> CompactResult:
     """Run a compaction that was requested and set its result. After a cancel the request stays open."""
-    made = await compact(agent, MANUAL, wanted.keep)
+    made = await compact(agent, MANUAL, request.keep)
     agent.compaction.request = None
-    if not wanted.result.done():
-        wanted.result.set_result(made)
+    if not request.result.done():
+        request.result.set_result(made)
     return made

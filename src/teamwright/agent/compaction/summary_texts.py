@@ -128,8 +128,8 @@ def _block_text(block: Block, most: int) -> str:
         case "text":
             return _cut_middle(str(block.get("text", "")), most)
         case "tool_use":
-            given = json.dumps(block.get("input") or {}, ensure_ascii=False)
-            return f"calls {block.get('name')} {_cut_middle(given, most)}"
+            arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+            return f"calls {block.get('name')} {_cut_middle(arguments, most)}"
         case "tool_result":
             failed = "failed: " if block.get("is_error") else ""
             return f"result: {failed}{_cut_middle(_result_text(block), most)}"

@@ -86,10 +86,10 @@ class AgentTypes(Struct):
 
         Raises UsageError naming the nearest, or saying why the type of that name cannot be used.
         """
-        wanted = name.lower()
+        key = name.lower()
         # this runs at every start of an agent, so skipped definitions are not parsed
         for found, usable in self._each():
-            if usable and found.definition is not None and found.name.lower() == wanted:
+            if usable and found.definition is not None and found.name.lower() == key:
                 return found.definition
         self._explain(name)
         return find_agent_type(name, self.active())
@@ -184,13 +184,15 @@ def _listed(rows: tuple[_Row, ...]) -> TypeList:
     if _size(whole) <= LIST_BYTES:
         return TypeList(whole, frozenset())
     described = len(rows) if _size(_text(rows, SHORTEST)) <= LIST_BYTES else _most_described(rows)
-    shown, named = rows[:described], rows[described:]
+    described_rows, named = rows[:described], rows[described:]
     low = SHORTEST
     while low < longest:  # the largest length with which the list fits
         middle = (low + longest + 1) // 2
-        low, longest = (middle, longest) if _size(_text(shown, middle, named)) <= LIST_BYTES else (low, middle - 1)
-    shortened = {row.name for row in shown if len(row.about) > low}
-    return TypeList(_text(shown, low, named), frozenset(shortened.union(row.name for row in named)))
+        low, longest = (
+            (middle, longest) if _size(_text(described_rows, middle, named)) <= LIST_BYTES else (low, middle - 1)
+        )
+    shortened = {row.name for row in described_rows if len(row.about) > low}
+    return TypeList(_text(described_rows, low, named), frozenset(shortened.union(row.name for row in named)))
 
 
 def _most_described(rows: tuple[_Row, ...]) -> int:

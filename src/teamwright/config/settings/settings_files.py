@@ -127,14 +127,14 @@ def read_layer(path: Path, origin: SettingsOrigin) -> SettingsLayer | None:
     return None if text is None else parse_layer(path, origin, text)
 
 
-def read_given_layer(given: Path | str) -> SettingsLayer | None:
+def read_given_layer(source: Path | str) -> SettingsLayer | None:
     """Return the layer of `--settings`: of a file, or of JSON text (`str`). None when there is no such file.
 
     Raises CannotStart (`bad-settings`) with the position.
     """
-    if isinstance(given, str):
-        return parse_layer(Path("--settings"), SettingsOrigin.GIVEN, given)
-    return read_layer(given, SettingsOrigin.GIVEN)
+    if isinstance(source, str):
+        return parse_layer(Path("--settings"), SettingsOrigin.GIVEN, source)
+    return read_layer(source, SettingsOrigin.GIVEN)
 
 
 def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:

@@ -74,18 +74,18 @@ SURE_LENGTH = 16
 class CallIds:
     """Ids for the calls of one answer: the received ids, where all services accept them and no other call has them."""
 
-    __slots__ = ("_given", "_items")
+    __slots__ = ("_items", "_used_ids")
 
     def __init__(self, items: Sequence[bytes]) -> None:
         self._items = items
-        self._given: set[str] = set()
+        self._used_ids: set[str] = set()
 
     def id_for(self, came: object) -> str:
         """Return the id that was received with a call, or a new one."""
         id = safe_id(came)
-        if id in self._given or (len(id) < SURE_LENGTH and self._known(id)):
+        if id in self._used_ids or (len(id) < SURE_LENGTH and self._known(id)):
             id = safe_id(None)
-        self._given.add(id)
+        self._used_ids.add(id)
         return id
 
     def _known(self, id: str) -> bool:
@@ -144,9 +144,9 @@ class AnswerEvents:
         """Open a call."""
         self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
-    def arguments(self, key: object, given: object) -> None:
+    def arguments(self, key: object, value: object) -> None:
         """Add arguments to a call: JSON in pieces, or all of them as a value."""
-        if text := given_text(given):
+        if text := given_text(value):
             self._grow(key, {"type": "input_json_delta", "partial_json": text})
 
     def count(self, fresh: object, out: object, read: object = 0, write: object = 0) -> None:
@@ -177,9 +177,9 @@ def thinking_block(by: str) -> Event:
     return {"type": "thinking", "thinking": "", "signature": "", "by": by}
 
 
-def given_text(given: object) -> str:
+def given_text(value: object) -> str:
     """Return a piece of arguments as text: some services send the value itself."""
-    return given if isinstance(given, str) else "" if given is None else arguments_text(given)
+    return value if isinstance(value, str) else "" if value is None else arguments_text(value)
 
 
 def object_field(event: Event, key: str) -> Event:

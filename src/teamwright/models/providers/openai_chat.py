@@ -231,13 +231,13 @@ class ChatAnswer:
         self._grow(call, name, about.get("arguments"))
 
     def _grow(self, call: _OpenCall, name: str, arguments: object) -> None:
-        given = call.take(arguments)
+        piece = call.take(arguments)
         if not self._events.has(call):
             if not name:
                 return  # kept until the name of the tool is known
             self._events.call(call, self._ids.id_for(call.id), name)
-            given = call.arguments
-        self._events.arguments(call, given)
+            piece = call.arguments
+        self._events.arguments(call, piece)
 
     def _count(self, usage: Event) -> None:
         self._counted = True

@@ -141,8 +141,8 @@ def _assistant_items(blocks: list[Block]) -> Iterable[Event]:
         if kind == "text":
             yield {"role": "assistant", "content": block["text"]}
         elif kind == "tool_use":
-            given = call_arguments(block)
-            yield {"type": "function_call", "call_id": block["id"], "name": block["name"], "arguments": given}
+            arguments = call_arguments(block)
+            yield {"type": "function_call", "call_id": block["id"], "name": block["name"], "arguments": arguments}
         elif kind == "thinking" and block.get(PROVIDER_KEY) == API_NAME and block.get("signature"):
             summary = [{"type": "summary_text", "text": block["thinking"]}] if block.get("thinking") else []
             known = {"id": block["id"]} if block.get("id") else {}
@@ -200,10 +200,10 @@ class ResponsesAnswer:
         """Add arguments of a call."""
         self._arguments(event["output_index"], event.get("delta"))
 
-    def _arguments(self, place: object, given: object) -> None:
-        if given:
+    def _arguments(self, place: object, value: object) -> None:
+        if value:
             self._grown.add(place)
-            self._events.arguments(place, given)
+            self._events.arguments(place, value)
 
     def done(self, event: Event) -> None:
         """Complete an item. A server that sent no pieces sends all of it here."""

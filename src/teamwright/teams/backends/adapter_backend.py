@@ -68,9 +68,9 @@ class AdapterBackend:
 
     def __init__(self, adapter: TerminalAdapter, environ: Mapping[str, str]) -> None:
         self._adapter = adapter
-        wanted = {*_PASSED_VARIABLES, *adapter.variables, *adapter.takes}
+        passed_names = {*_PASSED_VARIABLES, *adapter.variables, *adapter.takes}
         handed_on = {
-            name: value for name, value in environ.items() if name in wanted or name.startswith(_PASSED_PREFIXES)
+            name: value for name, value in environ.items() if name in passed_names or name.startswith(_PASSED_PREFIXES)
         }
         self._environ = {**handed_on, **adapter.env}
         self._environment_values = {f"env:{name}": environ.get(name, "") for name in adapter.variables}
@@ -196,10 +196,12 @@ class AdapterBackend:
             await asyncio.sleep(pause)
             if await self._is_there(location):
                 return
-        wanted = ", ".join(f"{key} {fill(text, self._values(location))}" for key, text in self._adapter.where.items())
+        conditions = ", ".join(
+            f"{key} {fill(text, self._values(location))}" for key, text in self._adapter.where.items()
+        )
         raise _CommandFailed(
             f"{self._adapter.alive[0]} does not list what was started as {location.id}"
-            + (f" ({wanted})" if wanted else "")
+            + (f" ({conditions})" if conditions else "")
         )
 
     async def _is_ours(self, location: Location) -> bool:

@@ -120,8 +120,8 @@ def _socket_directory() -> Path:
 
 def _encode_launch(launch: Launch) -> bytes:
     """Encode the launch for `starter`."""
-    given = [f"{key}={value}" for key, value in launch.env.items()]
-    parts = ([os.fspath(launch.cwd)], launch.argv, given, TERMINAL_VARIABLES)
+    variables = [f"{key}={value}" for key, value in launch.env.items()]
+    parts = ([os.fspath(launch.cwd)], launch.argv, variables, TERMINAL_VARIABLES)
     return json.dumps([[os.fsencode(text).decode("latin-1") for text in part] for part in parts]).encode()
 
 

@@ -40,8 +40,8 @@ def _exec(launch: list[list[str]]) -> None:
     """Replace this process. The lists are directory, arguments, `KEY=VALUE`, kept names; texts are bytes as Latin-1, so
     any byte passes.
     """
-    (cwd,), argv, given, stay = ([text.encode("latin-1") for text in part] for part in launch)
-    env = dict(pair.split(b"=", 1) for pair in given)
+    (cwd,), argv, variables, stay = ([text.encode("latin-1") for text in part] for part in launch)
+    env = dict(pair.split(b"=", 1) for pair in variables)
     for key in stay:
         env.pop(key, None)
     env |= {key: os.environb[key] for key in stay if key in os.environb}

@@ -187,7 +187,7 @@ def build_command(template: Sequence[str], values: Mapping[str, str], argv: Sequ
     return [word for text in template for word in (argv if text == "{argv}" else (fill(text, values),))]
 
 
-def json_contains(output: str, wanted: Mapping[str, str]) -> bool:
+def json_contains(output: str, conditions: Mapping[str, str]) -> bool:
     """Return True when an object in this JSON has all these values, compared as text. Raises ValueError for invalid
     JSON.
     """
@@ -199,7 +199,7 @@ def json_contains(output: str, wanted: Mapping[str, str]) -> bool:
         one = waiting.pop()
         if isinstance(one, dict):
             row = cast("dict[str, Any]", one)
-            if all(key in row and _text(row[key]) == value for key, value in wanted.items()):
+            if all(key in row and _text(row[key]) == value for key, value in conditions.items()):
                 return True
             waiting += row.values()
         elif isinstance(one, list):
@@ -294,9 +294,9 @@ def _checked_placeholders(where: str, text: str, slots: frozenset[str]) -> str:
         raise InvalidAdapter(where, "an argument cannot hold a null byte")
     for slot, behind in placeholders(text):
         if slot not in slots or (slot == "env") != bool(behind):
-            shown = ", ".join(f"{{{one}:NAME}}" if one == "env" else f"{{{one}}}" for one in sorted(slots))
+            usable = ", ".join(f"{{{one}:NAME}}" if one == "env" else f"{{{one}}}" for one in sorted(slots))
             found = f"{{{slot}:{behind}}}" if behind else f"{{{slot}}}"
-            raise InvalidAdapter(where, f"{found} means nothing here", f"use {shown}; write {{{{ for a brace")
+            raise InvalidAdapter(where, f"{found} means nothing here", f"use {usable}; write {{{{ for a brace")
     return text
 
 

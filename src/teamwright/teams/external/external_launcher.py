@@ -121,8 +121,8 @@ class ExternalLauncher:
             agreed = " after it agreed to stop" if self._has_agreed_to_stop(member.name, member.joined_at) else ""
             raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
         stranger = self._make_member(member, incarnation, place)
-        given = mode_for_external(team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
-        stranger.location, stranger.reported_mode = location, str(Mode.PLAN if member.plan_mode_required else given)
+        mode = mode_for_external(team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
+        stranger.location, stranger.reported_mode = location, str(Mode.PLAN if member.plan_mode_required else mode)
         self._add_member(stranger, member, undo)
         self._start_run(stranger)
         stranger.start(member.is_active)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct, field
 
 from teamwright.mail.mailbox import FollowedMailbox
-from teamwright.processes.pid_watch import WatchedProcess as ProcessLife
+from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import process_start
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import FileMark, ModeChanged
@@ -302,7 +302,7 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         """Wait until its program has ended: an event if its process is known, else a slow probe while it is working."""
         facts = self.location.facts if self.location is not None else dict[str, str]()
         pid, start = facts.get("pid", ""), facts.get("start", "")
-        process = ProcessLife.open(int(pid)) if pid.isdigit() and start else None
+        process = WatchedProcess.open(int(pid)) if pid.isdigit() and start else None
         if process is not None:
             gone = asyncio.Event()
             stop = process.on_end(gone.set)

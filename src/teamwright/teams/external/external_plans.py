@@ -40,13 +40,13 @@ def mode_for_external(lead: Policy, requested: Mode | None = None) -> Mode:
     It is not bypassPermissions when a deny rule or path ownership restricts the lead: that program knows neither.
     """
     above = lead.effective_mode if lead.effective_mode in _EXTERNAL_MODES else Mode.DEFAULT
-    given = (
+    mode = (
         requested
         if requested is not None and requested in _EXTERNAL_MODES and MODE_RANK[requested] <= MODE_RANK[above]
         else above
     )
     is_restricted = lead.scope.ownership is not None or any(rule.verdict is Verdict.DENY for rule in lead.rules)
-    return Mode.ACCEPT_EDITS if given is Mode.BYPASS and is_restricted else given
+    return Mode.ACCEPT_EDITS if mode is Mode.BYPASS and is_restricted else mode
 
 
 def bound_incarnation(team: SessionTeam, name: str) -> int | None:

@@ -273,14 +273,14 @@ class OwnRosterEntry:
 
     # ── joining ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def join(self, wanted: RosterMember) -> RosterMember:
+    async def join(self, new_entry: RosterMember) -> RosterMember:
         """Join the roster: with the existing entry, else with this one. Raises LockTimeout, StorageError."""
 
         def taken(config: TeamConfig) -> TeamConfig:
-            return config if config.find(self._name) is not None else config.with_member(wanted)
+            return config if config.find(self._name) is not None else config.with_member(new_entry)
 
         config = await self._team.roster.change(taken)
-        self.entry = config.find(self._name) or wanted
+        self.entry = config.find(self._name) or new_entry
         self._active = self.entry.is_active
         self._publish(config)
         return self.entry

@@ -173,6 +173,6 @@ def _shown_name(name: str) -> str:
 
 
 def _join_names(words: Collection[str], limit: int = 3) -> str:
-    shown = list(words)[:limit]
-    more = len(words) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    names = list(words)[:limit]
+    more = len(words) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

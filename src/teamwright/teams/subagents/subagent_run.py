@@ -154,7 +154,7 @@ _ENDED_EVENT.set()
 
 def find_run(runs: Mapping[str, SubagentRun], text: str) -> SubagentRun | None:
     """Return the run of that id, or the newest of that name, without regard to case."""
-    wanted = text.strip().lower()
-    if wanted in runs:
-        return runs[wanted]
-    return next((run for run in reversed(list(runs.values())) if run.name and run.name.lower() == wanted), None)
+    key = text.strip().lower()
+    if key in runs:
+        return runs[key]
+    return next((run for run in reversed(list(runs.values())) if run.name and run.name.lower() == key), None)

@@ -214,7 +214,7 @@ class Agent(Struct, weakref=True):
         `aside` names a purpose other than the agent's work.
         """
         used, model, caller = answer.usage, answer.model, self.caller
-        made = ModelCallEnded(
+        event = ModelCallEnded(
             member=self.name,
             usage=used,
             model=model,
@@ -228,7 +228,7 @@ class Agent(Struct, weakref=True):
             end=answer.end,
             request_id=answer.request_id,
         )
-        self.emit(made)
+        self.emit(event)
 
     def report_failed_attempts(self, answer: Reply | Failure, task: str, seconds: float = 0.0) -> None:
         """Report a call that failed after `seconds`, or the usage of the failed attempts before an answer.
@@ -238,7 +238,7 @@ class Agent(Struct, weakref=True):
         failure = answer if isinstance(answer, Failure) else None
         if failure is None and not answer.failed_usage.requests:
             return
-        made = ModelCallEnded(
+        event = ModelCallEnded(
             member=self.name,
             usage=answer.failed_usage,
             model=answer.model if isinstance(answer, Reply) else self.model.card.wire,
@@ -250,7 +250,7 @@ class Agent(Struct, weakref=True):
             request_id="" if failure is None else dict(failure.looked_at).get(REQUEST_ID, ""),
             error="" if failure is None else failure.slug,
         )
-        self.emit(made)
+        self.emit(event)
 
     def emit_message(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
         """Emit an event for a stored message, without the key of the runtime's tags.

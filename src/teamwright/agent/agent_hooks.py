@@ -96,8 +96,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
             base = self.hooks.environment.project
             return access is not None and matches_condition(condition, subjects, access(), base)
 
-        made, agent = self._full_payload(make_payload()), HookFiring(matches, self.deliver_later)
-        return await self.hooks.fire(event, made, subjects or ("",), self.cwd(), agent)
+        content, agent = self._full_payload(make_payload()), HookFiring(matches, self.deliver_later)
+        return await self.hooks.fire(event, content, subjects or ("",), self.cwd(), agent)
 
     @property
     def is_running(self) -> bool:
@@ -129,8 +129,8 @@ class AgentHooks(Struct, eq=False, weakref=True):
             )
             if after.blocked:
                 notes.append(f"A hook that ran after this call says: {after.reason}")
-            made = _with_notes(result, [*notes, *after.contexts])
-            return replace(made, ends_turn=True) if after.halted else made
+            noted_result = _with_notes(result, [*notes, *after.contexts])
+            return replace(noted_result, ends_turn=True) if after.halted else noted_result
 
         return step
 
@@ -191,9 +191,9 @@ class AgentHooks(Struct, eq=False, weakref=True):
         reason = outcome.reason or outcome.halt_reason
         call.denied = True
         self.record_denial(call, HOOK_RULE, reason)
-        made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Follow the hook's reason.")
-        made = _with_notes(made, outcome.contexts)
-        return replace(made, ends_turn=True) if outcome.halted else made
+        result = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Follow the hook's reason.")
+        result = _with_notes(result, outcome.contexts)
+        return replace(result, ends_turn=True) if outcome.halted else result
 
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -92,12 +92,12 @@ class Conversation(Struct):
         if not with_next and os.path.exists(path) and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
         header = {"type": "header", "v": SCHEMA, "at": iso_time(), "prefix": prefix.digest, **about}
-        made = cls(path, prefix, header)
+        conversation = cls(path, prefix, header)
         if with_next:
-            made._header_line, made.lines = encode(header), 1
+            conversation._header_line, conversation.lines = encode(header), 1
         else:
-            made._append(encode(header))
-        return made
+            conversation._append(encode(header))
+        return conversation
 
     @classmethod
     def load(cls, path: Path, prefix: Prefix) -> Conversation:
@@ -112,16 +112,22 @@ class Conversation(Struct):
     @classmethod
     def from_history(cls, path: Path, prefix: Prefix, journal: Journal, history: History) -> Conversation:
         """Return a conversation from the history that was read from its file."""
-        made = cls(path, prefix, history.header, history.items, history.owes_answer, history.interrupted, history.lines)
-        made.queued, made.reported_tokens, made._journal = history.queued, history.reported_tokens, journal
-        made._has_unanswered, made.inherited_count = history.has_unanswered, history.inherited_count
-        made._folded_answers = -count_answers(made.items[: made.inherited_count])
+        conversation = cls(
+            path, prefix, history.header, history.items, history.owes_answer, history.interrupted, history.lines
+        )
+        conversation.queued, conversation.reported_tokens, conversation._journal = (
+            history.queued,
+            history.reported_tokens,
+            journal,
+        )
+        conversation._has_unanswered, conversation.inherited_count = history.has_unanswered, history.inherited_count
+        conversation._folded_answers = -count_answers(conversation.items[: conversation.inherited_count])
         if history.boundary is not None:
-            made._summarized_count, made._folded_answers = (
+            conversation._summarized_count, conversation._folded_answers = (
                 history.boundary.summarized_count,
                 history.boundary.answer_count,
             )
-        return made
+        return conversation
 
     def fork(self, path: Path, about: Mapping[str, Any]) -> Conversation:
         """Return a fork that continues from the newest answer, with the same prefix and history.
@@ -141,10 +147,10 @@ class Conversation(Struct):
             **origin.header_fields,
         }
         header[TAG_KEY] = self.tags.key  # the fork's prefix is its caller's, which names this key
-        made = Conversation(path, self.prefix, header, list(self.items), inherited_count=len(self.items))
-        made.reported_tokens, made._folded_answers = self.reported_tokens, -count_answers(self.items)
-        made._append(encode(header))
-        return made
+        conversation = Conversation(path, self.prefix, header, list(self.items), inherited_count=len(self.items))
+        conversation.reported_tokens, conversation._folded_answers = self.reported_tokens, -count_answers(self.items)
+        conversation._append(encode(header))
+        return conversation
 
     def interrupt(self) -> None:
         """Record that the user interrupted the turn: no answer is owed until the next message, also after a kill.

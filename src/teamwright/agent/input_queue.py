@@ -133,8 +133,8 @@ class InputQueue(Struct):
 
     def remove(self, commands: Iterable[QueuedCommand]) -> None:
         """Remove commands that the transcript has, or that have run."""
-        gone = {one.id for one in commands}
-        self._waiting = [one for one in self._waiting if one.id not in gone]
+        removed_ids = {one.id for one in commands}
+        self._waiting = [one for one in self._waiting if one.id not in removed_ids]
 
     def withdraw(self, id: str) -> bool:
         """Withdraw input that is not delivered yet. Return True when it was queued."""

@@ -88,13 +88,13 @@ class PrefixCache(Struct):
         if found is not None:
             return found[0]
         shared, schemas = shared_parts(system, offered), [tool_schema(tool) for tool in offered]
-        made = build_prefix(model.card, model.settings, system, schemas, effort=model.effort, shared=shared)
-        store_prefix(directory, made)
+        prefix = build_prefix(model.card, model.settings, system, schemas, effort=model.effort, shared=shared)
+        store_prefix(directory, prefix)
         if len(self._prefixes) >= MAX_CACHED:
             del self._prefixes[next(iter(self._prefixes))]
         # The key has identities, so these objects must stay alive; another object could get the same identity.
-        self._prefixes[key] = made, (model, *(tool.schema for tool in tools))
-        return made
+        self._prefixes[key] = prefix, (model, *(tool.schema for tool in tools))
+        return prefix
 
 
 def shared_parts(system: Sequence[Block], offered: Sequence[AnyTool]) -> SharedPrefix:
@@ -131,9 +131,9 @@ def load_conversation(path: Path, prefixes: Path) -> Conversation:
     lost = set_aside_lost_lines(path)
     history = read_conversation(path)
     prefix = load_prefix(prefixes, history.prefix)
-    made = Conversation.from_history(path, prefix, Journal.open(path), history)
-    made.lost_lines = lost
-    return made
+    conversation = Conversation.from_history(path, prefix, Journal.open(path), history)
+    conversation.lost_lines = lost
+    return conversation
 
 
 def load_prefix(directory: Path, digest: str) -> Prefix:

@@ -142,11 +142,11 @@ class RepetitionGuard:
 
     def _count_repetitions(self) -> tuple[int, int]:
         """How often the newest calls were made in a row, and how many model calls that is each time."""
-        made = self._rounds
+        rounds = self._rounds
         found = (1, 1)
         for cycle in range(1, LONGEST_CYCLE + 1):
             times = 1
-            while made[-cycle:] == made[-cycle * (times + 1) : -cycle * times]:
+            while rounds[-cycle:] == rounds[-cycle * (times + 1) : -cycle * times]:
                 times += 1
             found = max(found, (times, cycle), key=lambda one: one[0])
         return found

@@ -47,9 +47,9 @@ def input_schema(input_type: type[ToolInput]) -> Schema:
     raw = input_type.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
     raw.pop("description", None)
-    made = cast("Schema", _clean(raw, definitions, ()))
-    made.setdefault("properties", {})
-    return made
+    schema = cast("Schema", _clean(raw, definitions, ()))
+    schema.setdefault("properties", {})
+    return schema
 
 
 def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
@@ -118,15 +118,15 @@ def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) ->
         return [_clean(item, definitions, above) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    made: Schema = {}
+    schema: Schema = {}
     for key, value in cast("Schema", node).items():
         if key in _KEYWORDS_OF_NAMES:
-            made[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
+            schema[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
         elif key == "$ref":
-            made = {**_resolve_reference(value, definitions, above), **made}
+            schema = {**_resolve_reference(value, definitions, above), **schema}
         elif key != "title" and not (key == "default" and _says_nothing(value)):
-            made[key] = _clean(value, definitions, above)
-    return _without_null(made)
+            schema[key] = _clean(value, definitions, above)
+    return _without_null(schema)
 
 
 def _says_nothing(default: object) -> bool:

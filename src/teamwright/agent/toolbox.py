@@ -342,18 +342,18 @@ def _with_access(call: ToolCall, tool: AnyTool, input: ToolInput, ctx: ToolConte
 def _groups(calls: Sequence[ToolCall], checked: Mapping[str, PreparedCall | ToolResult]) -> list[list[ToolCall]]:
     """Return groups of consecutive calls that may run together: all read only, or they write different files."""
     groups: list[list[ToolCall]] = []
-    taken: set[str] = set()
+    paths: set[str] = set()
     reading = False
     for call in calls:
         reads, writes = _footprint(checked[call.id])
-        joins = bool(groups) and ((reading and reads) or (writes is not None and taken and not writes & taken))
+        joins = bool(groups) and ((reading and reads) or (writes is not None and paths and not writes & paths))
         if joins:
             groups[-1].append(call)
             reading = reading and reads
-            taken |= writes or set()
+            paths |= writes or set()
         else:
             groups.append([call])
-            reading, taken = reads, set(writes or ())
+            reading, paths = reads, set(writes or ())
     return groups
 
 

@@ -168,50 +168,50 @@ def read_history(path: Path, upto: int | None = None) -> History:
     `upto`: read only that many bytes.
     """
     later: list[bytes] = []
-    made = History()
+    history = History()
     for line in read_backward(path, upto):
         if line.startswith(_COMPACT):
-            made.boundary = CompactBoundary.parse(line)
+            history.boundary = CompactBoundary.parse(line)
             break
         later.append(line)
-    if made.boundary is not None:
-        made.header = read_header(path) or {}
-        _apply_boundary(made, made.boundary)
+    if history.boundary is not None:
+        history.header = read_header(path) or {}
+        _apply_boundary(history, history.boundary)
     elif later:
-        made.header, made.lines = parse_header(later.pop(), path), 1
-    paused, gaps = _read_steps(made, later, path)
+        history.header, history.lines = parse_header(later.pop(), path), 1
+    paused, gaps = _read_steps(history, later, path)
     if gaps:
-        made.items, made.reported_tokens = bridge_gaps(made.items, gaps), (0, 0)
-    _set_owes_answer(made, path, paused=paused)
-    return made
+        history.items, history.reported_tokens = bridge_gaps(history.items, gaps), (0, 0)
+    _set_owes_answer(history, path, paused=paused)
+    return history
 
 
-def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
+def _read_steps(history: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
     """Add the lines, the newest first. Return whether the last answer paused, and the positions of damaged lines."""
     paused, gaps = False, list[int]()
     answer, count = b"", 0
     while later:  # the newest is first: memory is freed line by line
         line = later.pop()
         if line.startswith(_QUEUED):
-            _add_queued(line, made.queued)
+            _add_queued(line, history.queued)
             continue
         if line.startswith(_PREFIX):
-            _apply_prefix_line(line, made, path)
+            _apply_prefix_line(line, history, path)
             answer = b""  # no tokens are counted with the new prefix yet
             continue
-        made.lines += 1
-        made.interrupted = line.startswith(_INTERRUPT)
+        history.lines += 1
+        history.interrupted = line.startswith(_INTERRUPT)
         if line.startswith(LOST):
-            gaps.append(len(made.items))
+            gaps.append(len(history.items))
         at = line.find(MESSAGE_KEY)
         if at > 0:
-            made.items.append(line[at + len(MESSAGE_KEY) : -1])
-            made.owes_answer = paused = _PAUSED in line[:at]
-            _remove_delivered(line, at, made.queued)
+            history.items.append(line[at + len(MESSAGE_KEY) : -1])
+            history.owes_answer = paused = _PAUSED in line[:at]
+            _remove_delivered(line, at, history.queued)
             if line.startswith(ASSISTANT_LINE):
-                answer, count = line[:at], len(made.items)
+                answer, count = line[:at], len(history.items)
     if answer:
-        made.reported_tokens = count, _reported_tokens(answer)
+        history.reported_tokens = count, _reported_tokens(answer)
     return paused, gaps
 
 
@@ -243,32 +243,32 @@ def _parse(line: bytes) -> Any:
     return json.loads(line)
 
 
-def _apply_boundary(made: History, boundary: CompactBoundary) -> None:
-    made.items, made.lines = list(boundary.messages), boundary.line_count
-    made.queued = dict(boundary.queued)
-    made.owes_answer, made.interrupted = boundary.owes_answer, boundary.interrupted
+def _apply_boundary(history: History, boundary: CompactBoundary) -> None:
+    history.items, history.lines = list(boundary.messages), boundary.line_count
+    history.queued = dict(boundary.queued)
+    history.owes_answer, history.interrupted = boundary.owes_answer, boundary.interrupted
 
 
-def _apply_prefix_line(line: bytes, made: History, path: Path) -> None:
+def _apply_prefix_line(line: bytes, history: History, path: Path) -> None:
     """Apply a new prefix: earlier thinking blocks are not sent again."""
     try:
-        made.later_prefix = str(json.loads(line)["prefix"])
+        history.later_prefix = str(json.loads(line)["prefix"])
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path}: a line of a new prefix cannot be read") from problem
-    made.items = [without_thinking(item) for item in made.items]
+    history.items = [without_thinking(item) for item in history.items]
 
 
-def _set_owes_answer(made: History, path: Path, *, paused: bool) -> None:
+def _set_owes_answer(history: History, path: Path, *, paused: bool) -> None:
     """Set whether an answer is owed, from the messages after the last compaction, or from it when there are none."""
-    boundary, items = made.boundary, made.items
+    boundary, items = history.boundary, history.items
     if boundary is None or len(items) > len(boundary.messages):
         try:
             last = bool(items) and not items[-1].startswith(USER_MESSAGE)
-            made.has_unanswered = last and bool(tool_calls(cast("list[Block]", json.loads(items[-1])["content"])))
+            history.has_unanswered = last and bool(tool_calls(cast("list[Block]", json.loads(items[-1])["content"])))
         except (ValueError, KeyError, TypeError) as problem:
             raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
-        made.owes_answer = bool(items) and (not last or made.has_unanswered or paused)
-    made.owes_answer = made.owes_answer and not made.interrupted
+        history.owes_answer = bool(items) and (not last or history.has_unanswered or paused)
+    history.owes_answer = history.owes_answer and not history.interrupted
 
 
 def _reported_tokens(head: bytes) -> int:

@@ -81,8 +81,8 @@ class _TurnProgress(Struct):
 
     def end_turn(self, stop: str, *, failure: Failure | None = None, refusal: BudgetRefusal | None = None) -> TurnEnd:
         limit, reason = (refusal.limit, refusal.reason) if refusal is not None else ("", "")
-        made = TurnEnd(stop, self.text, self.usage, self.model_calls, failure, limit, self.tool_calls, reason)
-        return replace(made, answer_end=self.end)
+        end = TurnEnd(stop, self.text, self.usage, self.model_calls, failure, limit, self.tool_calls, reason)
+        return replace(end, answer_end=self.end)
 
     def take_answer(self, agent: Agent, answer: Reply, end: AnswerEnd, task: str) -> list[ToolCall]:
         """Store, count and show an answer. Return its calls that are to run."""

@@ -222,10 +222,10 @@ def _remove_from(content: dict[str, Any], way: tuple[str, ...]) -> bool:
         del content[name]
         return True
     below = content[name]
-    taken = isinstance(below, dict) and _remove_from(cast("dict[str, Any]", below), way[1:])
-    if taken and not below:
+    existed = isinstance(below, dict) and _remove_from(cast("dict[str, Any]", below), way[1:])
+    if existed and not below:
         del content[name]
-    return taken
+    return existed
 
 
 def _checked(after: SettingsLayer, before: SettingsLayer | None, root: Path, key: str) -> SettingsLayer:

@@ -109,11 +109,11 @@ class PluginStore:
     def remove(self, name: str) -> InstalledPlugin:
         """Remove a plugin and its copy. Its data stays. Raises UsageError for an unknown name."""
         with self._latest():
-            gone = self.find(name)
+            plugin = self.find(name)
             del self.plugins[name]
             self._write()
-        shutil.rmtree(Path(gone.directory).parent, ignore_errors=True)
-        return gone
+        shutil.rmtree(Path(plugin.directory).parent, ignore_errors=True)
+        return plugin
 
     @contextmanager
     def _latest(self) -> Generator[None]:

@@ -107,40 +107,40 @@ def _entry(path: Path, fields: Mapping[str, Any], base: str) -> MarketplaceEntry
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return MarketplaceEntry(str(name)[:60], problem="its name cannot be a plugin's name")
     about: Any = fields.get("description")
-    made = MarketplaceEntry(name, about if isinstance(about, str) else "", values=fields)
+    entry = MarketplaceEntry(name, about if isinstance(about, str) else "", values=fields)
     source: Any = fields.get("source")
     if isinstance(source, str):
         place = os.path.normpath(path / (source if source.startswith("./") or not base else f"{base}/{source}"))
         if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(path)):
-            return _unusable(made, f"its source {source[:60]} leads out of the marketplace")
+            return _unusable(entry, f"its source {source[:60]} leads out of the marketplace")
         if not os.path.isdir(place):
-            return _unusable(made, f"there is no directory {source[:60]}")
+            return _unusable(entry, f"there is no directory {source[:60]}")
         shared = os.path.realpath(place) == os.path.realpath(path)
-        return _with(made, PluginSource(Path(place), fields, made.is_whole, shared), None)
+        return _with(entry, PluginSource(Path(place), fields, entry.is_whole, shared), None)
     if not isinstance(source, dict):
-        return _unusable(made, "it has no source")
-    return _remote(made, cast("dict[str, Any]", source))
+        return _unusable(entry, "it has no source")
+    return _remote(entry, cast("dict[str, Any]", source))
 
 
-def _remote(made: MarketplaceEntry, source: Mapping[str, Any]) -> MarketplaceEntry:
+def _remote(entry: MarketplaceEntry, source: Mapping[str, Any]) -> MarketplaceEntry:
     kind = source.get("source")
     texts = {key: value for key, value in source.items() if isinstance(value, str)}
     ref = texts.get("sha") or texts.get("ref", "")
     repository = texts.get("repo", "") or texts.get("url", "")
     if kind == "github" and _GITHUB.fullmatch(texts.get("repo", "")):
-        return _with(made, None, RemoteSource(f"https://github.com/{texts['repo']}.git", ref, texts.get("path", "")))
+        return _with(entry, None, RemoteSource(f"https://github.com/{texts['repo']}.git", ref, texts.get("path", "")))
     if kind in {"url", "git", "git-subdir"} and repository:
         url = f"https://github.com/{repository}.git" if _GITHUB.fullmatch(repository) else repository
-        return _with(made, None, RemoteSource(url, ref, texts.get("path", "")))
-    return _unusable(made, f"a source of the kind {str(kind)[:40]!r} is not fetched; clone it and add its directory")
+        return _with(entry, None, RemoteSource(url, ref, texts.get("path", "")))
+    return _unusable(entry, f"a source of the kind {str(kind)[:40]!r} is not fetched; clone it and add its directory")
 
 
-def _with(made: MarketplaceEntry, local: PluginSource | None, remote: RemoteSource | None) -> MarketplaceEntry:
-    return MarketplaceEntry(made.name, made.description, local, remote, made.values)
+def _with(entry: MarketplaceEntry, local: PluginSource | None, remote: RemoteSource | None) -> MarketplaceEntry:
+    return MarketplaceEntry(entry.name, entry.description, local, remote, entry.values)
 
 
-def _unusable(made: MarketplaceEntry, why: str) -> MarketplaceEntry:
-    return MarketplaceEntry(made.name, made.description, values=made.values, problem=why)
+def _unusable(entry: MarketplaceEntry, why: str) -> MarketplaceEntry:
+    return MarketplaceEntry(entry.name, entry.description, values=entry.values, problem=why)
 
 
 def _bad(file: Path, what: str) -> UsageError:

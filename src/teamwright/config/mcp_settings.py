@@ -163,18 +163,18 @@ def configured_servers(
     warnings: list[str] = []
     for text in flag_values:
         entries, source = _flag_entries(text, cwd)
-        made, problems = parse_servers(entries, ConfigSource(source, cwd, variables))
-        if problems and len(made) < len(entries):
+        configs, problems = parse_servers(entries, ConfigSource(source, cwd, variables))
+        if problems and len(configs) < len(entries):
             raise _bad(text, problems[0].partition(": ")[2])
         warnings += problems
-        found |= {config.name: config for config in made}
+        found |= {config.name: config for config in configs}
     for server in reversed(settings.servers):
         if server.name in found:
             continue
         reading = reading_of(server.source, server.root, cwd, variables, withheld if server.foreign else None)
-        made, problems = parse_servers({server.name: server.entry}, reading)
+        configs, problems = parse_servers({server.name: server.entry}, reading)
         warnings += problems
-        found |= {config.name: config for config in made}
+        found |= {config.name: config for config in configs}
     return list(found.values()), warnings
 
 

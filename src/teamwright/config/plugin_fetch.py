@@ -128,8 +128,8 @@ def _clone(address: str, ref: str, into: Path) -> _Place:
         do = ["use the address without it: git asks its credential helper"]
         raise UsageError("usage", what, do=do, note="nothing was added")
     try:
-        made = clone_repository(address, ref, into)
+        clone = clone_repository(address, ref, into)
     except CloneFailed as problem:
         what = f"{address} could not be fetched: {problem}"
         raise UsageError("usage", what, note="nothing was added") from None
-    return _Place(made.path, address, made.commit, ref)
+    return _Place(clone.path, address, clone.commit, ref)

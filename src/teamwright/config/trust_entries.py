@@ -261,9 +261,9 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
     """Return the entry of a definition. Its digest covers its content and the repository's files that its hooks run;
     the commands of its hooks are shown whole, so that the person who trusts them has read them.
     """
-    made = found.definition
-    hooks = made.hooks if made is not None else ()
-    servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
+    definition = found.definition
+    hooks = definition.hooks if definition is not None else ()
+    servers = {name: entry for name, entry in definition.mcp_servers.items() if entry} if definition is not None else {}
     parts = ["agent", found.digest]
     parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command_line)]
     parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]

@@ -140,13 +140,13 @@ def _of(change: ChangeEntry, undo: UndoEntry) -> bool:
 
 def read_journal(history: Path) -> EditJournal:
     """Return the current journal, empty without a file. Raises StorageError when the disk refuses."""
-    made = EditJournal()
+    journal = EditJournal()
     try:
         for line in read_lines(history / JOURNAL):
-            _take(made, line)
+            _take(journal, line)
     except OSError as problem:
         raise storage_error(problem, history / JOURNAL) from problem
-    return made
+    return journal
 
 
 def _take(edits: EditJournal, line: bytes) -> None:
@@ -190,8 +190,8 @@ def _undo_begun(edits: EditJournal, fields: Mapping[str, Any]) -> None:
     word = str(fields.get("rewind", ""))
     scope = cast("Scope", word if word in SCOPES else "")
     last = edits.prompts[-1].number if scope else number
-    made = UndoEntry(str(fields["undo"]), str(fields["at"]), number, by, paths, left, last, scope)
-    edits.undos[made.id] = edits.cut_off = made
+    entry = UndoEntry(str(fields["undo"]), str(fields["at"]), number, by, paths, left, last, scope)
+    edits.undos[entry.id] = edits.cut_off = entry
 
 
 # ── additions ────────────────────────────────────────────────────────────────────────────────────────────

@@ -97,13 +97,13 @@ def accessed_history(access: SavedTeamAccess, own: Home, cwd: Path, name: str | 
 def history_of_session(session: Session) -> HistoryLocation:
     """Return the location of a session in this process."""
     agent_factory = session.agent_factory
-    made = HistoryLocation(
+    location = HistoryLocation(
         agent_factory.home.session(agent_factory.cwd, session.id),
         session.id,
         str(agent_factory.work_directory),
         session.team.name,
     )
-    return _with_rooms(agent_factory.home, made)
+    return _with_rooms(agent_factory.home, location)
 
 
 def _with_rooms(home: Home, place: HistoryLocation) -> HistoryLocation:

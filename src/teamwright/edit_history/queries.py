@@ -94,10 +94,12 @@ async def undo_in_session(
     place = history_of_session(session)
     plan = undo_here_ahead(session, member, left, force=force)
     require_agreed(plan, agreed)
-    made = await apply_undo(place.history, place.cwd, plan, lambda id, text: session.lead.save_note(text, f"undo-{id}"))
+    result = await apply_undo(
+        place.history, place.cwd, plan, lambda id, text: session.lead.save_note(text, f"undo-{id}")
+    )
     for step in plan.steps:
         session.agent_factory.edits.by_path[step.path] = (BY_UNDO, step.after or "")
-    return made
+    return result
 
 
 def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> UndoPlan:

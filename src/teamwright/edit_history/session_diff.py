@@ -117,8 +117,8 @@ def file_changes(
                 EditShare(display_name(name), n, display_name(whose.get(name, "")))
                 for name, n in count_by_member(own).items()
             )
-            made = _file(path, cwd, history, spans, shares)
-            yield replace(made, since=_since(lines, now.digest, now.why), between=_between(lines))
+            file_change = _file(path, cwd, history, spans, shares)
+            yield replace(file_change, since=_since(lines, now.digest, now.why), between=_between(lines))
 
 
 def newest_edit_of_call(edits: EditJournal, history: Path, cwd: str, call: str) -> FileChange | None:
@@ -177,23 +177,23 @@ def _file(
     name = display_path(path, cwd)
     first, last = spans[0].before, spans[-1].after
     state = "created" if first is None else "removed" if last is None else "changed"
-    made = [_compared(name, history, span) for span in spans]
+    comparisons = [_compared(name, history, span) for span in spans]
     heads = [
         f"--- {'/dev/null' if first is None else f'a/{name}'}",
         f"+++ {'/dev/null' if last is None else f'b/{name}'}",
     ]
-    bodies = "".join(one.body for one in made)
-    known = all(one.added is not None for one in made)
+    bodies = "".join(one.body for one in comparisons)
+    known = all(one.added is not None for one in comparisons)
     return FileChange(
         name,
         path,
         state,
         shares,
         sum(share.edits for share in shares),
-        sum(one.added or 0 for one in made) if known else None,
-        sum(one.removed or 0 for one in made) if known else None,
+        sum(one.added or 0 for one in comparisons) if known else None,
+        sum(one.removed or 0 for one in comparisons) if known else None,
         "\n".join([*heads, bodies]) if bodies else "",
-        "; ".join(dict.fromkeys(one.note for one in made if one.note)),
+        "; ".join(dict.fromkeys(one.note for one in comparisons if one.note)),
     )
 
 

@@ -55,8 +55,8 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
         before = find_prompt(place, edits, number)
         offset, together = find_position(place, before)
         prompts = [one for one in prompts if one.number < number and one.id not in together]
-    made = session_id(wanted_id)
-    target = place.transcript.with_name(f"{made}.jsonl")
+    new_id = session_id(wanted_id)
+    target = place.transcript.with_name(f"{new_id}.jsonl")
     directory = target.with_suffix("")
     _require_new(target, directory)
     make_private(directory)
@@ -64,7 +64,7 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
     try:
         _copy_conversation(place, draft)
         note = RuntimeTags(header_tag_key(header)).note(_fork_note(place.session, before))
-        append_fork(draft, offset, f"notice:fork-{made}", [note])
+        append_fork(draft, offset, f"notice:fork-{new_id}", [note])
         for prompt in prompts:
             append_entry(directory / "history", {"at": prompt.at, "prompt": prompt.id, "text": prompt.text})
         if (mode := load_mode(place.directory)) is not None:
@@ -73,7 +73,7 @@ def fork_session(place: HistoryLocation, number: int | None = None, wanted_id: s
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    return SessionFork(made, place.session, before)
+    return SessionFork(new_id, place.session, before)
 
 
 async def prepare_resume(options: Options) -> Options:
@@ -88,8 +88,8 @@ async def prepare_resume(options: Options) -> Options:
     view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
     if view.damaged:
         raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be continued: {view.damaged}")
-    made = fork_session(find_history(home, cwd, view.id), wanted_id=options.session_id)
-    return replace(options, resume=made.session, session_id=None)
+    fork = fork_session(find_history(home, cwd, view.id), wanted_id=options.session_id)
+    return replace(options, resume=fork.session, session_id=None)
 
 
 def _require_new(transcript: Path, directory: Path) -> None:

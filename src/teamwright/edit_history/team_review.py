@@ -131,11 +131,11 @@ def _review(access: SavedTeamAccess, place: HistoryLocation) -> TeamReview:
     costs = {row.name: row for row in cost_of(home, Path(place.cwd), place.session).members}
     names = [LEAD_ALIAS, *_roster(home, place), *costs, *(task.owner for task in tasks if task.owner)]
     names += [display_name(owners.get(agent, agent)) for agent in edits.members]
-    made = (
+    members = (
         _member(place, edits, owners, one, [task for task in tasks if task.owner == one], costs.get(one))
         for one in dict.fromkeys(map(display_name, names))
     )
-    return TeamReview(access, place, tuple(one for one in made if not one.is_empty))
+    return TeamReview(access, place, tuple(one for one in members if not one.is_empty))
 
 
 def _roster(home: Home, place: HistoryLocation) -> list[str]:
@@ -293,10 +293,10 @@ async def _reopen_task(review: TeamReview, member: MemberReview, *, keeps_owner:
 
 async def _undo(review: TeamReview, member: MemberReview, _text: str) -> str:
     if review.running is not None:
-        made = await undo_in_session(review.running, member.name, (), force=False)
+        result = await undo_in_session(review.running, member.name, (), force=False)
     else:
-        made = await undo_on_disk(review.place.require_here(), member.name, (), force=False)
-    names = ", ".join(file.path for file in made.changed) or "no file"
+        result = await undo_on_disk(review.place.require_here(), member.name, (), force=False)
+    names = ", ".join(file.path for file in result.changed) or "no file"
     return f"took back the last edits of {member.name}: {names}"
 
 

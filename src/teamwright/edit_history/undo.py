@@ -137,10 +137,10 @@ async def apply_undo(history: Path, cwd: str, plan: UndoPlan, tell: Callable[[st
     files += _earlier(plan, undo, cwd)
     why = {one.path: one.why for one in plan.refused}
     files += [UndoneFile(display_path(path, cwd), "kept", why=why.get(path, "")) for path in plan.left]
-    made = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None, plan.scope)
-    tell(undo.id, notice_text(made))
+    result = UndoResult(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None, plan.scope)
+    tell(undo.id, notice_text(result))
     record_undo_done(history, undo.id)
-    return made
+    return result
 
 
 def notice_text(undone: UndoResult) -> str:

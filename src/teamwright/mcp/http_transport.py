@@ -178,18 +178,18 @@ class HttpTransport:
 
     def _headers(self, message: Message) -> dict[str, str]:
         own = {name: value for name, value in self._config.headers.items() if name.lower() not in _OWN_HEADERS}
-        made = {**own, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+        headers = {**own, "accept": "application/json, text/event-stream", "content-type": "application/json"}
         if self._session:
-            made[SESSION_HEADER] = self._session
+            headers[SESSION_HEADER] = self._session
         if self.version:
-            made[VERSION_HEADER] = self.version
+            headers[VERSION_HEADER] = self.version
         if self.without_handshake and "method" in message:
-            made["mcp-method"] = message["method"]
+            headers["mcp-method"] = message["method"]
             params: Any = message.get("params", {})
             name: Any = params.get("name") or params.get("uri")
             if isinstance(name, str) and name.isascii() and name.isprintable():
-                made["mcp-name"] = name
-        return made
+                headers["mcp-name"] = name
+        return headers
 
     async def _exchange(self, message: Message, number: int | None) -> None:
         import httpx2

@@ -63,12 +63,12 @@ def parse_prompts(raw: Iterable[object]) -> tuple[ServedPrompt, ...]:
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             continue
         entries = [_object(one) for one in cast("list[object]", arguments)] if isinstance(arguments, list) else []
-        made = tuple(
+        prompt_arguments = tuple(
             PromptArgument(str(one["name"]), _line(one.get("description")), one.get("required") is True)
             for one in entries[:MAX_ARGUMENTS]
             if isinstance(one.get("name"), str) and str(one["name"]).isprintable()
         )
-        found.setdefault(name, ServedPrompt(name, _line(prompt.get("description")), made))
+        found.setdefault(name, ServedPrompt(name, _line(prompt.get("description")), prompt_arguments))
     return tuple(found.values())[:MAX_PROMPTS]
 
 

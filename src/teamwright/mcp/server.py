@@ -104,10 +104,10 @@ class McpServer:
         starting = self.start()
         if starting is None:
             raise McpServerError(self._refusal(), dead=True)
-        made = await asyncio.shield(starting)
-        if isinstance(made, McpServerError):
-            raise made
-        return made
+        result = await asyncio.shield(starting)
+        if isinstance(result, McpServerError):
+            raise result
+        return result
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Message:
         """Return the raw result of a call. Raises McpServerError, McpRequestError.

@@ -147,13 +147,13 @@ class ParsedServer(Struct, frozen=True):
 def parse_entry(name: str, entry: object, source: ConfigSource) -> ParsedServer:
     """Parse one entry of an `mcpServers` object. Never raises."""
     try:
-        made = _parse_server(name, entry, source)
+        server = _parse_server(name, entry, source)
     except _UnusableEntry as problem:
         return ParsedServer(None, str(problem), problem.is_broken)
-    if made is None:
+    if server is None:
         return ParsedServer(None, "it says that it is disabled")
     strange = sorted(set(cast("dict[str, Any]", entry)) - _KNOWN_KEYS)
-    return ParsedServer(made, unknown_key=strange[0] if strange else "")
+    return ParsedServer(server, unknown_key=strange[0] if strange else "")
 
 
 def parse_servers(value: object, source: ConfigSource) -> tuple[list[ServerConfig], list[str]]:
@@ -208,8 +208,8 @@ def _parse_server(name: str, entry: object, source: ConfigSource) -> ServerConfi
             argv = tuple(str(cwd / word) if _names_file(cwd, word, at) else word for at, word in enumerate(argv))
         else:
             cwd = cwd / fill.text(fields.get("cwd", "."), "cwd")
-        made = ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
-        return replace(made, is_confined=source.is_confined, is_per_worktree=moves)
+        server = ServerConfig(name, key, "stdio", source.source, digest, cwd, argv, env, call_timeout_s=call_s)
+        return replace(server, is_confined=source.is_confined, is_per_worktree=moves)
     if kind == "sse" or kind in _HTTP:
         url = _address(fill.text(fields.get("url"), "url"))
         headers = _headers(fill.map(fields.get("headers", {}), "headers"))
@@ -262,10 +262,10 @@ class _VariableExpansion:
         return {key: self._expand(part, name) for key, part in parts.items()}
 
     def _expand(self, text: str, name: str) -> str:
-        made = _VARIABLE.sub(self._value, text)
-        if "\0" in made:
+        text_with_values = _VARIABLE.sub(self._value, text)
+        if "\0" in text_with_values:
             raise _UnusableEntry(f"its {name} holds a NUL character")
-        return made
+        return text_with_values
 
     def _value(self, match: re.Match[str]) -> str:
         name, otherwise = match[1], cast("str | None", match[2])

@@ -57,12 +57,12 @@ class McpServerPool:
         """Add servers for every agent; return lines about those with the same name in tools."""
         refused: list[str] = []
         for config in configs:
-            taken = self._by_key.get(config.key)
-            if taken is None:
+            namesake = self._by_key.get(config.key)
+            if namesake is None:
                 self._by_key[config.key] = McpServer(config, self.context)
             else:
                 text = f"{config.source}: the MCP server {config.name!r} is left out: its tools would be called as"
-                refused.append(f"{text} those of {taken.name!r} of {taken.config.source}")
+                refused.append(f"{text} those of {namesake.name!r} of {namesake.config.source}")
         return refused
 
     async def replace_all(self, configs: Sequence[ServerConfig]) -> list[str]:
@@ -71,10 +71,10 @@ class McpServerPool:
         Return lines about those with the same name in tools.
         """
         new_configs = {config.key: config for config in reversed(configs)}
-        gone = [server for key, server in self._by_key.items() if new_configs.get(key) != server.config]
-        for server in gone:
+        ended_servers = [server for key, server in self._by_key.items() if new_configs.get(key) != server.config]
+        for server in ended_servers:
             del self._by_key[server.config.key]
-        await asyncio.gather(*(server.close() for server in gone))
+        await asyncio.gather(*(server.close() for server in ended_servers))
         digests = {config.digest for config in configs}
         await self._close_own(lambda config: config.worktree is not None and config.digest not in digests)
         refused = self.add([config for config in configs if self._same(config) is None])
@@ -101,10 +101,10 @@ class McpServerPool:
         await self._close_own(lambda config: config.worktree == worktree)
 
     async def _close_own(self, chosen: Callable[[ServerConfig], bool]) -> None:
-        gone = {key: server for key, server in self._own_servers.items() if chosen(server.config)}
-        for key in gone:
+        chosen_servers = {key: server for key, server in self._own_servers.items() if chosen(server.config)}
+        for key in chosen_servers:
             del self._own_servers[key]
-        await asyncio.gather(*(server.close() for server in gone.values()))
+        await asyncio.gather(*(server.close() for server in chosen_servers.values()))
 
     def find(self, name: str) -> McpServer | None:
         """Return the shared server of that name; None when there is none."""

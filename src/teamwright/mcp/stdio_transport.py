@@ -149,9 +149,9 @@ class StdioTransport:
             log.close()
             why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
             raise McpServerError(f"could not be started: {config.argv[0]}: {why}", dead=True) from None
-        made = cls(process, log, peer, config, before, environment.quarantine)
-        peer.transport = made
-        return made
+        transport = cls(process, log, peer, config, before, environment.quarantine)
+        peer.transport = transport
+        return transport
 
     @property
     def pid(self) -> int:

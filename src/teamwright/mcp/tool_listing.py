@@ -118,16 +118,16 @@ _CHECK_BY_KEYWORD: Mapping[str, _Fits] = {word: fits for fits, words in _KEYWORD
 
 def clean_schema(schema: Schema) -> Schema:
     """Return the cleaned schema of an input, an object with named parameters. Raises ValueError for an unusable one."""
-    made = _schema(schema, 0)
+    cleaned_schema = _schema(schema, 0)
     for word in _NOT_AT_THE_TOP:
-        made.pop(word, None)
-    if made.get("type", "object") != "object":
+        cleaned_schema.pop(word, None)
+    if cleaned_schema.get("type", "object") != "object":
         raise ValueError("it is not of an object")
-    properties: Schema = made.get("properties", {})
+    properties: Schema = cleaned_schema.get("properties", {})
     if not all(map(_PARAMETER.fullmatch, properties)):
         raise ValueError("a parameter's name cannot be one")
-    names = [name for name in cast("list[str]", made.get("required", [])) if name in properties]
-    rest = {word: value for word, value in made.items() if word not in {"type", "properties", "required"}}
+    names = [name for name in cast("list[str]", cleaned_schema.get("required", [])) if name in properties]
+    rest = {word: value for word, value in cleaned_schema.items() if word not in {"type", "properties", "required"}}
     whole: Schema = {"type": "object", "properties": properties, **({"required": names} if names else {}), **rest}
     if len(json.dumps(whole, ensure_ascii=False)) > MAX_SCHEMA:
         raise ValueError(f"it has more than {MAX_SCHEMA:,} letters")
@@ -135,14 +135,14 @@ def clean_schema(schema: Schema) -> Schema:
 
 
 def _schema(schema: Schema, depth: int) -> Schema:
-    made: Schema = {}
+    result: Schema = {}
     for word, value in schema.items():
         if word == "items" and isinstance(value, list):
             word = "prefixItems"  # the name in newer versions of the language
         clean = None if word in _DROPPED_KEYWORDS else _clean_value(word, value, depth)
         if clean is not None:
-            made[word] = clean
-    return made
+            result[word] = clean
+    return result
 
 
 def _clean_value(word: str, value: Any, depth: int) -> Any:
@@ -218,13 +218,13 @@ def parse_tools(key: str, raw: Iterable[object]) -> tuple[tuple[ServedTool, ...]
     found: dict[str, ServedTool] = {}
     refused: list[str] = []
     for entry in raw:
-        made = _tool(key, entry)
-        if isinstance(made, str):
-            refused.append(made)
-        elif made.name in found:
-            refused.append(f"{made.remote_name[:60]!r} has the same name as {found[made.name].remote_name[:60]!r}")
+        tool = _tool(key, entry)
+        if isinstance(tool, str):
+            refused.append(tool)
+        elif tool.name in found:
+            refused.append(f"{tool.remote_name[:60]!r} has the same name as {found[tool.name].remote_name[:60]!r}")
         else:
-            found[made.name] = made
+            found[tool.name] = tool
     return tuple(found.values()), refused
 
 
@@ -241,10 +241,10 @@ def _tool(key: str, entry: object) -> ServedTool | str:
     if not isinstance(schema, dict):
         return f"{wire!r} has no schema"
     try:
-        made = clean_schema(cast("Schema", schema))
+        input_schema = clean_schema(cast("Schema", schema))
     except (ValueError, RecursionError) as problem:
         return f"{wire!r} has a schema that cannot be used: {problem}"
     execution: object = fields.get("execution")
     tasks = cast("Schema", execution).get("taskSupport") if isinstance(execution, dict) else None
     about = plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION)
-    return ServedTool(wire, name, about, made, tasks in {"optional", "required"})
+    return ServedTool(wire, name, about, input_schema, tasks in {"optional", "required"})

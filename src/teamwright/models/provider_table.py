@@ -291,7 +291,7 @@ def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
     address = env.get(provider.base_url_variable, "") if provider.base_url_variable else ""
     host = _host(base_url)
-    made = Endpoint(
+    endpoint = Endpoint(
         provider=provider.id,
         base_url=base_url,
         credential=env[key.name].strip() if key else "",
@@ -304,7 +304,7 @@ def make_endpoint(provider: Provider, env: Mapping[str, str]) -> Endpoint:
         extra=tuple((name.lower(), _expanded(name, value, provider, env)) for name, value in provider.headers),
         query=query_of(address) or provider.query,
     )
-    return _signing(made, env) if provider.api == "bedrock" and key is None else made
+    return _signing(endpoint, env) if provider.api == "bedrock" and key is None else endpoint
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")

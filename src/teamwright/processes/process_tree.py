@@ -89,12 +89,12 @@ class ProcessTree:
 
         `group` is 0 when the pid was never recorded.
         """
-        made = cls(group, mark)
-        made._released = made._is_from_record = True
-        made._seen = {
+        tree = cls(group, mark)
+        tree._released = tree._is_from_record = True
+        tree._seen = {
             (row.pid, row.start) for row in look.processes if row.pid == group and is_same_start(row.start, start)
         }
-        return made
+        return tree
 
     def release(self, look: ProcessSnapshot | None = None) -> None:
         """Note that the leader was reaped: its pid no longer proves anything, only known members do."""

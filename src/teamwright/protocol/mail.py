@@ -314,10 +314,10 @@ def parse_protocol(text: str) -> ProtocolMessage | None:
         if cls is None:
             return None
         known = {cls.KEYS.get(name, name): name for name in cls.__struct_fields__}
-        made = cls(**{known[key]: value for key, value in data.items() if key in known})
+        message = cls(**{known[key]: value for key, value in data.items() if key in known})
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return cast("ProtocolMessage", made)
+    return cast("ProtocolMessage", message)
 
 
 def is_contentless(text: str) -> bool:

@@ -104,10 +104,10 @@ def parse_argv(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
 
 def _take_names(waiting: list[str]) -> tuple[str, ...]:
     """Remove and return the names after a flag that takes several."""
-    taken: list[str] = []
+    names: list[str] = []
     while waiting and not waiting[0].startswith("--"):
-        taken.append(waiting.pop(0))
-    return tuple(taken)
+        names.append(waiting.pop(0))
+    return tuple(names)
 
 
 def _flag_error(what: str) -> UsageError:

@@ -64,18 +64,18 @@ def with_own_ids(content: list[Block]) -> list[Block]:
     ids = [block["id"] for block in content if block.get("type") == "tool_use"]
     if len(set(ids)) == len(ids):
         return content
-    taken, made = set(ids), list[Block]()
+    used_ids, blocks = set(ids), list[Block]()
     seen: set[str] = set()
     for block in content:
         if block.get("type") == "tool_use" and block["id"] in seen:
             number = 2
-            while (id := f"{block['id']}_{number}") in taken:
+            while (id := f"{block['id']}_{number}") in used_ids:
                 number += 1
-            taken.add(id)
+            used_ids.add(id)
             block = block | {"id": id}
         seen.add(str(block.get("id")))
-        made.append(block)
-    return made
+        blocks.append(block)
+    return blocks
 
 
 def message_text(content: str | Iterable[Block]) -> str:

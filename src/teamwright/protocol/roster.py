@@ -128,8 +128,8 @@ class TeamConfig(Struct, frozen=True, dict=True):
         """Return the roster without the member of that name or agent id; its pane is no longer hidden."""
         lower = name.lower()
         left = tuple(m for m in self.members if lower not in (m.name.lower(), m.agent_id.lower()))
-        gone = {m.pane_id for m in self.members} - {m.pane_id for m in left}
-        return replace(self, members=left).with_hidden(*gone, hidden=False)
+        pane_ids = {m.pane_id for m in self.members} - {m.pane_id for m in left}
+        return replace(self, members=left).with_hidden(*pane_ids, hidden=False)
 
     def with_hidden(self, *pane_ids: str, hidden: bool) -> TeamConfig:
         """Return the roster with these panes hidden, or visible again."""

@@ -83,8 +83,8 @@ class RuntimeTags(Struct, frozen=True):
 
         Mail of the lead, and `plain` mail (of the runtime's own senders), has no note that it is no instruction.
         """
-        made = self.message(entry.sender, entry.text, color=entry.color, summary=entry.summary)
-        return made if plain or entry.sender == LEAD else f"{PEER_NOTE}\n{made}"
+        message = self.message(entry.sender, entry.text, color=entry.color, summary=entry.summary)
+        return message if plain or entry.sender == LEAD else f"{PEER_NOTE}\n{message}"
 
     def notification(self, body: str) -> str:
         """Return a notification that a job or a sub-agent ended. The caller escapes text of others in `body`."""
@@ -183,8 +183,8 @@ def _replace_strings(value: Any, swap: Callable[[str], str]) -> Any:
         return swap(value)
     if isinstance(value, dict):
         fields = cast("dict[Any, Any]", value)
-        made = {_replace_strings(key, swap): _replace_strings(one, swap) for key, one in fields.items()}
-        return fields if made == fields else made
+        new_fields = {_replace_strings(key, swap): _replace_strings(one, swap) for key, one in fields.items()}
+        return fields if new_fields == fields else new_fields
     if isinstance(value, list | tuple):
         several = cast("Sequence[Any]", value)
         return [_replace_strings(one, swap) for one in several]

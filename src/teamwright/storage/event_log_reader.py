@@ -181,24 +181,24 @@ class LogTail:
     @classmethod
     def at_end(cls, path: Path) -> LogTail:
         """Return a reader that begins after the last whole line of the file; `skip_to` names its event."""
-        made = cls(path, 0)
+        tail = cls(path, 0)
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             stat = os.fstat(file.fileno())
-            made._inode, start = stat.st_ino, stat.st_size
-            while start > 0 and not made._offset:
+            tail._inode, start = stat.st_ino, stat.st_size
+            while start > 0 and not tail._offset:
                 end, start = start, max(0, start - _BLOCK)
-                made._offset = start + os.pread(file.fileno(), end - start, start).rfind(b"\n") + 1
-                made._offset = made._offset if made._offset > start else 0
-        return made
+                tail._offset = start + os.pread(file.fileno(), end - start, start).rfind(b"\n") + 1
+                tail._offset = tail._offset if tail._offset > start else 0
+        return tail
 
     @classmethod
     def after_event(cls, path: Path, after: int) -> LogTail:
         """Return a reader that begins after the event of that number and reads nothing before it."""
-        made = cls(path, after)
+        tail = cls(path, after)
         with contextlib.suppress(OSError):
-            made._inode = os.stat(path).st_ino
-            made._offset = find_event_end(path, after)
-        return made
+            tail._inode = os.stat(path).st_ino
+            tail._offset = find_event_end(path, after)
+        return tail
 
     def skip_to(self, number: int, *, closed: bool) -> None:
         """Skip the events up to this number. `closed`: the last of them reports that its writer ended in order."""

@@ -103,11 +103,11 @@ def lock_for(target: Path, guard: Path) -> FileLock:
 def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
     """Return `lock_for` a path that is a string; `guard_of` is called only when the lock is constructed."""
 
-    def made() -> FileLock:
+    def make_lock() -> FileLock:
         path = Path(target)
         return FileLock(path, guard_of(path))
 
-    return _LOCKS.get(target, made)
+    return _LOCKS.get(target, make_lock)
 
 
 class LockHold:

@@ -255,8 +255,10 @@ class Watcher:
             return
         self._check_files(paths)
         self._report_entries(paths)
-        if gone := [path for path in paths if path in self._directories or path in self._missing_directories]:
-            for path in gone:
+        if replaced_directories := [
+            path for path in paths if path in self._directories or path in self._missing_directories
+        ]:
+            for path in replaced_directories:
                 self._directories[path] = 0  # it appeared or disappeared: a replacement may have the same inode
             self._rewatch()
 

@@ -62,10 +62,10 @@ class Journal:
         except OSError as problem:
             os.close(fd)
             raise storage_error(problem, path) from problem
-        made = cls(path, fd, whole)
+        journal = cls(path, fd, whole)
         with _lock:
-            made._mark_used()
-        return made
+            journal._mark_used()
+        return journal
 
     def append(self, *lines: bytes) -> None:
         """Write the lines with one call, each with a newline (one that it has already is accepted).

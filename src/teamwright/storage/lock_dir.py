@@ -116,8 +116,8 @@ def remove_lock_dir(directory: str, mark: DirectoryMark) -> None:
 def _has_dead_owner(record: bytes, mark: DirectoryMark, age: float) -> bool:
     """Return True when the recorded process left the directory. The caller has the guard, so that process no longer has
     it."""
-    made, intent = _numbers(record[:_RECORD], b"made"), _numbers(record[_RECORD:], b"intent")
-    if made and tuple(made[:2]) == mark:
+    owner, intent = _numbers(record[:_RECORD], b"made"), _numbers(record[_RECORD:], b"intent")
+    if owner and tuple(owner[:2]) == mark:
         return True
     first, last = _INTENT_WINDOW_NS
     stood = age >= _INTENT_STOOD_S or age < -_AHEAD_S

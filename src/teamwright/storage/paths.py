@@ -208,10 +208,10 @@ class Home(Struct, frozen=True):
 
     @staticmethod
     def _inside(parent: Path, name: str) -> Path:
-        made = parent / directory_name(name)
-        if made.is_symlink() and not Path(os.path.realpath(made)).is_relative_to(os.path.realpath(parent)):
-            raise InvalidName("bad-name", f"{made} leads out of {parent}", note="nothing was touched")
-        return made
+        path = parent / directory_name(name)
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(parent)):
+            raise InvalidName("bad-name", f"{path} leads out of {parent}", note="nothing was touched")
+        return path
 
 
 def _unreadable(root: Path, path: Path, problem: OSError) -> CannotStart:

@@ -70,12 +70,12 @@ def create_plan_file(path: Path) -> bool:
     """Create the empty file, 0600; return False when it exists already. Raises StorageError."""
     try:
         make_private(path.parent)
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
         return False
     except OSError as problem:
         raise storage_error(problem, path) from problem
-    os.close(made)
+    os.close(descriptor)
     return True
 
 

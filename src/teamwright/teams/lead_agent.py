@@ -167,10 +167,10 @@ class Lead(Struct):
                 note="nothing was cleared",
             )
         async with self._turn_lock:
-            made = await clear_conversation(self.agent)
-            if made.done:
+            result = await clear_conversation(self.agent)
+            if result.done:
                 self.owes_answer, self.last_end = False, TurnEnd("done")
-            return made
+            return result
 
     def add_note(self, text: str, key: str = "") -> None:
         """Add a note that does not wake the lead: it is delivered with the next prompt or mail. The key is as in

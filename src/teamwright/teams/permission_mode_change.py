@@ -73,15 +73,15 @@ async def _set_remote_mode(team: SessionTeam, teammate: ProcessTeammateBase, mod
         held_by = Mode(reply["held_by"]) if reply["held_by"] else None
         return ModeSet(teammate.name, Mode(reply["mode"]), Mode(reply["before"]), held_by)
 
-    made = await perform(mode)
+    result = await perform(mode)
     try:
         await save_mode_everywhere(team, teammate)
     except BaseException:
         lasting = team.lead_policy.effective_mode
-        if MODE_RANK.get(mode, MODE_RANK[lasting]) > MODE_RANK.get(made.before, MODE_RANK[lasting]):
-            await perform(made.before)
+        if MODE_RANK.get(mode, MODE_RANK[lasting]) > MODE_RANK.get(result.before, MODE_RANK[lasting]):
+            await perform(result.before)
         raise
-    return made
+    return result
 
 
 def enter_mode(agent: Agent, mode: Mode, by: str) -> None:

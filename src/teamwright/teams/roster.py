@@ -132,20 +132,20 @@ class Roster:
 
     async def remove(self, name: str) -> RosterMember | None:
         """Remove the member of that name or agent id. Returns its entry, None when there was none."""
-        gone: RosterMember | None = None
+        removed_member: RosterMember | None = None
 
         def removed(config: TeamConfig) -> TeamConfig:
-            nonlocal gone
+            nonlocal removed_member
             key = name.lower()
-            gone = next((m for m in config.members if key in {m.name.lower(), m.agent_id.lower()}), None)
-            if gone is not None and gone.is_lead:
+            removed_member = next((m for m in config.members if key in {m.name.lower(), m.agent_id.lower()}), None)
+            if removed_member is not None and removed_member.is_lead:
                 raise TeamRefused(
                     "team-refused", "the lead cannot be taken out of its team", note="nothing was changed"
                 )
             return config.without_member(name)
 
         await self.change(removed)
-        return gone
+        return removed_member
 
     async def set_mode(self, name: str, mode: str) -> RosterMember:
         """Record a member's permission mode. Raises UnknownMember."""
@@ -174,9 +174,9 @@ def _namesake(config: TeamConfig, name: str) -> RosterMember | None:
 
 def _free_name(config: TeamConfig, name: str) -> str:
     number = 2
-    while _namesake(config, made := f"{name[:60]}-{number}"):
+    while _namesake(config, candidate := f"{name[:60]}-{number}"):
         number += 1
-    return member_name(made)
+    return member_name(candidate)
 
 
 def _next_color(config: TeamConfig) -> str:

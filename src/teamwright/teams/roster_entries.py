@@ -26,16 +26,16 @@ from teamwright.teams.teammate_state_machine import BUSY_STATES, ENDED_STATES
 
 async def begin_incarnation(state: Document[TeamFile], name: str, make: Callable[[int], Incarnation]) -> Incarnation:
     """Record one more incarnation of a member; `make` receives its number, from 1, never used twice for a name."""
-    made: Incarnation | None = None
+    incarnation: Incarnation | None = None
 
     def begun(file: TeamFile) -> TeamFile:
-        nonlocal made
-        made = make(file.next_incarnation(name))
-        return file.with_incarnation(name, made)
+        nonlocal incarnation
+        incarnation = make(file.next_incarnation(name))
+        return file.with_incarnation(name, incarnation)
 
     await state.change(begun)
-    assert made is not None
-    return made
+    assert incarnation is not None
+    return incarnation
 
 
 async def save_budget(state: Document[TeamFile], name: str, budget: Budget) -> None:

@@ -47,13 +47,13 @@ def rebuilt_roster(home: Home, directory: str, file: TeamFile) -> TeamConfig:
     """Return the roster of the team in `directory`, rebuilt from its team.json, the transcripts and the inboxes."""
     headers = {key: read_transcript_header(Path(one.transcript)) for key, one in file.incarnation_records.items()}
     name = _team_name(file, headers) or directory
-    made = parse_config(json.dumps(_facts_of_team(file, name)).encode())
-    others = [member for member in made.teammates if member.name.lower() not in file.incarnation_records]
+    roster = parse_config(json.dumps(_facts_of_team(file, name)).encode())
+    others = [member for member in roster.teammates if member.name.lower() not in file.incarnation_records]
     ours = [
         _rebuild_entry(home, directory, key, one, headers[key], name) for key, one in file.incarnation_records.items()
     ]
     entries = sorted([*ours, *others], key=lambda member: member.joined_at)
-    return replace(made, members=(*(member for member in made.members if member.is_lead), *entries))
+    return replace(roster, members=(*(member for member in roster.members if member.is_lead), *entries))
 
 
 def _facts_of_team(file: TeamFile, name: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _rebuild_entry(
 ) -> RosterMember:
     name = str(incarnation.entry.get("name") or header.get("member") or key)
     place = incarnation.place or {}
-    made = parse_member(
+    member = parse_member(
         {
             "agentId": agent_id(name, team),
             "name": name,
@@ -101,7 +101,7 @@ def _rebuild_entry(
         }
     )
     first = (entry.text for entry in all_mail(home, directory, name) if entry.msg_id == incarnation.first)
-    return replace(made, prompt=next(first, ""), mode=incarnation.mode or None)
+    return replace(member, prompt=next(first, ""), mode=incarnation.mode or None)
 
 
 def read_transcript_header(transcript: Path) -> Mapping[str, Any]:

@@ -44,8 +44,8 @@ def find_agreement(requests: RequestStore, name: str, incarnation: int) -> str |
 
 def was_asked_to_stop(requests: RequestStore, name: str, incarnation: int) -> bool:
     """Return True when this incarnation has an open shutdown request, or an approved one. Raises StorageError."""
-    made = requests.open_requests()
+    open_requests = requests.open_requests()
     return (
-        any(is_shutdown_request(request, name, incarnation) for request in made)
+        any(is_shutdown_request(request, name, incarnation) for request in open_requests)
         or find_agreement(requests, name, incarnation) is not None
     )

@@ -107,16 +107,21 @@ async def _find_stop_target(team: SessionTeam, to: str) -> StopTarget:
 
 def _find_open_request(team: SessionTeam, target: StopTarget) -> str:
     """Return the id of the open request to stop of that incarnation; empty when there is none."""
-    made = team.requests.open_requests()
+    open_requests = team.requests.open_requests()
     return next(
-        (str(request["id"]) for request in made if is_shutdown_request(request, target.name, target.incarnation)), ""
+        (
+            str(request["id"])
+            for request in open_requests
+            if is_shutdown_request(request, target.name, target.incarnation)
+        ),
+        "",
     )
 
 
 def _find_request_by_call(team: SessionTeam, call: str) -> str:
     """Return the request that this call made before a kill, in any state; empty when it made none."""
-    made = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered_requests())]
-    return next((str(request["id"]) for request in made if request.get("call") == call), "")
+    requests = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered_requests())]
+    return next((str(request["id"]) for request in requests if request.get("call") == call), "")
 
 
 async def send_stop_request(team: SessionTeam, name: str, body: Mapping[str, Any], *, is_rerun: bool = False) -> None:

@@ -88,18 +88,18 @@ class StoredTeams:
             teams = await self._table.list()
             for team in [team for team in teams if team.config.name == name]:
                 await self._archive_finished(team)
-            made = await self._add(new, name, _free_directory(name, teams))
-            if made is not None:
+            created_team = await self._add(new, name, _free_directory(name, teams))
+            if created_team is not None:
                 break
-        if own != made.directory:
-            await self._table.adopt_open_tasks(made.directory, own)
-        return made
+        if own != created_team.directory:
+            await self._table.adopt_open_tasks(created_team.directory, own)
+        return created_team
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
         """See TeamCatalogue."""
         name = session_list_name(new.lead.session)
-        if (made := await self._add(new, name, name)) is not None:
-            return made
+        if (created_team := await self._add(new, name, name)) is not None:
+            return created_team
         config = await self._stores.roster(name).read()
         if config is None or config.lead_session_id != new.lead.session:
             raise _name_in_use_error(name)
@@ -170,10 +170,10 @@ class StoredTeams:
 
 
 def _free_directory(name: str, teams: list[StoredTeam]) -> str:
-    taken = {team.directory for team in teams if team.config.name != name}
+    used_directories = {team.directory for team in teams if team.config.name != name}
     base, number = team_directory_name(name), 2
     directory = base
-    while directory in taken:
+    while directory in used_directories:
         directory, number = f"{base}-{number}", number + 1
     return directory
 

@@ -173,19 +173,19 @@ class Teams:
         name = team_name(new.name)
         await self._refuse_second(new, name)
         archived: list[Path] = []
-        made = await self._find_interrupted(new, name)
-        while made is None:
+        parts = await self._find_interrupted(new, name)
+        while parts is None:
             archived += await self._archive_finished(name)
-            made = await self._write(new, name, await self._free_directory(name))
-        directory, config, file = made
+            parts = await self._write(new, name, await self._free_directory(name))
+        directory, config, file = parts
         tasks = self._stores.tasks(directory)
         old = archive_entry(self.home, directory)
         if archive_queue(self.home, directory, old) | await tasks.archive_all(old / "tasks"):
             archived.append(old)
         own = session_list_name(new.lead.session)
         moves = own != directory and not new.task_list
-        taken = await tasks.adopt_open_tasks(self._stores.tasks(own)) if moves else []
-        return CreatedTeam(directory, config, file, tuple(archived), tuple(taken))
+        adopted_tasks = await tasks.adopt_open_tasks(self._stores.tasks(own)) if moves else []
+        return CreatedTeam(directory, config, file, tuple(archived), tuple(adopted_tasks))
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
         """Create the session's own team, or lead it again; its task list is the session's, unchanged.
@@ -193,9 +193,9 @@ class Teams:
         `new.name` is not used. Raises TeamRefused when another session's team has the name.
         """
         name = session_list_name(new.lead.session)
-        made = await self._write(new, name, name)
-        if made is not None:
-            return CreatedTeam(*made)
+        parts = await self._write(new, name, name)
+        if parts is not None:
+            return CreatedTeam(*parts)
         config = await self._stores.roster(name).read()
         if config.lead_session_id != new.lead.session:
             raise _running_team_error(name, self.home.team(name))

@@ -55,12 +55,12 @@ async def create_team(team: SessionTeam, name: str, description: str | None, age
 
 
 async def _create(team: SessionTeam, new: NewTeam) -> TeamConfig:
-    made = await team.teams.create(new)
+    new_team = await team.teams.create(new)
     if team.implicit:
         team.forget()  # the new team replaces the session's own one
-    team.adopt(made.config.name, made.directory, implicit=False)
+    team.adopt(new_team.config.name, new_team.directory, implicit=False)
     await _replace_session_team(team)
-    return made.config
+    return new_team.config
 
 
 async def _replace_session_team(team: SessionTeam) -> None:
@@ -98,10 +98,10 @@ async def ensure_team(team: SessionTeam, name: str = "") -> None:
         if team.directory:
             return
         if name:
-            made = await team.teams.create(_new_team(team, name, None, None))
+            new_team = await team.teams.create(_new_team(team, name, None, None))
         else:
-            made = await team.teams.create_implicit(_new_team(team, team.session_list_name, None, None))
-        team.adopt(made.config.name, made.directory, implicit=not name)
+            new_team = await team.teams.create_implicit(_new_team(team, team.session_list_name, None, None))
+        team.adopt(new_team.config.name, new_team.directory, implicit=not name)
 
 
 async def attach_team(team: SessionTeam, directory: str) -> TeamConfig:

@@ -159,13 +159,13 @@ class _Recovery:
             return ""
         stores = FileStores(self.home)
         path = stores.state(self.directory).path
-        made = self.rebuild_team_file(config, lead, place)
+        file = self.rebuild_team_file(config, lead, place)
         async with stores.lock(path).hold() as lock:
             if _read_file(self.home, self.directory) is not None:
                 return ""
             lock.check()
             copy = keep_damaged_copy(path) if path.exists() else None
-            (write_atomic if copy is not None else write_new)(path, made.encode())
+            (write_atomic if copy is not None else write_new)(path, file.encode())
         was = "missing" if copy is None else "damaged"
         copy_note = "" if copy is None else f" The damaged bytes are kept in {copy}."
         return (

@@ -355,7 +355,7 @@ async def take_lead(state: Document[TeamFile], lead: LeadLease, log: str = "") -
     Raises TeamRefused when another process leads, checked under the lock: of two attempts one is refused.
     """
 
-    def taken(file: TeamFile) -> TeamFile:
+    def with_lead(file: TeamFile) -> TeamFile:
         if (file.lead.session, file.lead.lease) != (lead.session, lead.lease) and is_lead_alive(file.lead):
             raise TeamRefused(
                 "team-refused",
@@ -366,4 +366,4 @@ async def take_lead(state: Document[TeamFile], lead: LeadLease, log: str = "") -
             )
         return replace(file, lead=lead, log=log or file.log)
 
-    return await state.change(taken)
+    return await state.change(with_lead)

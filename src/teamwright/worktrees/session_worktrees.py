@@ -113,17 +113,17 @@ class SessionWorktrees(Struct):
         called = ref_part(team if member == LEAD_ALIAS else member)
         place = await self.hooks.create_worktree(called) if self.hooks is not None else ""
         if place:
-            made = NewWorktree(await asyncio.to_thread(adopt_worktree, git, self.root, owner, place))
+            worktree = NewWorktree(await asyncio.to_thread(adopt_worktree, git, self.root, owner, place))
         else:
-            made = await asyncio.to_thread(create_worktree, git, self.root, owner)
-        record = made.record
+            worktree = await asyncio.to_thread(create_worktree, git, self.root, owner)
+        record = worktree.record
         try:
             if await self.setup.run(record.tree, self.variables(record), bounds):
                 record = await asyncio.to_thread(note_setup, git, record)
         except BaseException:
             await self.discard(record)
             raise
-        for note in made.notes:
+        for note in worktree.notes:
             self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
         if not self.reported_uncommitted:
             self.reported_uncommitted = True
@@ -259,10 +259,10 @@ class SessionWorktrees(Struct):
 
     def variables(self, record: WorktreeRecord) -> Mapping[str, str]:
         """Return the variables of commands in a worktree."""
-        made = {"TEAMWRIGHT_WORKTREE": record.path, "TEAMWRIGHT_BRANCH": record.branch}
+        variables = {"TEAMWRIGHT_WORKTREE": record.path, "TEAMWRIGHT_BRANCH": record.branch}
         if record.port:
-            made |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
-        return made
+            variables |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
+        return variables
 
 
 def rename_branch(git: RepositoryGit, branch: str) -> str:

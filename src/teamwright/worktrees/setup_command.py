@@ -85,11 +85,11 @@ class SetupCommand(Struct, frozen=True):
         purpose = ProcessPurpose(member=tree.name, call=self.purpose)
         confinement = await self.confine(self.command, tree, bounds)
         guard = None if confinement is None else confinement.guard()
-        made = ProcessCommand(
+        command = ProcessCommand(
             (self.shell, "-c", self.command), tree, environment, self.records, purpose, confinement=confinement
         )
         try:
-            done = await run_command(made, ProcessOutput(OUTPUT_CHARS * 2), timeout_s=self.timeout_s)
+            done = await run_command(command, ProcessOutput(OUTPUT_CHARS * 2), timeout_s=self.timeout_s)
         except OSError as problem:
             raise self._failed(f"could not be started ({problem.strerror})", "") from None
         finally:

@@ -179,7 +179,7 @@ def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number:
     end = "" if number == 1 else f"-{number}"
     tree = directory / f"{ref_part(owner.team)}-{ref_part(owner.member)}{end}"
     branch, checked_out = f"{member_branch(owner.team, owner.member)}{end}", current_branch(git.tree) or ""
-    made = WorktreeRecord(
+    record = WorktreeRecord(
         str(tree),
         str(git.main_tree),
         branch,
@@ -190,7 +190,7 @@ def _named(git: RepositoryGit, directory: Path, owner: Owner, base: str, number:
         now_ms(),
         "" if checked_out.startswith("(") else checked_out,
     )
-    return None if os.path.lexists(tree) or made.file.exists() else made
+    return None if os.path.lexists(tree) or record.file.exists() else record
 
 
 def _add(git: RepositoryGit, record: WorktreeRecord) -> bool:
@@ -219,14 +219,18 @@ def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
     """Return the error for a branch whose name is a directory of another one, or below another one."""
     parts = record.branch.split("/")
     above = ["/".join(parts[:count]) for count in range(1, len(parts))]
-    taken = next((name for name in above if git.commit_of(f"refs/heads/{name}")), "")
+    other_branch = next((name for name in above if git.commit_of(f"refs/heads/{name}")), "")
     below = git.call("for-each-ref", "--format=%(refname:short)", f"refs/heads/{record.branch}/").output.split("\n")
-    taken = taken or below[0]
-    what = f"the branch {record.branch} cannot be created beside the branch {taken}" if taken else "git made no branch"
+    other_branch = other_branch or below[0]
+    what = (
+        f"the branch {record.branch} cannot be created beside the branch {other_branch}"
+        if other_branch
+        else "git made no branch"
+    )
     return WorktreeRefused(
         "worktree-refused",
         what,
-        do=[f"git branch -m {taken} NAME"] if taken else [f"git branch {record.branch}"],
+        do=[f"git branch -m {other_branch} NAME"] if other_branch else [f"git branch {record.branch}"],
         note="nothing was started",
     )
 
@@ -245,10 +249,10 @@ def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
 
 def note_setup(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
     """Record the untracked and ignored files that are there now as made by setup. Raises StorageError."""
-    made = {
+    setup_files = {
         path: measure(record.tree / path) for kind, path in listed_changes(git, record.tree) if kind in {"??", "!!"}
     }
-    record = replace(record, setup=made)
+    record = replace(record, setup=setup_files)
     record.save()
     return record
 

@@ -118,8 +118,8 @@ def member_branch(team: str, member: str) -> str:
 
 def ref_part(name: str) -> str:
     """Return a name as one part of a branch's name: git allows neither spaces nor some signs."""
-    made = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
-    return made or "team"
+    part = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
+    return part or "team"
 
 
 def repository_directory(root: Path, common: Path) -> Path:

@@ -148,15 +148,17 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
         return CompactResult(False, before, before, why)
     agent.emit(Compacted(member=name, state="begun", trigger=trigger, before=before))
     try:
-        made = await _compact(agent, trigger, keep, before, full=full)
+        result = await _compact(agent, trigger, keep, before, full=full)
     except BaseException:
         agent.emit(Compacted(member=name, state="failed", trigger=trigger, before=before, detail="it was cut short"))
         raise
-    agent.compaction.retry_at = made.after + int(agent.model.card.context_tokens * RETRY_GROWTH)
-    state = "done" if made.done else "failed"
-    agent.emit(Compacted(member=name, state=state, trigger=trigger, before=before, after=made.after, detail=made.why))
+    agent.compaction.retry_at = result.after + int(agent.model.card.context_tokens * RETRY_GROWTH)
+    state = "done" if result.done else "failed"
+    agent.emit(
+        Compacted(member=name, state=state, trigger=trigger, before=before, after=result.after, detail=result.why)
+    )
     _warn_small_window(agent)
-    return made
+    return result
 
 
 def _warn_small_window(agent: Agent) -> None:
@@ -273,8 +275,8 @@ def _obstacle(conversation: Conversation) -> str:
 
 async def answer_request(agent: Agent, request: CompactRequest) -> CompactResult:
     """Run a compaction that was requested and set its result. After a cancel the request stays open."""
-    made = await compact(agent, MANUAL, request.keep)
+    result = await compact(agent, MANUAL, request.keep)
     agent.compaction.request = None
     if not request.result.done():
-        request.result.set_result(made)
-    return made
+        request.result.set_result(result)
+    return result

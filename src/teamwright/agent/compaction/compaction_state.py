@@ -201,8 +201,8 @@ def _without_images(value: Any) -> tuple[Any, int]:
         parts = cast("dict[str, Any]", value)
         if parts.get("type") == "base64" and isinstance(parts.get("data"), str):
             return "", 1
-        made = {key: _without_images(part) for key, part in parts.items()}
-        return {key: part for key, (part, _) in made.items()}, sum(images for _, images in made.values())
+        fields = {key: _without_images(part) for key, part in parts.items()}
+        return {key: part for key, (part, _) in fields.items()}, sum(images for _, images in fields.values())
     if isinstance(value, list):
         rows = [_without_images(part) for part in cast("list[Any]", value)]
         return [part for part, _ in rows], sum(images for _, images in rows)

@@ -101,15 +101,15 @@ def condense(items: Sequence[bytes], characters: int) -> str:
 
 def cut_results(items: Sequence[bytes], tokens: int) -> list[bytes]:
     """Return the messages with results of calls cut until they fit into `tokens`, if that is possible."""
-    made = list(items)
+    messages = list(items)
     for most in RESULT_LIMITS:
-        if total_tokens(made) <= tokens:
+        if total_tokens(messages) <= tokens:
             break
-        made = [
+        messages = [
             _cut(item, most) if item.startswith(USER_MESSAGE) and message_tokens(item) > most // 8 else item
-            for item in made
+            for item in messages
         ]
-    return made
+    return messages
 
 
 def _message_text(item: bytes, most: int) -> str:

@@ -180,7 +180,7 @@ def parse_definition_values(raw: Values, body: str, fallback: str, origin: Defin
     model = values.get("model")
     if values.get("permissionMode") == Mode.BYPASS:
         reader.warn("permissionMode", f"{Mode.BYPASS} never gives an agent more than its caller has")
-    made = AgentType(
+    agent_type = AgentType(
         name,
         description[:DESCRIPTION_MOST],
         values.get("prompt", body).strip(),
@@ -204,7 +204,7 @@ def parse_definition_values(raw: Values, body: str, fallback: str, origin: Defin
         source=origin.source,
         file=origin.file,
     )
-    return ParsedDefinition(made, tuple(reader.warnings))
+    return ParsedDefinition(agent_type, tuple(reader.warnings))
 
 
 class _ValueReader:

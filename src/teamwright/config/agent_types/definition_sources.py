@@ -119,7 +119,7 @@ def _read(
         content = read_plain(path, MAX_BYTES)
         digest = hashlib.sha256(content).hexdigest()
         front = parse_typed(content.decode("utf-8-sig"), begins_field)
-        made = parse_definition_values(
+        parsed_definition = parse_definition_values(
             front.values, front.body, default_name(path), DefinitionOrigin(source, file, front.lines)
         )
     except UnreadableFrontMatter as problem:
@@ -129,10 +129,10 @@ def _read(
         return FoundDefinition(name, source, file, problem=f"it is not UTF-8 (byte {problem.start})", digest=digest)
     except OSError as problem:
         return FoundDefinition(name, source, file, problem=problem.strerror or "it cannot be opened")
-    warnings = made.warnings
+    warnings = parsed_definition.warnings
     if front.is_loose:
         warnings = (LOOSE, *warnings)
-    definition = _of_plugin(made.definition, prefix, variables)
+    definition = _of_plugin(parsed_definition.definition, prefix, variables)
     return FoundDefinition(definition.name, source, file, definition, warnings=warnings, digest=digest)
 
 
@@ -181,12 +181,20 @@ def parse_given_agents(agents: Mapping[str, Any], source: str = "--agents") -> l
             raise _bad(source, "a definition must be an object", name)
         values = {"name": name, **cast("dict[str, Any]", definition)}
         try:
-            made = parse_definition_values(values, "", "", DefinitionOrigin(source, "", strict=True))
+            parsed_definition = parse_definition_values(values, "", "", DefinitionOrigin(source, "", strict=True))
         except UnreadableFrontMatter as problem:
             raise _bad(source, problem.what, name) from None
-        if any(made.definition.name.lower() == other.name.lower() for other in found):
+        if any(parsed_definition.definition.name.lower() == other.name.lower() for other in found):
             raise _bad(source, "there are two of this name", name)
-        found.append(FoundDefinition(made.definition.name, source, "", made.definition, warnings=made.warnings))
+        found.append(
+            FoundDefinition(
+                parsed_definition.definition.name,
+                source,
+                "",
+                parsed_definition.definition,
+                warnings=parsed_definition.warnings,
+            )
+        )
     return found
 
 

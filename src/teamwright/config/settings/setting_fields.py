@@ -96,8 +96,8 @@ def fill_settings(usual: Room, room: str, values: Mapping[str, Any]) -> Room:
     """The settings of a room: `usual`, with what these values say of its fields."""
     there = {key: path.partition(".") for key, path in FIELDS.items() if key in values}
     changes = {field: values[key] for key, (where, _, field) in there.items() if where == room and field}
-    made: Room = replace(cast("Any", usual), **changes)
-    return made
+    settings: Room = replace(cast("Any", usual), **changes)
+    return settings
 
 
 def plain_fields(usual: object, values: Mapping[str, Any]) -> dict[str, Any]:

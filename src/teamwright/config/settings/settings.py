@@ -60,16 +60,16 @@ class NotifySettings(Struct, frozen=True):
 
 def parse_notify_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> NotifySettings:
     """Return the settings. Raises CannotStart (`bad-settings`) for a webhook that is no http or https URL."""
-    made = fill_settings(NotifySettings(), "notify", values)
-    if made.webhook:
+    settings = fill_settings(NotifySettings(), "notify", values)
+    if settings.webhook:
         try:
-            parts = urlsplit(made.webhook)
+            parts = urlsplit(settings.webhook)
             is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
         except ValueError:
             is_url = False
         if not is_url:
             raise bad_settings(Path(origins.get(WEBHOOK, "")), "must be a URL that begins with https://", WEBHOOK)
-    return made
+    return settings
 
 
 class CheckSettings(Struct, frozen=True):

@@ -173,12 +173,12 @@ def parse_layer(path: Path, origin: SettingsOrigin, text: str) -> SettingsLayer:
 
 def _once(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object with these pairs; repeated names are added to `twice`."""
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in made:
+        if name in fields:
             twice.append(name)
-        made[name] = value
-    return made
+        fields[name] = value
+    return fields
 
 
 def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:

@@ -41,13 +41,13 @@ def parse_backend_settings(values: Mapping[str, Any], origins: Mapping[str, str]
     Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
     """
     adapters = _adapters(values, origins)
-    made = fill_settings(BackendSettings(adapters=adapters), "places", values)
-    backend = made.backend
+    settings = fill_settings(BackendSettings(adapters=adapters), "places", values)
+    backend = settings.backend
     named = (*BACKENDS, *adapters, *shipped_adapters())
     if backend not in named and not is_remote(backend):
         known = [*BACKENDS, *{**shipped_adapters(), **adapters}]
         raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
-    return made
+    return settings
 
 
 def _adapters(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, TerminalAdapter]:

@@ -88,8 +88,8 @@ def require_signing(endpoint: Endpoint) -> None:
 @cache
 def _session(profile: str) -> Any:
     """Return the session of a profile. Never uses a machine's metadata service, which the user did not name."""
-    made: Any = import_module("botocore.session")
-    session = made.Session(profile=None if profile == "default" else profile)
+    botocore: Any = import_module("botocore.session")
+    session = botocore.Session(profile=None if profile == "default" else profile)
     session.get_component("credential_provider").remove("iam-role")
     return session
 

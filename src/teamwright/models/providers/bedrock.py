@@ -178,11 +178,11 @@ class Bedrock:
             fields["toolConfig"] = tools | _choice(head.tool_choice)
         return (encode(fields)[:-1] + b"," if fields else b"{") + b'"messages":['
 
-    def _add_cache_points(self, parts: Sequence[Mapping[str, Any]], made: list[Event]) -> list[Event]:
+    def _add_cache_points(self, parts: Sequence[Mapping[str, Any]], entries: list[Event]) -> list[Event]:
         """Return the parts with a cache point after each that has a breakpoint."""
         pairs = [
             (one, _POINT) if self._caching and has_breakpoint(part) else (one,)
-            for part, one in zip(parts, made, strict=True)
+            for part, one in zip(parts, entries, strict=True)
         ]
         return [one for pair in pairs for one in pair]
 

@@ -91,12 +91,12 @@ class ConversionCache:
 
     def head(self, prefix: Prefix) -> bytes:
         """Return the prefix for this API."""
-        made = self._heads.get(prefix.digest)
-        if made is None:
-            made = self._heads[prefix.digest] = self._head(prefix_fields(prefix))
+        head = self._heads.get(prefix.digest)
+        if head is None:
+            head = self._heads[prefix.digest] = self._head(prefix_fields(prefix))
             if len(self._heads) > MAX_PREFIXES:
                 self._heads.popitem(last=False)
-        return made
+        return head
 
     def pieces(self, items: Sequence[bytes]) -> list[EncodedMessage]:
         """Return the messages for this API, in order."""

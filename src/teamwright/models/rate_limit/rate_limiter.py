@@ -139,19 +139,19 @@ class RateLimiter:
                 # The random addition prevents all calls from returning at the same moment.
                 await asyncio.sleep(pause * (1 + random.random() * 0.1))
                 continue
-            taken = self._take(state, called=called)
-            if isinstance(taken, int):
+            outcome = self._take(state, called=called)
+            if isinstance(outcome, int):
                 if state.is_limited:
                     self._wake()  # other processes may have released more permits than one
-                return CallPermit(state.epoch), taken
+                return CallPermit(state.epoch), outcome
             try:
                 # No event reports that another process released its permit, so poll.
-                async with asyncio.timeout(POLL_S * (1 + random.random()) if taken.waits_for_others else None):
-                    await taken.future
+                async with asyncio.timeout(POLL_S * (1 + random.random()) if outcome.waits_for_others else None):
+                    await outcome.future
             except TimeoutError:
                 pass
             finally:
-                self._forget(taken.future)
+                self._forget(outcome.future)
             called = True
 
     def _take(self, state: RateState, *, called: bool) -> int | _Waiting:

@@ -177,12 +177,12 @@ class _Reader:
         if not isinstance(entries, list):
             raise self._error(f"{kind} must be written [[agent.{agent}.{kind}]]")
         lines = self._headings(agent, kind)
-        made: list[ScriptTurn] = []
+        turns: list[ScriptTurn] = []
         for number, entry in enumerate(cast("list[Any]", entries), 1):
             line = f" (line {lines[number - 1]})" if number <= len(lines) else ""
             self._place = f"{kind} {number} of agent {agent}{line}"
-            made.append(self._turn(self._table(entry, kind), repeat=kind == "otherwise"))
-        return tuple(made)
+            turns.append(self._turn(self._table(entry, kind), repeat=kind == "otherwise"))
+        return tuple(turns)
 
     def _headings(self, agent: str, kind: str) -> list[int]:
         """Return the line numbers of the headings of this agent's turns."""
@@ -195,12 +195,12 @@ class _Reader:
         calls = table.get("call", [])
         if not isinstance(calls, list):
             raise self._error("has a call that is not written [[…call]]")
-        made = tuple(self._call(self._table(call, "call")) for call in cast("list[Any]", calls))
-        names = [call.name for call in made if call.name]
+        script_calls = tuple(self._call(self._table(call, "call")) for call in cast("list[Any]", calls))
+        names = [call.name for call in script_calls if call.name]
         if len(names) != len(set(names)):
             raise self._error("has two calls of one name")
         say = self._text(table.get("say", ""), "say")
-        if not say and not made:
+        if not say and not script_calls:
             raise self._error("has neither say nor a call")
         again = table.get("repeat", repeat)
         if not isinstance(again, bool):
@@ -209,7 +209,7 @@ class _Reader:
             self._place,
             self._when(self._table(table.get("when", {}), "when")),
             Template.compile(say) if say else None,
-            made,
+            script_calls,
             self._patterns(table.get("capture_text", []), "capture_text"),
             again,
         )

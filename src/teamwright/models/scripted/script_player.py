@@ -289,8 +289,8 @@ class ScriptPlayer(Struct):
                 continue
             self._call_count += 1
             call_id = f"call_{number}_{entry}_{self._run_id}_{self._call_count}"
-            made: dict[str, Any] = fill_deep(call.input, self._look)
-            content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": made})
+            call_input: dict[str, Any] = fill_deep(call.input, self._look)
+            content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": call_input})
             self._register(call_id, number, call)
         if not content:
             self._undo()

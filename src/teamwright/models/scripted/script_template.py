@@ -42,11 +42,11 @@ class Template(Struct, frozen=True):
             return cls((TemplateLine((), _pieces(text)),))
         lines = text.split("\n")
         ends = ["\n"] * (len(lines) - 1) + [""]
-        made = [
+        template_lines = [
             TemplateLine(tuple(_GUARD.findall(line)), _pieces(_GUARD.sub("", line) + end))
             for line, end in zip(lines, ends, strict=True)
         ]
-        return cls(tuple(made))
+        return cls(tuple(template_lines))
 
     @property
     def is_plain(self) -> bool:

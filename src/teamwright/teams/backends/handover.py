@@ -44,11 +44,11 @@ class Handover:
         The pid is 0 when the process cannot be seen from here. Raises LaunchFailed, after `timeout_s` seconds at the
         latest.
         """
-        taken = False
+        is_connected = False
         try:
             async with asyncio.timeout(timeout_s):
                 reading, writing = await asyncio.shield(self._starter)
-                taken = True
+                is_connected = True
                 reply = await reading.readline()
                 process = _verified_process(reply, writing.get_extra_info("socket"))
                 writing.write(_encode_launch(self._launch))
@@ -58,7 +58,7 @@ class Handover:
                     raise LaunchFailed(refused.decode("utf-8", "replace"))
         except TimeoutError:
             raise LaunchFailed(
-                f"it did not {'become the program' if taken else 'begin'} within {timeout_s:g} seconds"
+                f"it did not {'become the program' if is_connected else 'begin'} within {timeout_s:g} seconds"
             ) from None
         except OSError as problem:
             raise LaunchFailed(f"it ended while it was started ({problem.strerror or problem})") from problem

@@ -52,11 +52,11 @@ async def wait_until_ended(location: Location) -> None:
     process = WatchedProcess.open(pid)
     if process is None:
         return
-    gone = asyncio.Event()
-    stop = process.on_end(gone.set)
+    has_ended = asyncio.Event()
+    stop = process.on_end(has_ended.set)
     try:
         if process_start(pid) == start:
-            await gone.wait()
+            await has_ended.wait()
     finally:
         stop()
         process.close()

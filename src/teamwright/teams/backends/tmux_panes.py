@@ -191,10 +191,10 @@ def _close_on_success(id: str) -> str:
 
 
 def _created_pane(lines: Sequence[str]) -> Pane:
-    made = parse_panes(lines)
-    if not made:
+    panes = parse_panes(lines)
+    if not panes:
         raise TmuxError(f"tmux named no pane that it made: {' '.join(lines)[:80]!r}")
-    return made[0]
+    return panes[0]
 
 
 async def _run_if_ours(server: TmuxServer, pane: Pane, command: str) -> None:

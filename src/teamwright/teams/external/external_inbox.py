@@ -56,14 +56,14 @@ class ExternalMailFormat(Struct):
         and time.
         """
         message = parse_protocol(entry.text)
-        made = [entry]
+        entries = [entry]
         if isinstance(message, IdleNotification):
-            made = self._encode_idle(entry, message)
+            entries = self._encode_idle(entry, message)
         elif isinstance(message, PlanApprovalRequest):
-            made = [replace(entry, color=None, timestamp=message.timestamp)]
+            entries = [replace(entry, color=None, timestamp=message.timestamp)]
         if not self.newer:
-            return made
-        return [replace(one, extra={**one.extra, "msgV": 1, "type": "message"}) for one in made]
+            return entries
+        return [replace(one, extra={**one.extra, "msgV": 1, "type": "message"}) for one in entries]
 
     def _encode_idle(self, entry: InboxEntry, notice: IdleNotification) -> list[InboxEntry]:
         words = (notice.result or "").removesuffix(_WAITING_SENTENCE).strip()

@@ -189,10 +189,10 @@ class LeadPresence:
         self,
         mailbox: FollowedMailbox,
         grace_s: float,
-        gone: Callable[[str], None],
+        on_gone: Callable[[str], None],
         process: WatchedProcess | None = None,
     ) -> None:
-        self._mailbox, self._grace_s, self._on_gone = mailbox, grace_s, gone
+        self._mailbox, self._grace_s, self._on_gone = mailbox, grace_s, on_gone
         self._pid = 0
         self._process: WatchedProcess | None = None
         self._stop_watch: Callable[[], object] = _stop_nothing
@@ -257,8 +257,8 @@ class LeadPresence:
                 self._report_gone(f"its lead read no mail for {UNREAD_GRACE_FACTOR * self._grace_s:g} s")
 
     def _report_gone(self, why: str) -> None:
-        gone, self._on_gone = self._on_gone, _ignore_reason
-        gone(why)
+        on_gone, self._on_gone = self._on_gone, _ignore_reason
+        on_gone(why)
 
 
 def _stop_nothing() -> None:

@@ -45,8 +45,8 @@ class InboxSigns(Struct):
             unread = frozenset(_entry_id(entry) for entry in self.mailbox.entries() if not entry.read)
         except StorageError:
             return False, frozenset()
-        taken, self.unread, self._mark = self.unread - unread, unread, now
-        return True, taken
+        read_ids, self.unread, self._mark = self.unread - unread, unread, now
+        return True, read_ids
 
 
 def _entry_id(entry: InboxEntry) -> str:
@@ -171,16 +171,16 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
 
     def check_inbox(self) -> None:
         """Check its inbox: mail that it has not read, or read just now, prevents its rest."""
-        changed, taken = self.inbox_signs.read_changes()
+        changed, read_ids = self.inbox_signs.read_changes()
         if not changed or self.state in ENDED_STATES:
             return
         if self.first_message_id not in self.inbox_signs.unread:
             self.started.set()
-        if self.stop_request_id and self.stop_request_id in taken and self.state in _STOPPABLE_STATES:
+        if self.stop_request_id and self.stop_request_id in read_ids and self.state in _STOPPABLE_STATES:
             self.transition(LifecycleEvent.STOP_REQUESTED)
         self._note_activity()
-        self._took_mail = self._took_mail or bool(taken)
-        if taken and self._active is None:
+        self._took_mail = self._took_mail or bool(read_ids)
+        if read_ids and self._active is None:
             self._set_working()  # it never reported whether it is in a turn: reading mail counts as working
         elif not self._in_turn:
             self._rest_after(UNCERTAIN_S)
@@ -304,11 +304,11 @@ class ExternalMember(BackendTeammate, kw_only=True, eq=False):
         pid, start = facts.get("pid", ""), facts.get("start", "")
         process = WatchedProcess.open(int(pid)) if pid.isdigit() and start else None
         if process is not None:
-            gone = asyncio.Event()
-            stop = process.on_end(gone.set)
+            has_ended = asyncio.Event()
+            stop = process.on_end(has_ended.set)
             try:
                 if process_start(process.pid) == start:
-                    await gone.wait()
+                    await has_ended.wait()
             finally:
                 stop()
                 process.close()

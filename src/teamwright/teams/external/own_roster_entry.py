@@ -276,10 +276,10 @@ class OwnRosterEntry:
     async def join(self, new_entry: RosterMember) -> RosterMember:
         """Join the roster: with the existing entry, else with this one. Raises LockTimeout, StorageError."""
 
-        def taken(config: TeamConfig) -> TeamConfig:
+        def with_own_entry(config: TeamConfig) -> TeamConfig:
             return config if config.find(self._name) is not None else config.with_member(new_entry)
 
-        config = await self._team.roster.change(taken)
+        config = await self._team.roster.change(with_own_entry)
         self.entry = config.find(self._name) or new_entry
         self._active = self.entry.is_active
         self._publish(config)

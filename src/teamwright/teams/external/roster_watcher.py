@@ -265,22 +265,22 @@ class RosterWatcher:
     async def _are_files_missing(self) -> bool:
         """Return True when the roster stays missing, with one warning; nothing is stopped or created."""
         team = self._team
-        gone = await _unusable_files(team)
-        if not gone:
+        missing_files = await _unusable_files(team)
+        if not missing_files:
             self._report_return()
             return False
-        if gone - self._reported_missing:
+        if missing_files - self._reported_missing:
             directory = team.directory
             await asyncio.sleep(PATIENCE_S)
             async with team.forming_lock:  # a team that we remove ourselves, or that is being rewritten, is not gone
                 if team.directory != directory or team.closing:
                     return True
-            gone = await _unusable_files(team)
-            if news := gone - self._reported_missing:
-                await self._report_missing(gone, news)
-        return "config.json" in gone
+            missing_files = await _unusable_files(team)
+            if news := missing_files - self._reported_missing:
+                await self._report_missing(missing_files, news)
+        return "config.json" in missing_files
 
-    async def _report_missing(self, gone: set[str], news: set[str]) -> None:
+    async def _report_missing(self, missing_files: set[str], news: set[str]) -> None:
         team = self._team
         place = team.home.team(team.directory)
         self._reported_missing |= news
@@ -294,7 +294,7 @@ class RosterWatcher:
                 "Teammates continue and report to you, but you can neither write to them nor start others. "
                 "The file is not restored: finish without the team, or call TeamDelete and create another team."
             )
-        elif "config.json" in gone or await self._restore_team_file():
+        elif "config.json" in missing_files or await self._restore_team_file():
             return
         else:
             what = f'another program removed or damaged team.json of the team "{team.name}": {place / "team.json"}'
@@ -345,12 +345,12 @@ class RosterWatcher:
 
 async def _unusable_files(team: SessionTeam) -> set[str]:
     """Return which of the team's files are missing, or for team.json damaged."""
-    gone = set[str]() if team.roster.document.exists else {"config.json"}
+    missing_files = set[str]() if team.roster.document.exists else {"config.json"}
     try:
         state = await team.state.read()
     except StorageError as problem:
-        return gone | {"team.json"} if problem.slug == "damaged-file" else gone
-    return gone if state is not None else gone | {"team.json"}
+        return missing_files | {"team.json"} if problem.slug == "damaged-file" else missing_files
+    return missing_files if state is not None else missing_files | {"team.json"}
 
 
 def _repaired_entry(entry: RosterMember, on_disk: RosterMember | None) -> RosterMember:

@@ -38,9 +38,11 @@ class CompletionVerifier:
         if before is not None and before.status is TaskStatus.COMPLETED:
             return
         check, review = (before.check, before.review) if before is not None else ("", None)
-        made = asyncio.get_running_loop().create_task(self._verify(after, check, review), name=f"check of #{after.id}")
-        self._running[after.id] = made
-        made.add_done_callback(lambda _: self._running.pop(after.id, None))
+        verification = asyncio.get_running_loop().create_task(
+            self._verify(after, check, review), name=f"check of #{after.id}"
+        )
+        self._running[after.id] = verification
+        verification.add_done_callback(lambda _: self._running.pop(after.id, None))
 
     async def close(self) -> None:
         """Stop all checks, including a running one."""

@@ -117,11 +117,11 @@ class TeamStatus(Struct):
     def from_log(cls, recent: RecentEvents) -> TeamStatus:
         """Return the state at the end of a log: the newest snapshot, and the later events."""
         snapshot = recent.snapshot
-        made = cls.from_json(snapshot.number, snapshot.state) if snapshot is not None else None
-        made = made or cls()
+        status = cls.from_json(snapshot.number, snapshot.state) if snapshot is not None else None
+        status = status or cls()
         for number, event in recent.events:
-            made.apply(number, event)
-        return made
+            status.apply(number, event)
+        return status
 
     # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,8 +242,8 @@ class TeamStatus(Struct):
     def _forget_ended(self) -> None:
         if len(self.members) <= MAX_ENDED_MEMBERS:
             return
-        gone = [name for name, member in self.members.items() if member.has_ended]
-        for name in gone[: max(0, len(gone) - MAX_ENDED_MEMBERS)]:
+        ended_names = [name for name, member in self.members.items() if member.has_ended]
+        for name in ended_names[: max(0, len(ended_names) - MAX_ENDED_MEMBERS)]:
             self.other_usage += self.members.pop(name).usage
 
     # ── snapshots ────────────────────────────────────────────────────────────────────────────────────────────

@@ -295,15 +295,15 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
         return (TaskView("0", damaged=_reason(problem)),)
     read = {str(number): _read_task(directory, str(number), known) for number in numbers}
     whole = {id: task for id, task in read.items() if isinstance(task, Task)}
-    made: list[TaskView] = []
+    views: list[TaskView] = []
     for id, task in read.items():
         if isinstance(task, str):
-            made.append(TaskView(id, damaged=task))
+            views.append(TaskView(id, damaged=task))
         elif task is not None and not task.is_internal:
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, whole))
             fields = (task.subject, str(task.status), task.owner, waits, task.description)
             state = task.integration.state if task.integration is not None else ""
-            made.append(
+            views.append(
                 TaskView(
                     id,
                     *fields,
@@ -315,7 +315,7 @@ def task_views(directory: Path, known: dict[str, TaskFile] | None = None) -> tup
                     review=_open_review(task),
                 )
             )
-    return tuple(made)
+    return tuple(views)
 
 
 def _open_review(task: Task) -> OpenReview | None:

@@ -55,16 +55,16 @@ class SubagentSettings(Struct, frozen=True):
 
     def hidden_parameters(self, *, allow_names: bool = True) -> dict[str, str]:
         """Return the parameters of a call that cannot be honoured, and why."""
-        made: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         if not self.background:
-            made["run_in_background"] = "nothing runs in the background here"
+            reasons["run_in_background"] = "nothing runs in the background here"
         elif self.always_background or self.fork:
-            made["run_in_background"] = "every sub-agent runs in the background here"
+            reasons["run_in_background"] = "every sub-agent runs in the background here"
         if self.coordinator:
-            made["model"] = "a coordinator's agents have the model of their kind, or its own"
+            reasons["model"] = "a coordinator's agents have the model of their kind, or its own"
         if not allow_names:
-            made["name"] = "a sub-agent of yours has an id alone"
-        return made
+            reasons["name"] = "a sub-agent of yours has an id alone"
+        return reasons
 
 
 class SubagentBuilder(Protocol):

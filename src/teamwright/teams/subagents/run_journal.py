@@ -174,15 +174,15 @@ class RunJournal:
         id, run = str(fact["id"]), runs.get(str(fact["id"]))
         match fact["type"]:
             case "begun":
-                made = SubagentRun(id, str(fact["owner"]), Path(str(fact["file"])), Path(str(fact["transcript"])))
-                made.name, made.call, made.key = str(fact["name"]), str(fact["call"]), str(fact["key"])
-                made.background, made.spec_fields = bool(fact["background"]), dict(fact["about"])
-                made.generation, made.started_ms = int(fact["generation"]), int(fact["at"])
-                made.answers_before = int(fact["answers"])
-                if run is not None and run.generation == made.generation:
-                    made.started_ms = run.started_ms  # a kill interrupted it, and it was resumed
+                new_run = SubagentRun(id, str(fact["owner"]), Path(str(fact["file"])), Path(str(fact["transcript"])))
+                new_run.name, new_run.call, new_run.key = str(fact["name"]), str(fact["call"]), str(fact["key"])
+                new_run.background, new_run.spec_fields = bool(fact["background"]), dict(fact["about"])
+                new_run.generation, new_run.started_ms = int(fact["generation"]), int(fact["at"])
+                new_run.answers_before = int(fact["answers"])
+                if run is not None and run.generation == new_run.generation:
+                    new_run.started_ms = run.started_ms  # a kill interrupted it, and it was resumed
                 runs.pop(id, None)
-                runs[id] = made
+                runs[id] = new_run
             case "background" if run is not None:
                 run.background = True
             case "ended" if run is not None:
@@ -200,20 +200,20 @@ class RunJournal:
 
 def stored_spec(spec: SpawnSpec) -> dict[str, Any]:
     """Return the stored fields of a spec: all but the prompt."""
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, default in _stored_fields():
         value: object = getattr(spec, name)
         if value is None or value is default or value == default:
             continue
         if isinstance(value, AgentBounds):
-            made[name] = dict(_bounds(value))
+            fields[name] = dict(_bounds(value))
         elif isinstance(value, Budget):
-            made[name] = value.as_json()
+            fields[name] = value.as_json()
         elif isinstance(value, Path):
-            made[name] = str(value)
+            fields[name] = str(value)
         elif isinstance(value, str | int | float):
-            made[name] = value
-    return made | {"agent_type": spec.agent_type}
+            fields[name] = value
+    return fields | {"agent_type": spec.agent_type}
 
 
 @cache

@@ -218,18 +218,18 @@ def program_settings(content: bytes) -> frozenset[tuple[str, bytes]]:
     Includes count, as do lines that git may read differently, and all lines of a section with such a head.
     """
     found = set[tuple[str, bytes]]()
-    section = shown = ""
+    section = section_title = ""
     for raw in content.split(b"\n"):
         if _BLANK.fullmatch(raw):
             continue
         if (head := _SECTION.fullmatch(raw)) is not None:
-            section, shown = _section_names(head)
+            section, section_title = _section_names(head)
         elif (line := _LINE.fullmatch(raw)) is not None and section:
-            setting = _config_line(section, shown, line)
+            setting = _config_line(section, section_title, line)
             if setting.key in _RUNS_OUTSIDE_READING or not _is_harmless(setting):
                 found.add((setting.name, raw))
         else:
-            found.add((shown or "a line", raw))
+            found.add((section_title or "a line", raw))
             section = "" if raw.lstrip().startswith(b"[") else section
     return frozenset(found)
 
@@ -280,9 +280,9 @@ def _section_names(head: re.Match[bytes]) -> tuple[str, str]:
     return f"{written.lower()}.*", f"{written}.{head[2].decode(errors='replace')}"
 
 
-def _config_line(section: str, shown: str, line: re.Match[bytes]) -> ConfigLine:
+def _config_line(section: str, section_title: str, line: re.Match[bytes]) -> ConfigLine:
     key = line[1].decode()
-    return ConfigLine(f"{section}.{key.lower()}", f"{shown}.{key}", _plain_value(line[2]))
+    return ConfigLine(f"{section}.{key.lower()}", f"{section_title}.{key}", _plain_value(line[2]))
 
 
 def _plain_value(value: bytes | None) -> str | None:

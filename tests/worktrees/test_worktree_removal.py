@@ -109,7 +109,7 @@ def test_force_copies_every_uncommitted_file_to_the_archive_and_keeps_the_branch
         *("a.txt", "build/out/x.o", "new.txt", "note.local")
     ]
     assert (files / "a.txt").read_text() == "changed\n"
-    assert done.remaining_branch == ann.branch
+    assert done.kept_branch == ann.branch
     assert git(checkout, "rev-parse", ann.branch) == tip
 
 

@@ -59,7 +59,7 @@ def registered(session: Session) -> dict[str, int]:
         "bells": len(session.outside._bells),
         "timers": len(session.deadlines.timers),
         "talk": len(team.message_counts),
-        "born": len(agent_factory.born),
+        "inheritances": len(agent_factory.inheritances),
         "derived": len(agent_factory.policies.derived),
         "standing": len(team.status.members),
         "early": len(session.tally.early),

@@ -21,13 +21,24 @@ def test_after_a_hundred_members_one_by_one_twenty_together_and_a_hundred_sub_ag
     grown = last["heap"] - first["heap"]
     assert grown < first["heap"] * 0.12, f"{first['heap']} bytes after the first ten, {last['heap']} in the end"
     assert grown < BYTES_OF_ONE * 220
-    same = ("descriptors", "tasks", "children", "watched", "bells", "timers", "talk", "born", "derived", "subscribers")
+    same = (
+        "descriptors",
+        "tasks",
+        "children",
+        "watched",
+        "bells",
+        "timers",
+        "talk",
+        "inheritances",
+        "derived",
+        "subscribers",
+    )
     for level in ("sequential", "together", "subagents"):
         assert {name: found[level][name] for name in same} == {name: first[name] for name in same}
         assert found[level]["threads"] <= first["threads"] + 2, "the pool of threads may still be filling"
         assert (found[level]["items"], found[level]["waiting"]) == (0, 0)
         assert found[level]["standing"] <= STANDING_MOST
         assert found[level]["remembered"] <= STANDING_MOST + spec["together"], "forgotten when the next one starts"
-    assert (first["born"], first["derived"], first["timers"], first["children"]) == (0, 0, 0, 0)
+    assert (first["inheritances"], first["derived"], first["timers"], first["children"]) == (0, 0, 0, 0)
     assert found["after"]["tasks"] == 1
     assert found["after"]["descriptors"] <= first["descriptors"]

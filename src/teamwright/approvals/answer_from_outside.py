@@ -76,7 +76,7 @@ def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> AnswerOutco
     if len(found) > 1:
         return AnswerOutcome(SEVERAL, near=tuple(one.id for one in found))
     request = found[0]
-    if not request.lives:
+    if not request.is_alive:
         return AnswerOutcome(GONE, request)
     # The asking process decides that a deadline has passed: the clock may have jumped since the request was written.
     box = RequestStore(request.box)
@@ -102,12 +102,12 @@ def _already_answered(
 ) -> AnswerOutcome | None:
     """Return the outcome with the answer that counts. Note this answer as late in the session's log."""
     there = box.get_retired(id)
-    given = there[1] if there is not None else box.get_answer(id)
-    if given is None:
+    first_body = there[1] if there is not None else box.get_answer(id)
+    if first_body is None:
         return None
     if request is None and there is not None and (parsed := parse_request(there[0])) is not None:
         request = parsed[0]
-    first = parse_answer(given)
+    first = parse_answer(first_body)
     box.record_late_answer(id, answer_body(answer, answer.by or ELSEWHERE))
     ring(doorbell_of(box.directory))
     return AnswerOutcome(EXPIRED if first.by == "deadline" else LATE, request, first.by, first.verdict, first.text)

@@ -61,16 +61,18 @@ class ExternalMemberPermissions(Struct):
 
     def note_joined(self, member: str, /) -> None:
         """Ask again for requests from before this process led the team, and send answers that were not delivered."""
-        team, life = self.team, bound_incarnation(self.team, member)
+        team, incarnation = self.team, bound_incarnation(self.team, member)
         if not team.exists:
             return
         with suppress(TeamwrightError):
             rows = [(row, None) for row in team.requests.open_requests()]
             for row, answer in [*rows, *team.requests.answered_requests()]:
-                asked = _asked_in(row, member, life)
-                key = (member.lower(), asked.request_id) if asked is not None else None
-                if asked is not None and key is not None and key not in self._open:
-                    self._begin(key, self._ask(member, asked) if answer is None else self._send(member, asked, answer))
+                request = _asked_in(row, member, incarnation)
+                key = (member.lower(), request.request_id) if request is not None else None
+                if request is not None and key is not None and key not in self._open:
+                    self._begin(
+                        key, self._ask(member, request) if answer is None else self._send(member, request, answer)
+                    )
 
     def note_left(self, member: str, /) -> None:
         """Stop asking for this member, because it has ended."""
@@ -105,14 +107,14 @@ class ExternalMemberPermissions(Struct):
         with suppress(TeamwrightError, TypeError, ValueError):
             if box.get(id) is not None or box.get_retired(id) is not None:
                 return False
-            asked = json.loads(request.encode())
+            request_fields = json.loads(request.encode())
             body = {
                 "kind": KIND,
                 "requester": member,
                 "target": "user",
                 "incarnation": bound_incarnation(self.team, member),
             }
-            box.open(id, {**body, "asked": asked})
+            box.open(id, {**body, "asked": request_fields})
         return True
 
     def _over(self, id: str, body: Mapping[str, Any]) -> None:
@@ -127,8 +129,8 @@ class ExternalMemberPermissions(Struct):
         return self.team.external.listeners
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
-        given = cast("object", request.input)  # input of another program may have any type
-        if not isinstance(given, dict) or not all(isinstance(part, str) for part in _texts(request)):
+        tool_input = cast("object", request.input)  # input of another program may have any type
+        if not isinstance(tool_input, dict) or not all(isinstance(part, str) for part in _texts(request)):
             await self._tell(member, request, PermissionAnswer(False, "policy", "the request is not understood"))
             return
         followed = self._followed.get(member.lower())
@@ -160,8 +162,11 @@ class ExternalMemberPermissions(Struct):
         """Record the answer, which counts from now on, and send it to the member."""
         body: dict[str, Any] = {"verdict": "allow" if answer.allowed else "deny", "text": answer.text, "by": answer.by}
         if answer.allowed:
-            given = request.input if answer.input is None else dict(answer.input)
-            body["response"] = {"updated_input": given, "permission_updates": [to_wire(one) for one in answer.updates]}
+            updated_input = request.input if answer.input is None else dict(answer.input)
+            body["response"] = {
+                "updated_input": updated_input,
+                "permission_updates": [to_wire(one) for one in answer.updates],
+            }
         with suppress(TeamwrightError, TypeError, ValueError):
             self.team.requests.answer(self._row(member, request), body)
         await self._send(member, request, body)
@@ -173,17 +178,17 @@ class ExternalMemberPermissions(Struct):
     async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
         """Send the answer to the member, once for each request; a member that has left receives nothing."""
         team, id = self.team, request.request_id
-        told: ProtocolMessage = PermissionResponse(
+        response: ProtocolMessage = PermissionResponse(
             request_id=id, subtype="error", error=answer["text"] or "Permission denied"
         )
         if answer["verdict"] == "allow":
-            told = PermissionResponse(request_id=id, subtype="success", response=answer["response"])
+            response = PermissionResponse(request_id=id, subtype="success", response=answer["response"])
         if not team.exists or member.lower() not in team.external.external_names:
             return
         row = self._row(member, request)
         try:
             if not await team.mailbox(member).contains(row):
-                await send_protocol(team, LEAD, member, told, id=row)
+                await send_protocol(team, LEAD, member, response, id=row)
             team.requests.retire(row)
         except TeamwrightError as problem:
             text = f"the answer to {id} did not reach {member}: {problem.what}"
@@ -192,12 +197,16 @@ class ExternalMemberPermissions(Struct):
             followed.note_answered()
 
 
-def _asked_in(row: Mapping[str, Any], member: str, life: int | None) -> PermissionRequest | None:
+def _asked_in(row: Mapping[str, Any], member: str, incarnation: int | None) -> PermissionRequest | None:
     """Return the request in this row when this incarnation of the member asked it, else None."""
-    if row.get("kind") != KIND or row.get("incarnation") != life or str(row.get("requester")).lower() != member.lower():
+    if (
+        row.get("kind") != KIND
+        or row.get("incarnation") != incarnation
+        or str(row.get("requester")).lower() != member.lower()
+    ):
         return None
-    asked = parse_protocol(json.dumps(row.get("asked")))
-    return asked if isinstance(asked, PermissionRequest) else None
+    request = parse_protocol(json.dumps(row.get("asked")))
+    return request if isinstance(request, PermissionRequest) else None
 
 
 def _texts(request: PermissionRequest) -> tuple[object, ...]:
@@ -206,13 +215,13 @@ def _texts(request: PermissionRequest) -> tuple[object, ...]:
 
 def _accepted_suggestions(offered: object) -> tuple[PermissionUpdate, ...]:
     """Return the suggested permission updates of an external member that are valid."""
-    made: list[PermissionUpdate] = []
+    updates: list[PermissionUpdate] = []
     for one in cast("list[object]", offered)[:MOST_OPEN] if isinstance(offered, list) else ():
         try:
-            made.append(from_wire(one))
+            updates.append(from_wire(one))
         except TeamwrightError:
             continue
-    return tuple(made)
+    return tuple(updates)
 
 
 Input: TypeAlias = Mapping[str, Any]
@@ -220,11 +229,11 @@ Description: TypeAlias = tuple[list[str], frozenset[str]]
 """Lines of a description, and the keys of the input that the lines show completely."""
 
 
-def describe_call(tool: str, given: Input, description: str = "") -> str:
+def describe_call(tool: str, tool_input: Input, description: str = "") -> str:
     """Return the description of a tool call, followed by the rest of the input as JSON."""
     shows = _SHOWS.get(tool)
-    lines, said = (shows(given) if shows is not None else None) or ([], frozenset[str]())
-    rest = {key: value for key, value in given.items() if key not in said}
+    lines, described_keys = (shows(tool_input) if shows is not None else None) or ([], frozenset[str]())
+    rest = {key: value for key, value in tool_input.items() if key not in described_keys}
     if rest.get("description") == description:
         rest.pop("description")
     if rest or not lines:
@@ -232,13 +241,13 @@ def describe_call(tool: str, given: Input, description: str = "") -> str:
     return "\n".join([*([description] if description else []), *lines])
 
 
-def _command(given: Input) -> Description | None:
-    command = given.get("command")
+def _command(tool_input: Input) -> Description | None:
+    command = tool_input.get("command")
     return ([command], frozenset({"command"})) if isinstance(command, str) else None
 
 
-def _whole_file(given: Input) -> Description | None:
-    path, content = given.get("file_path"), given.get("content")
+def _whole_file(tool_input: Input) -> Description | None:
+    path, content = tool_input.get("file_path"), tool_input.get("content")
     if not isinstance(path, str) or not isinstance(content, str):
         return None
     lines = content.removesuffix("\n").split("\n") if content else []
@@ -246,12 +255,12 @@ def _whole_file(given: Input) -> Description | None:
     return [f"{path}: all of it", *_marked("+", lines), *end], frozenset({"file_path", "content"})
 
 
-def _replacement(given: Input) -> Description | None:
-    path, old, new = given.get("file_path"), given.get("old_string"), given.get("new_string")
+def _replacement(tool_input: Input) -> Description | None:
+    path, old, new = tool_input.get("file_path"), tool_input.get("old_string"), tool_input.get("new_string")
     if not isinstance(path, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
     keys = {"file_path", "old_string", "new_string"}
-    everywhere = given.get("replace_all")
+    everywhere = tool_input.get("replace_all")
     if isinstance(everywhere, bool):
         keys.add("replace_all")
     where = "at every place" if everywhere is True else "at one place"

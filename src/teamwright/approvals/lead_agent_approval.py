@@ -54,9 +54,9 @@ class LeadApprover(Struct):
         await self.ask(id, question, suggestions, _shortened(question.input))
 
     async def ask(
-        self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown: Mapping[str, Any]
+        self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown_input: Mapping[str, Any]
     ) -> None:
-        """Ask the lead by mail, with the part `shown` of the input. Raises TeamwrightError."""
+        """Ask the lead by mail, with the part `shown_input` of the input. Raises TeamwrightError."""
         from teamwright.teams.mailbox.outgoing import default_summary, send_protocol
 
         request = PermissionRequest(
@@ -65,7 +65,7 @@ class LeadApprover(Struct):
             tool_name=question.tool,
             tool_use_id=question.tool_use_id,
             description=question.description or default_summary(question.what),
-            input=dict(shown),
+            input=dict(shown_input),
             permission_suggestions=[dict(one) for one in suggestions],
         )
         await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))
@@ -91,12 +91,12 @@ class LeadApprover(Struct):
         if self.team.find(member) is None or (again and await self.team.mailbox(member).contains(msg_id)):
             return
         if answer.verdict == "allow":
-            given = _shortened(answer.input or {})
-            response = {"updated_input": given, "permission_updates": [dict(one) for one in answer.updates]}
-            told = PermissionResponse(request_id=id, subtype="success", response=response)
+            updated_input = _shortened(answer.input or {})
+            response = {"updated_input": updated_input, "permission_updates": [dict(one) for one in answer.updates]}
+            message = PermissionResponse(request_id=id, subtype="success", response=response)
         else:
-            told = PermissionResponse(request_id=id, subtype="error", error=answer.text or "Permission denied")
-        await send_protocol(self.team, LEAD, member, told, id=msg_id)
+            message = PermissionResponse(request_id=id, subtype="error", error=answer.text or "Permission denied")
+        await send_protocol(self.team, LEAD, member, message, id=msg_id)
 
     def _concerns(self, question: Question) -> bool:
         """Return True when the member asks its lead and the lead can read its mail."""
@@ -130,10 +130,10 @@ def not_allowed_error(id: str, question: Question) -> TeamRefused:
 
 def too_late_error(id: str, first: RequestAnswer) -> TeamRefused:
     """Return the error for a request that has an earlier answer."""
-    said = "allowed" if first.verdict == "allow" else "denied"
+    verdict = "allowed" if first.verdict == "allow" else "denied"
     return TeamRefused(
         "team-refused",
-        f"{id} was answered before: {said} by {first.by}; the first answer counts",
+        f"{id} was answered before: {verdict} by {first.by}; the first answer counts",
         do=["Continue: the member has received it."],
         note="nothing was answered",
     )
@@ -149,11 +149,11 @@ def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
     )
 
 
-def _shortened(given: Mapping[str, Any]) -> dict[str, Any]:
+def _shortened(full_input: Mapping[str, Any]) -> dict[str, Any]:
     """Return an input with values cut for a notice: a message has a size limit, and the request's file has the rest."""
     return {
         key: value[:CARRIED] + CUT if isinstance(value, str) and len(value) > CARRIED else value
-        for key, value in given.items()
+        for key, value in full_input.items()
     }
 
 

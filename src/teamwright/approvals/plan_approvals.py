@@ -92,10 +92,12 @@ class PlanApprovals(Struct):
 
         `name` is the member whose changes of mode are emitted as events; empty for a sub-agent.
         """
-        told = partial(self._emit_mode, name)
-        made = PlanMode(policy, plans, record, is_lead=name == LEAD, deciding_policy=gate, on_mode_change=told)
-        self._modes.add(made)
-        return made
+        on_change = partial(self._emit_mode, name)
+        plan_mode = PlanMode(
+            policy, plans, record, is_lead=name == LEAD, deciding_policy=gate, on_mode_change=on_change
+        )
+        self._modes.add(plan_mode)
+        return plan_mode
 
     def restore_plan_mode(self, name: str, mode: PlanMode, place: Workplace, *, new: bool, begins: bool) -> PlanMode:
         """Return the plan mode of an agent as it was left, or of a `new` agent, which `begins` in plan mode.
@@ -140,30 +142,34 @@ class PlanApprovals(Struct):
         request = await submit_plan(team, teammate, submission, target, self.timeout_s if target == LEAD else None)
         return PlanOutcome(None, request=request, approver=target)
 
-    async def _ask_person(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
+    async def _ask_person(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
         answer = await self.approver.ask(
-            _question(member, given.plan, str(given.file), given.rules, given.tool_use_id, mode.mode_after)
+            _question(
+                member, submission.plan, str(submission.file), submission.rules, submission.tool_use_id, mode.mode_after
+            )
         )
         if not answer.allowed:
             return PlanOutcome(False, answer.by, answer.text)
-        mode.leave(_granted_mode(answer), by=answer.by, call=given.call, granted=given.rules)
+        mode.leave(_granted_mode(answer), by=answer.by, call=submission.call, granted=submission.rules)
         return PlanOutcome(True, _NO_PERSON.get(answer.by, "The user"))
 
-    async def _approve_automatically(self, member: str, mode: PlanMode, given: PlanSubmission) -> PlanOutcome:
+    async def _approve_automatically(self, member: str, mode: PlanMode, submission: PlanSubmission) -> PlanOutcome:
         """Approve a plan by the setting: record a request that is answered at once, and emit a notice."""
         from teamwright.teams.plan_approval import answer_plan, submit_plan
 
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         teammate = team.find_in_process(member) if team is not None and member != LEAD else None
         if team is None or teammate is None:
-            mode.leave(by=POLICY_APPROVER, call=given.call)  # no person has read the permissions that the plan asks for
+            mode.leave(
+                by=POLICY_APPROVER, call=submission.call
+            )  # no person has read the permissions that the plan asks for
         else:
-            request = await submit_plan(team, teammate, given, POLICY_APPROVER, None)
+            request = await submit_plan(team, teammate, submission, POLICY_APPROVER, None)
             if mode.pending_request:
                 answer = PermissionAnswer(True, POLICY_APPROVER, why)
-                await answer_plan(team, request, answer, given.call, is_rerun=given.is_rerun)
-        shown = LEAD_ALIAS if member == LEAD else member
-        self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
+                await answer_plan(team, request, answer, submission.call, is_rerun=submission.is_rerun)
+        display_name = LEAD_ALIAS if member == LEAD else member
+        self.emit(Notice(member=member, text=f"the plan of {display_name} was approved without a look: {why}"))
         return PlanOutcome(True, "The user's setting")
 
     def note_request(self, member: str, message: PermissionRequest | PlanApprovalRequest, /) -> None:
@@ -185,9 +191,9 @@ class PlanApprovals(Struct):
         """Resume waiting for the plan that an external member sent before this process led the team."""
         from teamwright.teams.external.external_plans import bound_incarnation
 
-        if self.team is None or (life := bound_incarnation(self.team, member)) is None:
+        if self.team is None or (incarnation := bound_incarnation(self.team, member)) is None:
             return
-        request = newest_plan(self.team.requests, member, life)
+        request = newest_plan(self.team.requests, member, incarnation)
         if request is not None and self.team.requests.get_answer(str(request["id"])) is None:
             if (followed := self.team.external.listeners.get(member.lower())) is not None:
                 followed.note_plan(PendingPlan(str(request["id"]), str(request.get("target") or "")))
@@ -222,11 +228,11 @@ class PlanApprovals(Struct):
         ):
             return
         asking = asyncio.create_task(self._first_answer(request), name=f"answer wanted for {id}")
-        life = (
+        run_tasks = (
             {teammate.run_task} if teammate is not None and teammate.run_task is not None else set[asyncio.Task[None]]()
         )
         try:
-            await asyncio.wait({asking, *life}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, *run_tasks}, return_when=asyncio.FIRST_COMPLETED)
             answer = asking.result() if asking.done() else None
             if answer is not None and (teammate is None or teammate.pending_plan.request_id == id):
                 await answer_plan(team, id, answer, id if request.get("target") == USER_APPROVER else "")

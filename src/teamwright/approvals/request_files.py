@@ -46,14 +46,14 @@ class RequestFiles(Struct):
     team: SessionTeam | None = None
     watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
     _hung: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    _life: LeadProcess | None = None
+    _lead_process: LeadProcess | None = None
 
     @property
     def lead_process(self) -> LeadProcess:
         """The incarnation of this process, to which its requests are bound."""
-        if self._life is None:
-            self._life = LeadProcess.from_lease(self.session, lease_path(self.directory))
-        return self._life
+        if self._lead_process is None:
+            self._lead_process = LeadProcess.from_lease(self.session, lease_path(self.directory))
+        return self._lead_process
 
     def open(
         self,

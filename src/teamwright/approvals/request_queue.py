@@ -196,9 +196,9 @@ class RequestQueue(Struct):
     async def _call(self, on_request: OnRequest, event: RequestOpened) -> None:
         """Call the program's approver. An exception in it denies the request, so that the agent can continue."""
         try:
-            made = on_request(event)
-            if made is not None:
-                await made
+            awaitable = on_request(event)
+            if awaitable is not None:
+                await awaitable
         except Exception as problem:
             why = f"the program's approver raised {type(problem).__name__}: {problem}"
             await event.deny(why)
@@ -231,13 +231,13 @@ class RequestQueue(Struct):
             if not self.lead.answers(waiting.question):
                 raise not_allowed_error(request_id, waiting.question)
             if self._record_answer(request_id, answer, call):
-                told = replace(answer, input=waiting.question.input if answer.input is None else answer.input)
-                await self.lead.send_answer(request_id, waiting.question.owner, told, again=is_rerun)
+                full_answer = replace(answer, input=waiting.question.input if answer.input is None else answer.input)
+                await self.lead.send_answer(request_id, waiting.question.owner, full_answer, again=is_rerun)
                 return waiting.question.owner
         over = self.files.closed_request(request_id)
         if self.lead is not None and over is not None and call and over[2] == call:
-            told = replace(answer, input=over[0].input if answer.input is None else answer.input)
-            await self.lead.send_answer(request_id, over[0].owner, told, again=True)
+            full_answer = replace(answer, input=over[0].input if answer.input is None else answer.input)
+            await self.lead.send_answer(request_id, over[0].owner, full_answer, again=True)
             return over[0].owner
         if waiting is not None and waiting.answered.done():
             raise too_late_error(request_id, waiting.answered.result())
@@ -301,18 +301,18 @@ class RequestQueue(Struct):
             return ()
         from teamwright.permissions.permission_update_json import from_wire
 
-        made: list[PermissionUpdate] = []
+        updates: list[PermissionUpdate] = []
         for one in reply.updates:
             try:
-                made.append(from_wire(one))
+                updates.append(from_wire(one))
             except TeamwrightError as problem:
                 text = f"not granted with the answer to {waiting.id}: {problem.what}"
                 self.emit(Notice(member=waiting.question.member, text=text, level="warning"))
-        return tuple(made)
+        return tuple(updates)
 
     def _note_late(self, id: str, answer: RequestAnswer) -> None:
-        said = f": {answer.text}" if answer.text else ""
-        text = f"a late answer to {id}, by {answer.by}, changes nothing ({answer.verdict}{said})"
+        answer_text = f": {answer.text}" if answer.text else ""
+        text = f"a late answer to {id}, by {answer.by}, changes nothing ({answer.verdict}{answer_text})"
         self.emit(Notice(member="system", text=text))
         over = self.files.closed_request(id) if answer.verdict == "allow" else None
         if over is not None and over[1].by == "deadline" and self.files.team is not None:

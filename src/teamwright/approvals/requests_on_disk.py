@@ -36,8 +36,8 @@ def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess]
         return None
     try:
         lead = cast("dict[str, Any]", body["lead"])
-        life = LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"]))
-        made = PendingRequest(
+        lead_process = LeadProcess(str(lead["session"]), int(lead["pid"]), str(lead["since"]))
+        request = PendingRequest(
             id=str(body["id"]),
             kind=str(body["kind"]),
             owner=str(body["requester"]),
@@ -55,16 +55,16 @@ def parse_request(body: Mapping[str, Any]) -> tuple[PendingRequest, LeadProcess]
             incarnation=incarnation if isinstance(incarnation := body.get("incarnation"), int) else None,
             opened_at=_seconds(body.get("opened_at")),
             deadline=_seconds(body.get("deadline")),
-            session=life.session,
-            pid=life.pid,
+            session=lead_process.session,
+            pid=lead_process.pid,
         )
     except (KeyError, TypeError, ValueError):
         return None
-    return made, life
+    return request, lead_process
 
 
 def request_body(
-    question: Question, suggestions: Sequence[Mapping[str, Any]], life: LeadProcess, incarnation: int | None
+    question: Question, suggestions: Sequence[Mapping[str, Any]], lead_process: LeadProcess, incarnation: int | None
 ) -> dict[str, Any]:
     """Return the content of a question's file, without its id, target and times."""
     return {
@@ -81,7 +81,7 @@ def request_body(
         "always": question.always,
         "suggestions": [dict(one) for one in suggestions],
         "options": list(question.options),
-        "lead": {"session": life.session, "pid": life.pid, "since": life.since},
+        "lead": {"session": lead_process.session, "pid": lead_process.pid, "since": lead_process.since},
     }
 
 
@@ -100,12 +100,12 @@ def answer_body(answer: RequestAnswer, by: str) -> dict[str, Any]:
 
 def parse_answer(body: Mapping[str, Any]) -> RequestAnswer:
     """Parse the answer in a file. Each verdict other than allow is a denial, also in a damaged file."""
-    given = body.get("input")
+    input_value = body.get("input")
     return RequestAnswer(
         verdict="allow" if body.get("verdict") == "allow" else "deny",
         always=body.get("always") is True,
         text=str(body.get("text") or ""),
-        input=None if given is None else _object(given),
+        input=None if input_value is None else _object(input_value),
         updates=tuple(_object(one) for one in _items(body.get("updates"))),
         by=str(body.get("by") or ELSEWHERE),
     )
@@ -146,9 +146,9 @@ class RequestDirectory(Struct, frozen=True):
         """The command that resumes the session that asked."""
         return f"teamwright resume {shlex.quote(self.team) if self.team else self.session[:8]}"
 
-    def is_alive(self, life: LeadProcess) -> bool:
+    def is_alive(self, lead_process: LeadProcess) -> bool:
         """Return True when this incarnation of the lead's process is running."""
-        return lease_held(self.lease) and LeadProcess.from_lease(life.session, self.lease) == life
+        return lease_held(self.lease) and LeadProcess.from_lease(lead_process.session, self.lease) == lead_process
 
 
 def open_requests(home: Home) -> list[PendingRequest]:
@@ -166,7 +166,7 @@ def open_requests_in(place: RequestDirectory) -> list[PendingRequest]:
         bodies = RequestStore(place.box).open_requests()
     except TeamwrightError:
         return []
-    return [made for body in bodies if (made := _seen(place, body)) is not None]
+    return [request for body in bodies if (request := _seen(place, body)) is not None]
 
 
 def match_requests(home: Home, text: str) -> list[PendingRequest]:
@@ -185,9 +185,9 @@ def request_directories(home: Home, *, empty: bool = False) -> Iterator[RequestD
     """Yield each directory of a team or session that contains requests; with `empty` also directories without any."""
     teams = home.own / "teamwork" if home.is_foreign else home.shared / "teams"
     for box in _boxes(_entries(teams), empty=empty):
-        made = _of_team(home, box)
-        if made is not None:
-            yield made
+        directory = _of_team(home, box)
+        if directory is not None:
+            yield directory
     for project in _entries(home.own / "projects"):
         for box in _boxes(_entries(project), empty=empty):
             yield RequestDirectory(box, lease_path(box.parent), session=box.parent.name)
@@ -197,9 +197,11 @@ def _seen(place: RequestDirectory, body: dict[str, object]) -> PendingRequest | 
     parsed = parse_request(body)
     if parsed is None:
         return None
-    request, life = parsed
-    lives = place.is_alive(life)
-    return replace(request, team=place.team, box=place.box, lives=lives, resume="" if lives else place.resume_command)
+    request, lead_process = parsed
+    is_alive = place.is_alive(lead_process)
+    return replace(
+        request, team=place.team, box=place.box, is_alive=is_alive, resume="" if is_alive else place.resume_command
+    )
 
 
 def _of_team(home: Home, box: Path) -> RequestDirectory | None:

@@ -183,11 +183,11 @@ class Inbox:
 
     async def contains(self, msg_id: str) -> bool:
         """See Mailbox. Reads the inbox and the archive."""
-        wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
+        id_field = b'"msg_id":%s' % json.dumps(msg_id).encode()
         _, items = await self._file.read()
-        if any(wanted in item.raw or (item.is_rest and _contains_id(item.raw, msg_id)) for item in items):
+        if any(id_field in item.raw or (item.is_rest and _contains_id(item.raw, msg_id)) for item in items):
             return True
-        return any(wanted in line for line in read_backward(self.archive))
+        return any(id_field in line for line in read_backward(self.archive))
 
     async def unread(self) -> list[InboxEntry]:
         """Return the unread entries in order, each with an id; entries of other programs get theirs on disk first.

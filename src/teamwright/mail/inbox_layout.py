@@ -109,12 +109,12 @@ class InboxItem:
         out = {key: value for key, value in self.fields.items() if key != "msg_id"}
         if "read" not in out:
             return InboxItem(None, out | {"msg_id": msg_id, "read": False})
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in out.items():
             if key == "read":
-                made["msg_id"] = msg_id
-            made[key] = value
-        return InboxItem(None, made)
+                fields["msg_id"] = msg_id
+            fields[key] = value
+        return InboxItem(None, fields)
 
 
 def split_array(content: bytes, *, whole: bool = False, known: Sequence[InboxItem] = ()) -> list[InboxItem]:
@@ -157,12 +157,12 @@ def replace_unread(
         return content, []
     if lines is None:
         return encode_array([*(item.raw for item in items if item not in old), *new]), old
-    kept, end, whole = list[bytes | memoryview](), 0, memoryview(content)
+    remaining, end, whole = list[bytes | memoryview](), 0, memoryview(content)
     for item in old:
-        kept.append(whole[end : item.offset])
+        remaining.append(whole[end : item.offset])
         end = item.end + 2
     rest = (whole[end:-2], b",\n") if end < len(content) else ()
-    return b"".join([*kept, *rest, b",\n".join(new), b"\n]"]), old
+    return b"".join([*remaining, *rest, b",\n".join(new), b"\n]"]), old
 
 
 def _unread_lines(content: bytes, senders: Collection[str]) -> list[InboxItem] | None:

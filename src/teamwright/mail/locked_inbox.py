@@ -80,12 +80,12 @@ class LockedInbox:
         """
         for _ in range(RETRIES):
             try:
-                async with self._hold() as held:
-                    return self._run(work, held)
+                async with self._hold() as hold:
+                    return self._run(work, hold)
             except NotAnArray:
                 await asyncio.sleep(RETRY_S)
-        async with self._hold() as held:
-            return self._run_repairing(work, held)
+        async with self._hold() as hold:
+            return self._run_repairing(work, hold)
 
     async def change_with_retry(self, work: Callable[[ArrayFile], R]) -> R:
         """Run `change` for work that may be repeated: after a lost lock it runs again. Raises StorageError."""
@@ -117,20 +117,20 @@ class LockedInbox:
             self._lock = lock_for(self.path, self._guard)
         return self._lock.hold()
 
-    def _run(self, work: Callable[[ArrayFile], R], held: LockHold) -> R:
+    def _run(self, work: Callable[[ArrayFile], R], hold: LockHold) -> R:
         try:
-            with ArrayFile(self.path, held) as file:
-                if held.recovered and file.stamp is not None:
+            with ArrayFile(self.path, hold) as file:
+                if hold.recovered and file.stamp is not None:
                     split_array(file.read(), whole=True)  # its writer was killed: check before adding to it
                 return work(file)
         except OSError as problem:
             raise storage_error(problem, self.path) from problem
 
-    def _run_repairing(self, work: Callable[[ArrayFile], R], held: LockHold) -> R:
+    def _run_repairing(self, work: Callable[[ArrayFile], R], hold: LockHold) -> R:
         try:
-            return self._run(work, held)
+            return self._run(work, hold)
         except NotAnArray:
-            with ArrayFile(self.path, held) as file:
+            with ArrayFile(self.path, hold) as file:
                 self._repair(file)
                 return work(file)
 
@@ -181,16 +181,16 @@ class RuntimeMailSigner:
         """Return the entry with an unverified sender if it lacks the proof of its sender, else unchanged."""
         if entry.sender not in RUNTIME_SENDERS:
             return entry
-        told = entry.extra.get(PROOF)
-        key = _known_key(self._key_file) if isinstance(told, str) else b""
-        if key and hmac.compare_digest(str(told).encode("utf-8", "replace"), self._proof(entry, key).encode()):
+        proof = entry.extra.get(PROOF)
+        key = _known_key(self._key_file) if isinstance(proof, str) else b""
+        if key and hmac.compare_digest(str(proof).encode("utf-8", "replace"), self._proof(entry, key).encode()):
             return entry
         return entry.copy_with(sender=f"{UNVERIFIED} {entry.sender}")
 
     def _proof(self, entry: InboxEntry, key: bytes) -> str:
-        said = (self._inbox, entry.msg_id, entry.sender, entry.timestamp, entry.summary, entry.text)
+        signed_fields = (self._inbox, entry.msg_id, entry.sender, entry.timestamp, entry.summary, entry.text)
         # Characters without a UTF-8 form are replaced in the file, so the signed text replaces them too.
-        content = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        content = json.dumps(signed_fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
@@ -199,9 +199,9 @@ def _key(file: Path) -> bytes:
     known = _known_key(file)
     if known:
         return known
-    made = secrets.token_hex(_KEY_BYTES).encode()
-    if not write_new(file, made) and not _known_key(file):
-        write_atomic(file, made)  # the existing content is no key
+    new_key = secrets.token_hex(_KEY_BYTES).encode()
+    if not write_new(file, new_key) and not _known_key(file):
+        write_atomic(file, new_key)  # the existing content is no key
     return _known_key(file)
 
 

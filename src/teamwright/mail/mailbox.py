@@ -114,8 +114,8 @@ class InboxEvents:
 
 
 def _is_in(msg_id: str, items: Sequence[InboxItem]) -> bool:
-    wanted = msg_id.encode()
-    return any(wanted in item.raw for item in items if item.is_consumed)
+    encoded_id = msg_id.encode()
+    return any(encoded_id in item.raw for item in items if item.is_consumed)
 
 
 class Mailbox(Protocol):

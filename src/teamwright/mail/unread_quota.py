@@ -116,17 +116,17 @@ def _known_and_appended(file: ArrayFile, known: UnreadQuota) -> UnreadQuota | No
     last = known.tail[:-2]
     if len(grown) < len(known.tail) or _without_read_flag(grown[: len(last)]) != _without_read_flag(last):
         return None
-    made = _copy(known, file.stamp, grown[-TAIL_BYTES:])
-    made.is_exact = False
+    quota = _copy(known, file.stamp, grown[-TAIL_BYTES:])
+    quota.is_exact = False
     added = grown[len(last) :]
     if added == b"\n]":
-        return made
+        return quota
     found = _max_unread(b"[" + added[1:]) if added.startswith(b",\n") else None
     if found is None:
         return None
-    made.unread += found[0]
-    made.size += found[1]
-    return made
+    quota.unread += found[0]
+    quota.size += found[1]
+    return quota
 
 
 def _without_read_flag(end: bytes) -> bytes:

@@ -43,7 +43,7 @@ class PendingRequest(Struct, frozen=True):
     team: str = ""
     session: str = ""
     pid: int = 0
-    lives: bool = True
+    is_alive: bool = True
     resume: str = ""
     box: Path = Path()
 

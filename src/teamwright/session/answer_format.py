@@ -55,10 +55,10 @@ def schema_format(text: str, source: str = "--json-schema") -> OutputFormat:
     from referencing.exceptions import Unresolvable
 
     try:
-        said = json.loads(text)
-        if not isinstance(said, dict):
+        document = json.loads(text)
+        if not isinstance(document, dict):
             raise ValueError("it is not a JSON object")
-        schema = cast("dict[str, Any]", said)
+        schema = cast("dict[str, Any]", document)
         kind = validator_for(schema)
         kind.check_schema(schema)
     except (ValueError, RecursionError, SchemaError) as problem:

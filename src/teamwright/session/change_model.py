@@ -51,22 +51,22 @@ async def change_model(
     nothing is changed. StorageError, LockTimeout: it could not be saved.
     """
     name, opened = await models.choose(model)
-    shown = LEAD_ALIAS if agent.name == LEAD else agent.name
+    display_name = LEAD_ALIAS if agent.name == LEAD else agent.name
     before, card = agent.model.card.name, opened.card
     require_affordable(agent_factory, agent.name, card)
     if opened is agent.model:
-        return ModelChange(shown, card.name, before)
-    kept = name if isinstance(model, str) else ""
+        return ModelChange(display_name, card.name, before)
+    saved_name = name if isinstance(model, str) else ""
     if agent.name == LEAD:
         await _keep_of_lead(team, agent_factory, models, agent, name)
-        if kept:
+        if saved_name:
             save_lead_model(agent_factory.home.session(agent_factory.cwd, agent_factory.session), card.name)
         models.chosen = name
     else:
-        await _keep_of_member(team, agent_factory, agent.name, name, kept and card.name)
-    await _shown_as(team, agent.name, card.name)
+        await _keep_of_member(team, agent_factory, agent.name, name, saved_name and card.name)
+    await _write_to_roster(team, agent.name, card.name)
     agent.change_between_calls(lambda: use_model(team, agent, opened, by))
-    return ModelChange(shown, card.name, before)
+    return ModelChange(display_name, card.name, before)
 
 
 def require_affordable(agent_factory: AgentFactory, name: str, card: ModelCard) -> None:
@@ -98,28 +98,30 @@ async def _keep_of_lead(
             if of_service and await _has_leads(team, teammate.name):
                 await save_model(team.state, teammate.name, former)
             continue
-        born = agent_factory.born.get(teammate.name)
-        if born is not None and born.model is None:
+        inherited = agent_factory.inheritances.get(teammate.name)
+        if inherited is not None and inherited.model is None:
             if of_service:
                 await save_model(team.state, teammate.name, former)
-            born.model = former
+            inherited.model = former
 
 
 async def _has_leads(team: SessionTeam, name: str) -> bool:
     """Return True when a member in another process was started without a model that its start named."""
     file = await team.state.read()
-    life = file.incarnation_records.get(name.lower()) if file is not None else None
-    return life is not None and life.model is None
+    incarnation = file.incarnation_records.get(name.lower()) if file is not None else None
+    return incarnation is not None and incarnation.model is None
 
 
-async def _keep_of_member(team: SessionTeam, agent_factory: AgentFactory, member: str, name: str, kept: str) -> None:
-    if kept:
-        await save_model(team.state, member, kept)
-    if (born := agent_factory.born.get(member)) is not None:
-        born.model = name
+async def _keep_of_member(
+    team: SessionTeam, agent_factory: AgentFactory, member: str, name: str, saved_name: str
+) -> None:
+    if saved_name:
+        await save_model(team.state, member, saved_name)
+    if (inherited := agent_factory.inheritances.get(member)) is not None:
+        inherited.model = name
 
 
-async def _shown_as(team: SessionTeam, member: str, model: str) -> None:
+async def _write_to_roster(team: SessionTeam, member: str, model: str) -> None:
     """Write the model to the roster, if there is a team; the lead writes it for a member process."""
     if not team.exists or is_written_by_lead(team):
         return

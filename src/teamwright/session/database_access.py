@@ -68,10 +68,10 @@ class DatabaseAccess:
     async def deliver_answer(self, request: PendingRequest) -> bool:
         """See SavedTeamAccess. The process of the lead closes the request, with the answer that counts."""
         store = RequestStore(request.box)
-        given = store.get_answer(request.id)
+        answer = store.get_answer(request.id)
         try:
             async with asyncio.timeout(CONFIRM_S):
-                return await self._wait_until_closed(store, request.id) == given
+                return await self._wait_until_closed(store, request.id) == answer
         except TimeoutError:
             raise TeamwrightError(
                 "failed",
@@ -97,8 +97,8 @@ class DatabaseAccess:
         lower = {name.lower() for name in names}
         orders = StartOrders(self.copy.database)
         ended: list[str] = []
-        for name, life in file.incarnation_records.items():
-            location = Location.from_json(life.place) if life.place is not None else None
+        for name, incarnation in file.incarnation_records.items():
+            location = Location.from_json(incarnation.place) if incarnation.place is not None else None
             if location is None or (lower and name not in lower) or "order" not in location.facts:
                 continue
             id = int(location.facts["order"])

@@ -19,12 +19,12 @@ _VARIABLE = "TEAMWRIGHT_DATABASE"
 _SETTING = "database"
 
 
-def find_database(given: str | None, home: Home, env: Mapping[str, str] | None = None) -> DatabaseAddress | None:
-    """Return the address of the database; None for a team on files. `given` is the value of the flag.
+def find_database(flag: str | None, home: Home, env: Mapping[str, str] | None = None) -> DatabaseAddress | None:
+    """Return the address of the database; None for a team on files. `flag` is the value of the flag.
 
     `none` as the flag's value keeps a team on files. Raises UsageError for an address that cannot be used.
     """
-    text = given or (os.environ if env is None else env).get(_VARIABLE, "") or user_setting(home, _SETTING)
+    text = flag or (os.environ if env is None else env).get(_VARIABLE, "") or user_setting(home, _SETTING)
     if not isinstance(text, str) or not text or text == "none":
         return None
     from teamwright.database.address import parse_address

@@ -108,8 +108,8 @@ async def _fetch_members(database: Database, context: SessionContext, word: str)
         return  # the adoption says so
     rows = await database.read(lambda connection: connection.fetch("select session, cwd from sessions"))
     places = {str(row["session"]): Path(str(row["cwd"])) for row in rows}
-    for life in team.file.incarnation_records.values():
-        transcript = Path(life.transcript)
+    for incarnation in team.file.incarnation_records.values():
+        transcript = Path(incarnation.transcript)
         session = transcript.parent.parent.name
         if session not in places or session == context.id:
             continue
@@ -158,12 +158,12 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
     database = await Database.open(address)
     try:
         named = find_named(await DatabaseTeams(database).list(), word)
-        wanted = named.file.lead.session if named is not None else word
+        beginning = named.file.lead.session if named is not None else word
         rows = await database.read(
             lambda connection: connection.fetch(
                 "select session, cwd, is_held('session/' || session) as is_held from sessions "
                 "where starts_with(session, $1) order by begun_at desc limit 3",
-                wanted,
+                beginning,
             )
         )
         if len(rows) > 1:

@@ -97,15 +97,15 @@ class FormField(Struct, frozen=True):
 
 def parse_form(schema: object) -> list[FormField]:
     """Return the fields of a form. Raises ValueError for one that cannot be shown."""
-    said = _object(schema)
-    properties, required = said.get("properties"), said.get("required")
+    form = _object(schema)
+    properties, required = form.get("properties"), form.get("required")
     if not isinstance(properties, dict) or len(cast("dict[str, Any]", properties)) > MAX_FIELDS:
         raise ValueError(f"it has no fields, or more than {MAX_FIELDS}")
     needed = cast("list[object]", required) if isinstance(required, list) else []
-    made = (
+    fields = (
         (one, _field(name, _object(one), name in needed)) for name, one in cast("dict[str, Any]", properties).items()
     )
-    return [replace(field, default=_default(field, _object(one).get("default"))) for one, field in made]
+    return [replace(field, default=_default(field, _object(one).get("default"))) for one, field in fields]
 
 
 def _default(field: FormField, value: Any) -> Any:
@@ -121,40 +121,40 @@ def _default(field: FormField, value: Any) -> Any:
     return plain_line(value, 1_000) if isinstance(value, str) else None
 
 
-def _field(name: str, said: Mapping[str, Any], required: bool) -> FormField:
-    kind = said.get("type")
-    shown = plain_line(str(said.get("title") or name), 100)
-    about = plain_line(str(said.get("description") or ""), 300)
-    title = f"{shown}: {about}" if about else shown
+def _field(name: str, definition: Mapping[str, Any], required: bool) -> FormField:
+    kind = definition.get("type")
+    label = plain_line(str(definition.get("title") or name), 100)
+    about = plain_line(str(definition.get("description") or ""), 300)
+    title = f"{label}: {about}" if about else label
     if kind == "boolean":
         return FormField(name, kind, title, required, ((True, "yes"), (False, "no")))
     if kind == "array":
-        return FormField(name, kind, title, required, _choices(_object(said.get("items"))), several=True)
-    if kind == "string" and (said.get("enum") is not None or said.get("oneOf") is not None):
-        return FormField(name, kind, title, required, _choices(said))
+        return FormField(name, kind, title, required, _choices(_object(definition.get("items"))), several=True)
+    if kind == "string" and (definition.get("enum") is not None or definition.get("oneOf") is not None):
+        return FormField(name, kind, title, required, _choices(definition))
     if kind == "string":
-        return FormField(name, kind, title, required, bounds=_bounds(said, "minLength", "maxLength"))
+        return FormField(name, kind, title, required, bounds=_bounds(definition, "minLength", "maxLength"))
     if kind in _NUMBERS:
-        return FormField(name, str(kind), title, required, bounds=_bounds(said, "minimum", "maximum"))
+        return FormField(name, str(kind), title, required, bounds=_bounds(definition, "minimum", "maximum"))
     raise ValueError(f"the field {name[:60]!r} has the type {str(kind)[:40]!r}")
 
 
-def _bounds(said: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _bounds(definition: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {
-        name: said[name]
+        name: definition[name]
         for name in names
-        if isinstance(said.get(name), int | float) and not isinstance(said[name], bool)
+        if isinstance(definition.get(name), int | float) and not isinstance(definition[name], bool)
     }
 
 
-def _choices(said: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
+def _choices(definition: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
     """Return values with their labels: of `enum` with `enumNames`, or of `oneOf` or `anyOf` with titles."""
-    titled = said.get("oneOf") or said.get("anyOf")
+    titled = definition.get("oneOf") or definition.get("anyOf")
     if isinstance(titled, list):
         entries = [_object(one) for one in cast("list[object]", titled)]
         pairs = [(one.get("const"), one.get("title") or one.get("const")) for one in entries]
     else:
-        values, names = said.get("enum"), said.get("enumNames")
+        values, names = definition.get("enum"), definition.get("enumNames")
         listed = cast("list[Any]", values) if isinstance(values, list) else []
         labels = cast("list[Any]", names) if isinstance(names, list) else []
         pairs = [(value, labels[at] if at < len(labels) else value) for at, value in enumerate(listed)]

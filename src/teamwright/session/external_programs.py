@@ -72,8 +72,8 @@ class ExternalPrograms(Struct):
         mode = mode_for_external(self.team.lead_policy, Mode(incarnation.mode) if incarnation.mode else None)
         argv = (_program(command, env), *self._filled(command)[1:], *to_argv(self._flags(member, incarnation, mode)))
         launch = make_launch(member, self.team, self.context.id, argv, env)
-        shown = Mode.PLAN if member.plan_mode_required else mode
-        return ExternalStart(launch, str(shown), command.start_s)
+        start_mode = Mode.PLAN if member.plan_mode_required else mode
+        return ExternalStart(launch, str(start_mode), command.start_s)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,13 +118,13 @@ class ExternalPrograms(Struct):
             text = f"Teamwright cannot keep {spec.name} from the paths of {', '.join(owned)}: another program runs it"
             self.team.emit(Notice(member=spec.name, text=text, level="warning"))
 
-    async def _place(self, command: ExternalCommand, wanted: str) -> tuple[str, Backend]:
+    async def _place(self, command: ExternalCommand, requested_backend: str) -> tuple[str, Backend]:
         """Return the requested or configured backend; tmux, which needs no terminal, instead of the lead's process."""
-        if wanted == IN_PROCESS:
+        if requested_backend == IN_PROCESS:
             raise UsageError(
                 "usage", f"{command.name} is a separate program: it cannot run in-process", note="nothing was started"
             )
-        setting = wanted or self.places.settings.backend
+        setting = requested_backend or self.places.settings.backend
         found = None if setting == IN_PROCESS else await self.places.choose(setting)
         chosen = found or await self.places.choose(TMUX)
         assert chosen is not None
@@ -159,9 +159,9 @@ class ExternalPrograms(Struct):
 
     def _require_root(self, command: ExternalCommand, env: Mapping[str, str]) -> None:
         """Raise CannotStart when the program's state root is not the team's."""
-        said = command.root or env.get(ROOT_VARIABLE) or "~/.claude"
+        setting = command.root or env.get(ROOT_VARIABLE) or "~/.claude"
         home = env.get("HOME") or os.path.expanduser("~")
-        root = Path(home) / said[2:] if said.startswith("~/") else Path(said)
+        root = Path(home) / setting[2:] if setting.startswith("~/") else Path(setting)
         if os.path.realpath(root) == os.path.realpath(self.context.home.shared):
             return
         raise CannotStart(
@@ -169,18 +169,18 @@ class ExternalPrograms(Struct):
             f"{command.name} works on the files in another state root than this team",
             looked_at=[(f"{command.name} reads", str(root)), ("this team is in", str(self.context.home.shared))],
             do=[
-                f"teamwright --home {said} …: the team is in that root then, other files in {said}/teamwright",
+                f"teamwright --home {setting} …: the team is in that root then, other files in {setting}/teamwright",
                 f"if it reads another root: set `root` of members.commands.{command.name}",
             ],
             note="nothing was started",
         )
 
-    def _flags(self, member: RosterMember, life: Incarnation, mode: Mode) -> MemberFlags:
+    def _flags(self, member: RosterMember, incarnation: Incarnation, mode: Mode) -> MemberFlags:
         """Return the flags of the member. A mode is passed only when it differs from the program's initial mode."""
-        bounds = life.bounds or AgentBounds()
+        bounds = incarnation.bounds or AgentBounds()
         return replace(
             member_flags(member, self.team, self.context.id, "" if mode is Mode.DEFAULT else str(mode)),
-            model=life.model or "",
+            model=incarnation.model or "",
             disallowed_tools=(*self.context.options.disallowed_tools, *bounds.disallowed_tools, *bounds.denied),
         )
 

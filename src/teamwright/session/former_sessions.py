@@ -36,7 +36,7 @@ class FormerSessions(Struct, frozen=True):
         file = FileStores(home).read_state(directory)
         if file is None:
             return cls(())
-        places = {Path(life.transcript).parent.parent for life in file.incarnation_records.values()}
+        places = {Path(incarnation.transcript).parent.parent for incarnation in file.incarnation_records.values()}
         places |= {Path(file.lead.lease).parent} if file.lead.lease else set()
         dead = [p for p in sorted(places - {own}) if p.is_dir() and not lease_held(lease_path(p))]
         return cls([BackgroundJobs(session=place) for place in dead], dead)

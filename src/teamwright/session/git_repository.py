@@ -79,14 +79,14 @@ def clone_bundle(bundle: Path, into: Path) -> None:
         ):
             try:
                 deliver()
-                said = process.communicate()[1].decode(errors="replace").strip()
+                errors = process.communicate()[1].decode(errors="replace").strip()
             except BaseException:
                 process.kill()
                 raise
     except FileNotFoundError:
         raise _no_git() from None
     if process.returncode:
-        raise CannotStart("no-git", "the sample repository could not be unpacked", looked_at=[("git", said)])
+        raise CannotStart("no-git", "the sample repository could not be unpacked", looked_at=[("git", errors)])
 
 
 @contextmanager

@@ -66,8 +66,10 @@ def _member(agent_factory: AgentFactory, payload: Mapping[str, Any]) -> str:
     """Return the lead or member of an event, for a sub-agent the one that it works for."""
     if payload.get("kind") == TEAMMATE:
         return str(payload.get("teammate_name", LEAD))
-    born = agent_factory.born.get(str(payload.get("agent_id", ""))) if payload.get("kind") == SUBAGENT else None
-    return LEAD if born is None else born.root
+    inherited = (
+        agent_factory.inheritances.get(str(payload.get("agent_id", ""))) if payload.get("kind") == SUBAGENT else None
+    )
+    return LEAD if inherited is None else inherited.root
 
 
 # ── models ────────────────────────────────────────────────────────────────────────────────────────────────────────────

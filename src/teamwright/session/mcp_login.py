@@ -62,11 +62,11 @@ class LoopbackRedirect:
             head = await reader.readuntil(b"\r\n\r\n")
             method, _, rest = head.decode("latin-1").partition(" ")
             target = urlsplit(rest.partition(" ")[0])
-            given = {name: values[0] for name, values in parse_qs(target.query).items()}
-            is_redirect = method == "GET" and target.path == PATH and ("code" in given or "error" in given)
+            parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+            is_redirect = method == "GET" and target.path == PATH and ("code" in parameters or "error" in parameters)
             if is_redirect and not self._answer.done():
-                self._answer.set_result(given)
-            text = (_DONE if "code" in given else _FAILED) if is_redirect else "There is nothing here."
+                self._answer.set_result(parameters)
+            text = (_DONE if "code" in parameters else _FAILED) if is_redirect else "There is nothing here."
             status = "200 OK" if is_redirect else "404 Not Found"
             body = text.encode()
             writer.write(
@@ -150,10 +150,14 @@ def _make_flow(redirect: LoopbackRedirect, request: LoginRequest, show: Callable
         show(address)
 
     async def wait() -> AuthorizationCodeResult:
-        given = await redirect.parameters()
-        if "code" not in given:
-            raise LoginRequired(plain_line(f"refused the login: {given['error']} {given.get('error_description', '')}"))
-        return AuthorizationCodeResult(code=given["code"], state=given.get("state"), iss=given.get("iss"))
+        parameters = await redirect.parameters()
+        if "code" not in parameters:
+            raise LoginRequired(
+                plain_line(f"refused the login: {parameters['error']} {parameters.get('error_description', '')}")
+            )
+        return AuthorizationCodeResult(
+            code=parameters["code"], state=parameters.get("state"), iss=parameters.get("iss")
+        )
 
     client = None
     if request.client_id:

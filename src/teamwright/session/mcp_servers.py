@@ -38,14 +38,14 @@ class SessionMcpServers(Struct):
 
     settings: McpSettings
     directory: Path
-    made: Callable[[SessionMcpServers], McpServerPool]
+    make_pool: Callable[[SessionMcpServers], McpServerPool]
     read: Callable[[], tuple[list[ServerConfig], list[str]]]
     source: Callable[[], ConfigSource]
     warn: Callable[[str], None]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     configs: Sequence[ServerConfig] = ()
     _servers: McpServerPool | None = None
-    _told: set[str] = field(default_factory=set[str])
+    _reported_lines: set[str] = field(default_factory=set[str])
 
     def load(self) -> list[str]:
         """Read the configured servers, once the directory in which agents work is known. Return lines about those left
@@ -58,7 +58,7 @@ class SessionMcpServers(Struct):
     def servers(self) -> McpServerPool:
         """The pool of servers."""
         if self._servers is None:
-            self._servers = self.made(self)
+            self._servers = self.make_pool(self)
             for line in self._servers.add(self.configs):
                 self.warn(line)
         return self._servers
@@ -84,7 +84,7 @@ class SessionMcpServers(Struct):
             await self.require(kind.required_mcp_servers, servers)
         await self.servers.wait_for_tools(servers, self.settings.wait_s)
         servers = [server for server in servers if self._visible(server, kind, allowed)]
-        return self._made(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
+        return self._make_tools(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
 
     async def require(self, names: Iterable[str], among: Sequence[McpServer] = ()) -> None:
         """Wait until these servers run. Raises UsageError for an unknown server, CannotStart for one that fails."""
@@ -92,14 +92,14 @@ class SessionMcpServers(Struct):
         from teamwright.mcp.servers import REQUIRED_S
 
         every = among or self.servers.shared
-        wanted: list[McpServer] = []
+        required: list[McpServer] = []
         for name in names:
             found = next((one for one in every if name in {one.name, one.config.key}), None)
             if found is None:
                 raise _missing(name, [one.name for one in every])
-            wanted.append(found)
-        await self.servers.wait_for_tools(wanted, REQUIRED_S)
-        for server in wanted:
+            required.append(found)
+        await self.servers.wait_for_tools(required, REQUIRED_S)
+        for server in required:
             if server.tools is None and server.state == "starting":
                 raise _failed(server, f"was not ready in {REQUIRED_S:g} s")
             try:
@@ -115,14 +115,14 @@ class SessionMcpServers(Struct):
         from teamwright.mcp.server_config import parse_servers
 
         servers = {server.config.key: server for server in self.servers.shared}
-        said = kind.mcp_servers if kind is not None else dict[str, Any]()
-        configs, problems = parse_servers({name: entry for name, entry in said.items() if entry}, self.source())
-        for name, entry in said.items():
+        own_entries = kind.mcp_servers if kind is not None else dict[str, Any]()
+        configs, problems = parse_servers({name: entry for name, entry in own_entries.items() if entry}, self.source())
+        for name, entry in own_entries.items():
             if not entry and self.servers.find(name) is None:
                 problems.append(f"an agent's definition names the MCP server {name!r}: there is none")
         for line in problems:
-            if line not in self._told:
-                self._told.add(line)
+            if line not in self._reported_lines:
+                self._reported_lines.add(line)
                 self.warn(line)
         for config in configs:
             servers[config.key] = self.servers.own_server(config.narrow_to(bounds))
@@ -147,7 +147,7 @@ class SessionMcpServers(Struct):
         named = kind.tools or () if kind is not None else ()
         return allowed(f"{begins}__any") or any(name.startswith(begins) for name in named)
 
-    def _made(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
+    def _make_tools(self, servers: Sequence[McpServer], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
         if not servers:
             return []
         from teamwright.session.server_tools import ServerToolSet  # loads the tools of servers

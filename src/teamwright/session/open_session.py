@@ -139,11 +139,11 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
     log.subscribe(files.note_event, live=False)
     requests.set_team(team, always=context.settings.lead_answers)
     outside = StopListener(team, log.emit, watcher, deadlines, end, on_ring=requests.read_outside_answers)
-    with _collect_notices(log) as told:
+    with _collect_notices(log) as notices:
         agent = await agent_factory.lead(team, git or _conversation(context, agent_factory))
     require_known_tools(agent_factory, team)
     lead = _lead(context, agent, team, jobs, agent_factory.budget_tracker.marks, note)
-    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *told)))
+    warnings = (*_lost_lines(agent, log), *_warnings(context, agent_factory, (*unserved, *notices)))
     parts = (lead, team, agent_factory, models, log, lease, requests, deadlines, jobs, outside)
     await processes.require_backends()
     session = Session(
@@ -249,15 +249,15 @@ def _count_event(session: Session, _number: int, event: TeamEvent) -> None:
 @contextmanager
 def _collect_notices(log: EventLog, *levels: str) -> Generator[list[str]]:
     """Collect the warnings, or the notices of these levels, of the block, before a user interface is attached."""
-    told: list[str] = []
+    texts: list[str] = []
 
     def note(_number: int, event: TeamEvent) -> None:
         if isinstance(event, Notice) and event.level in (levels or ("warning",)):
-            told.append(event.text)
+            texts.append(event.text)
 
     unsubscribe = log.subscribe(note, live=False)
     try:
-        yield told
+        yield texts
     finally:
         unsubscribe()
 
@@ -266,9 +266,9 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
     """Resume the team, and notify owners of lost background commands. After a failure, suspend resumed members."""
     try:
         hooking, source = session.agent_factory.toolset.hooking, "resume" if context.resumed else "startup"
-        with _collect_notices(session.log) as told:
+        with _collect_notices(session.log) as notices:
             await hooking.fire_start(source, session.lead, context.options.setup)
-        session.warnings += tuple(told)
+        session.warnings += tuple(notices)
         if context.resumed or context.options.adopt is not None:
             from teamwright.teams.team_recovery import recover_teams
 
@@ -281,9 +281,9 @@ async def _resume_team(session: Session, context: SessionContext, undo: ExitStac
             await _resume_team_in(session, context, directory, why)
         elif context.resumed and (found := await session.team.teams.find_led_by(session.id)) is not None:
             why = f"Your session was interrupted and continues now ({iso_time()}) with its team."
-            with _collect_notices(session.log) as told:
+            with _collect_notices(session.log) as notices:
                 await _resume_team_in(session, context, found.directory, why)
-            session.warnings += tuple(told)
+            session.warnings += tuple(notices)
         elif context.resumed:
             session.resumed = ResumeResult(repaired=len(session.lead.agent.conversation.unanswered_calls()))
             session.warnings += _unreadable_teams(context)
@@ -362,20 +362,23 @@ def _agent_factory(
     each, portions = context.settings.each, mark_portions(options, context.settings.run_defaults)
     marks = UsageMarks(portions, requests) if portions else None
     budget_tracker = BudgetTracker(options.budget, each=each, earlier=earlier, assumed=options.assumed, marks=marks)
-    made = make_agent_factory(context, models, budget_tracker, log, services)
-    made.plans.configure(context.settings, ask_timeout(context))
-    return _in_mode(context, made)
+    agent_factory = make_agent_factory(context, models, budget_tracker, log, services)
+    agent_factory.plans.configure(context.settings, ask_timeout(context))
+    return _in_mode(context, agent_factory)
 
 
 def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFactory:
     """Set the lead's mode: the flag's, else the saved one, else the settings'."""
-    kept, said = load_mode(context.directory) if context.resumed else None, context.options.permission_mode
+    saved_mode, requested_mode = (
+        load_mode(context.directory) if context.resumed else None,
+        context.options.permission_mode,
+    )
     require_person_for_mode(context.home, agent_factory.policy.mode)
     agent_factory.may_bypass = agent_factory.policy.mode is Mode.BYPASS
-    agent_factory.mode_untold = kept is not None
-    if said is None and kept is not None:
-        restore_mode(agent_factory.policy, kept)
-    elif said is not None:
+    agent_factory.mode_untold = saved_mode is not None
+    if requested_mode is None and saved_mode is not None:
+        restore_mode(agent_factory.policy, saved_mode)
+    elif requested_mode is not None:
         save_mode(context.directory, SavedMode(agent_factory.policy.display_mode, agent_factory.policy.mode))
     if agent_factory.policy.is_delegating and not agent_factory.toolset.teams:
         raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")

@@ -135,9 +135,9 @@ def with_default_caps(options: Options, of_user: Budget) -> Options:
     """
     if not options.headless:
         return options
-    given = options.budget
-    caps = given.with_defaults(of_user.with_defaults(HEADLESS))
-    assumed = tuple(name for name in _CAP_FLAGS if not given.has(name))
+    requested = options.budget
+    caps = requested.with_defaults(of_user.with_defaults(HEADLESS))
+    assumed = tuple(name for name in _CAP_FLAGS if not requested.has(name))
     calls = options.calls_per_agent or max(HEADLESS.turns or 0, caps.turns or 0)
     return replace(options, budget=caps, assumed=assumed, calls_per_agent=calls)
 
@@ -153,12 +153,12 @@ def mark_portions(options: Options, of_user: Budget) -> Budget:
     return Budget(**{name: cap for name, cap in portions.items() if not options.budget.has(name)})
 
 
-def calls_per_agent(options: Options, said: Budget) -> int | None:
+def calls_per_agent(options: Options, defaults: Budget) -> int | None:
     """Return the cap on model calls of each agent but the lead, where no setting has one; None: no cap.
 
     A member process has the cap of its lead's process among its options.
     """
-    return options.calls_per_agent if said.turns is None else None
+    return options.calls_per_agent if defaults.turns is None else None
 
 
 def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -> str:
@@ -169,9 +169,9 @@ def default_caps_line(budget: Budget, assumed: Sequence[str], card: ModelCard) -
         "minutes": f"{(budget.minutes or 0) / 60:g} h",
         "usd": f"{budget.usd or 0:g} USD" if card.usd_in else "",
     }
-    shown = [name for name in assumed if words[name]]
-    if not shown:
+    names = [name for name in assumed if words[name]]
+    if not names:
         return ""
     return (
-        f"default caps: {', '.join(words[one] for one in shown)} (raise: {' '.join(_CAP_FLAGS[one] for one in shown)})"
+        f"default caps: {', '.join(words[one] for one in names)} (raise: {' '.join(_CAP_FLAGS[one] for one in names)})"
     )

@@ -43,14 +43,14 @@ class EndedOrphans(Struct, frozen=True):
 async def stop_orphan_members(home: Home, file: TeamFile, names: Collection[str] = ()) -> EndedOrphans:
     """End the processes of these members (empty: all), and processes that they left running."""
     lower = {name.lower() for name in names}
-    lives = {
+    incarnations = {
         name: one
         for name, one in file.incarnation_records.items()
         if one.place is not None and (not lower or name in lower)
     }
     places = BackendChoice(os.environ, _settings(home), logs=home.own)
-    done = await asyncio.gather(*(_end(life, places) for life in lives.values()))
-    members = tuple(name for name, (ended, stayed) in zip(lives, done, strict=True) if ended or stayed)
+    done = await asyncio.gather(*(_end(incarnation, places) for incarnation in incarnations.values()))
+    members = tuple(name for name, (ended, stayed) in zip(incarnations, done, strict=True) if ended or stayed)
     ended = tuple(pid for pids, _ in done for pid in pids)
     return EndedOrphans(members, ended, tuple(pid for _, pids in done for pid in pids))
 
@@ -63,27 +63,27 @@ def _settings(home: Home) -> BackendSettings:
     return BackendSettings()
 
 
-async def _end(life: Incarnation, places: BackendChoice) -> tuple[list[int], list[int]]:
-    family = _process_of(life)
+async def _end(incarnation: Incarnation, places: BackendChoice) -> tuple[list[int], list[int]]:
+    family = _process_of(incarnation)
     stayed = [row.pid for row in await family.terminate(END_S)] if family is not None else []
     ended = [family.group] if family is not None and not stayed else []
-    left = await asyncio.to_thread(end_orphans, process_directory(Path(life.transcript)))
+    left = await asyncio.to_thread(end_orphans, process_directory(Path(incarnation.transcript)))
     ended += [one.pid for one in left if not one.is_alive]
-    await _close(life, places)
+    await _close(incarnation, places)
     return ended, stayed + [one.pid for one in left if one.is_alive]
 
 
-async def _close(life: Incarnation, places: BackendChoice) -> None:
+async def _close(incarnation: Incarnation, places: BackendChoice) -> None:
     """Close the pane, if it exists and has the member's tag; the pane of an unresponsive terminal stays."""
-    location = Location.from_json(life.place) if life.place is not None else None
+    location = Location.from_json(incarnation.place) if incarnation.place is not None else None
     if location is not None and (place := await places.backend_for(location)) is not None:
         with suppress(CannotStart):
             await place.close(location)
 
 
-def _process_of(life: Incarnation) -> ProcessTree | None:
+def _process_of(incarnation: Incarnation) -> ProcessTree | None:
     """Return the process with the member's lease, or the one that was started for it and has no lease yet."""
-    if pid := lease_holder(lease_path(process_directory(Path(life.transcript)))):
+    if pid := lease_holder(lease_path(process_directory(Path(incarnation.transcript)))):
         return ProcessTree.from_record(pid, "", process_start(pid), ProcessSnapshot())
-    location = Location.from_json(life.place) if life.place is not None else None
+    location = Location.from_json(incarnation.place) if incarnation.place is not None else None
     return process_tree(location) if location is not None and is_running(location) else None

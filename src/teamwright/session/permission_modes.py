@@ -57,10 +57,10 @@ class SessionModes(Struct):
 
     def mode_of(self, name: str) -> Mode | None:
         """Return the mode of that member, the lead's where it has no own mode; None for an unknown name."""
-        wanted = parse_recipient(name, self.team.names)
-        if wanted == LEAD:
+        recipient = parse_recipient(name, self.team.names)
+        if recipient == LEAD:
             return self.mode
-        teammate = self.team.find(wanted)
+        teammate = self.team.find(recipient)
         return None if teammate is None else Mode(teammate.mode)
 
     async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
@@ -132,15 +132,15 @@ def require_allowed_mode(agent_factory: AgentFactory, mode: Mode) -> None:
         )
 
 
-def save_mode(directory: Path, kept: SavedMode) -> None:
+def save_mode(directory: Path, saved_mode: SavedMode) -> None:
     """Save the lead's mode for a resume, except bypassPermissions, which is granted for each start. Raises
     StorageError.
     """
-    if kept.mode is Mode.BYPASS:
+    if saved_mode.mode is Mode.BYPASS:
         return
-    lasting = Mode.DEFAULT if kept.lasting is Mode.BYPASS else kept.lasting
+    lasting = Mode.DEFAULT if saved_mode.lasting is Mode.BYPASS else saved_mode.lasting
     make_private(directory)
-    body = {"version": VERSION, "mode": str(kept.mode), "lasting": str(lasting)}
+    body = {"version": VERSION, "mode": str(saved_mode.mode), "lasting": str(lasting)}
     write_atomic(directory / FILE, json.dumps(body, indent=2).encode())
 
 
@@ -148,17 +148,17 @@ def load_mode(directory: Path) -> SavedMode | None:
     """Return the saved mode of a session; None without one, and for an unreadable file."""
     try:
         data = cast("dict[str, Any]", json.loads((directory / FILE).read_bytes()))
-        kept = SavedMode(Mode(data["mode"]), Mode(data["lasting"]))
+        saved_mode = SavedMode(Mode(data["mode"]), Mode(data["lasting"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    bad = {Mode.BYPASS, Mode.BUBBLE} & {kept.mode, kept.lasting} or kept.lasting is Mode.DELEGATE
-    return None if bad else kept
+    bad = {Mode.BYPASS, Mode.BUBBLE} & {saved_mode.mode, saved_mode.lasting} or saved_mode.lasting is Mode.DELEGATE
+    return None if bad else saved_mode
 
 
-def restore_mode(policy: Policy, kept: SavedMode) -> None:
+def restore_mode(policy: Policy, saved_mode: SavedMode) -> None:
     """Restore the saved mode of the lead."""
-    policy.change_mode(kept.lasting)
-    policy.change_delegation(kept.mode is Mode.DELEGATE)
+    policy.change_mode(saved_mode.lasting)
+    policy.change_delegation(saved_mode.mode is Mode.DELEGATE)
 
 
 def describe_modes() -> list[tuple[str, str]]:

@@ -82,12 +82,12 @@ def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) 
         os.environ,
     )
     where = _last_of_ours(problem)
-    kept, place = _keep(text, home)
+    is_saved, place = _keep(text, home)
     what = mask_secrets(f"a bug in Teamwright: {type(problem).__name__}: {problem}"[:300], os.environ)
     return TeamwrightError(
         "bug",
         " ".join(what.split()),
-        looked_at=[("where", where), ("crash file" if kept else "no file", place)],
+        looked_at=[("where", where), ("crash file" if is_saved else "no file", place)],
         do=["report it with the crash file; read it first", "teamwright --debug … shows where it happened"],
     )
 

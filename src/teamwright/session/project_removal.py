@@ -110,9 +110,9 @@ async def remove_project(home: Home, data: ProjectData) -> None:
     for view in data.sessions:
         await remove_session(home, view, force=True)
     lists = {session_list_name(view.id) for view in data.sessions}
-    kept = [home.archive / name for name in _names(home.archive) if name.rpartition("-")[0] in lists]
+    task_lists = [home.archive / name for name in _names(home.archive) if name.rpartition("-")[0] in lists]
     snapshots = [home.shell_snapshots / name for name in _names(home.shell_snapshots) if _is_of(name, data)]
-    await asyncio.to_thread(_remove_paths, [*data.archived, *kept, *snapshots])
+    await asyncio.to_thread(_remove_paths, [*data.archived, *task_lists, *snapshots])
     if data.is_trusted:
         TrustStore.load(home).remove_bound_to(Path(data.cwd))
     with suppress(OSError):  # sessions of a directory with the same encoded name may be in it

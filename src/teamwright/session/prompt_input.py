@@ -59,17 +59,17 @@ def missing_mentions(text: str, cwd: Path) -> list[str]:
 
 def read_attachment(path: Path, cwd: Path) -> Block:
     """Return a file as a block: an image, or a text between tags that name it. Raises UsageError, StorageError."""
-    shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    display_path = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
     raw = _read(path, max(LONGEST_FILE, MAX_IMAGE_BYTES))
     kind = image_type(raw)
     if kind is not None:
         if why := image_problem(raw):
-            raise _not_text_error(shown, f"it {why}")
+            raise _not_text_error(display_path, f"it {why}")
         return image_block(kind, base64.b64encode(raw).decode("ascii"))
     if b"\0" in raw[:8192]:
-        raise _not_text_error(shown, "it is neither text nor an image")
-    _refuse_longer(raw, LONGEST_FILE, shown)
-    return {"type": ATTACHED_FILE, "path": shown, "text": raw.decode("utf-8", "replace").rstrip()}
+        raise _not_text_error(display_path, "it is neither text nor an image")
+    _refuse_longer(raw, LONGEST_FILE, display_path)
+    return {"type": ATTACHED_FILE, "path": display_path, "text": raw.decode("utf-8", "replace").rstrip()}
 
 
 def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
@@ -141,15 +141,15 @@ def _read(path: Path, most: int) -> bytes:
         ) from problem
 
 
-def _refuse_longer(raw: bytes, most: int, shown: str) -> None:
+def _refuse_longer(raw: bytes, most: int, display_path: str) -> None:
     if len(raw) > most:
-        raise _not_text_error(shown, f"it is larger than {most // 1000:,} kB")
+        raise _not_text_error(display_path, f"it is larger than {most // 1000:,} kB")
 
 
-def _not_text_error(shown: str, why: str) -> UsageError:
+def _not_text_error(display_path: str, why: str) -> UsageError:
     return UsageError(
         "usage",
-        f"@{shown} cannot be attached: {why}",
+        f"@{display_path} cannot be attached: {why}",
         do=["name the path without @, and the agents read what they need of it"],
         note="nothing was started",
     )

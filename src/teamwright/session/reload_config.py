@@ -76,7 +76,7 @@ class ConfigReloader(Struct):
         types = agent_factory.toolset.agent_types()
         changed = [*self._changes(read), *agent_type_changes(self._types, types)]
         later = changes_at_next_start(self.context.settings, read.settings)
-        told = instruction_changes(agent_factory.instructions.initial, read.instructions.initial)
+        changed_instructions = instruction_changes(agent_factory.instructions.initial, read.instructions.initial)
         await self._exchange(read, agents)
         self._types = types
         members: list[str] = []
@@ -84,16 +84,16 @@ class ConfigReloader(Struct):
             if agent.compaction.make_tools is None:
                 continue
             tools = list(await agent.compaction.make_tools())
-            if told or [tool_schema(tool) for tool in offered_tools(tools)] != agent.toolbox.schemas:
+            if changed_instructions or [tool_schema(tool) for tool in offered_tools(tools)] != agent.toolbox.schemas:
                 agent.change_between_calls(lambda agent=agent, tools=tools: _begin(agent, tools))
                 members.append(agent.name)
         return ReloadResult(tuple(changed), tuple(members), tuple(later)), read.warnings
 
-    def notify(self, made: ReloadResult, warnings: Sequence[str]) -> None:
+    def notify(self, result: ReloadResult, warnings: Sequence[str]) -> None:
         """Emit events about the result."""
         for line in warnings:
             self.agent_factory.emit(Notice(member=LEAD, text=line, level="warning"))
-        self.agent_factory.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
+        self.agent_factory.emit(Reloaded(member=LEAD, changed=result.changed, members=result.members))
 
     def _read(self) -> _Configuration:
         context = self.context
@@ -123,7 +123,7 @@ class ConfigReloader(Struct):
         return [
             *instruction_changes(agent_factory.instructions.initial, read.instructions.initial),
             *skill_changes(agent_factory.toolset.shelf, read.shelf),
-            *describe_change("MCP servers", _shown(before), _shown(read.servers)),
+            *describe_change("MCP servers", _server_digests(before), _server_digests(read.servers)),
             *rule_changes(former.rules, read.settings.rules),
             *([f"compact_at: {at[0]} is {at[1]} now"] if at[0] != at[1] else []),
         ]
@@ -142,9 +142,11 @@ class ConfigReloader(Struct):
         for agent in agents:
             agent.compaction.change_settings(settings.compact)
         await agent_factory.toolset.serving.exchange(read.servers, settings.mcp)
-        kept = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)
-        kept = replace(kept, skills=settings.skills, skills_off=settings.skills_off, warnings=settings.warnings)
-        self.context = replace(context, settings=kept, trust=trust)
+        new_settings = replace(former, rules=settings.rules, compact=settings.compact, mcp=settings.mcp)
+        new_settings = replace(
+            new_settings, skills=settings.skills, skills_off=settings.skills_off, warnings=settings.warnings
+        )
+        self.context = replace(context, settings=new_settings, trust=trust)
 
 
 def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:
@@ -152,7 +154,7 @@ def _begin(agent: Agent, tools: Sequence[AnyTool]) -> None:
     switch_prefix(agent, "reload")
 
 
-def _shown(configs: Sequence[ServerConfig]) -> dict[str, str]:
+def _server_digests(configs: Sequence[ServerConfig]) -> dict[str, str]:
     return {config.name: repr((config.digest, config.source)) for config in configs}
 
 
@@ -191,7 +193,7 @@ def skill_changes(before: SkillCatalog, after: SkillCatalog) -> list[str]:
 
 def agent_type_changes(before: str, after: str) -> list[str]:
     """Return the changes of agent types, by the lead's descriptions of them."""
-    return describe_change("agent types", _told(before), _told(after))
+    return describe_change("agent types", _lines_by_type(before), _lines_by_type(after))
 
 
 def rule_changes(before: Iterable[Rule], after: Iterable[Rule]) -> list[str]:
@@ -210,6 +212,6 @@ def _value(settings: Settings, name: str) -> Any:
     return getattr(settings, name)
 
 
-def _told(text: str) -> dict[str, str]:
+def _lines_by_type(text: str) -> dict[str, str]:
     lines = [line.removeprefix("- ") for line in text.split("\n") if line.startswith("- ")]
     return {line.partition(": ")[0]: line for line in lines}

@@ -73,15 +73,15 @@ class PruneResult(Struct):
             if names
         ]
         why = f"not changed for more than {self.days:g} days (setting retention_days)"
-        said = [f"Removed {' and '.join(parts)}: {why}."] if parts else []
+        sentences = [f"Removed {' and '.join(parts)}: {why}."] if parts else []
         if self.finished:
             teams = "1 finished team" if len(self.finished) == 1 else f"{len(self.finished)} finished teams"
             names = ", ".join(self.finished[:5]) + ", …" * (len(self.finished) > 5)
-            said.append(f"Archived {teams} ({names}): {why}.")
+            sentences.append(f"Archived {teams} ({names}): {why}.")
         for name, count in self.tasks.items():
             tasks = "1 finished task" if count == 1 else f"{count} finished tasks"
-            said.append(f"Archived {tasks} of the shared list {name}: {why}.")
-        return " ".join(said)
+            sentences.append(f"Archived {tasks} of the shared list {name}: {why}.")
+        return " ".join(sentences)
 
 
 async def prune(home: Home, days: float, *, keep: str = "") -> PruneResult:
@@ -212,7 +212,10 @@ def _needed(home: Home) -> set[str] | None:
         needed.add(team.directory)
         if team.file is not None:
             needed |= {team.file.lead.session, Path(team.file.log).parent.name}
-            needed |= {Path(life.transcript).parent.parent.name for life in team.file.incarnation_records.values()}
+            needed |= {
+                Path(incarnation.transcript).parent.parent.name
+                for incarnation in team.file.incarnation_records.values()
+            }
     return needed
 
 

@@ -134,12 +134,15 @@ def journal_diff(history: Path, agents: frozenset[str], since: str, base: Path) 
 
 def _file_diff(history: Path, path: str, pair: tuple[str | None, str | None], base: Path) -> str:
     before, after = (b"" if name is None else load_content(history, name) for name in pair)
-    shown = str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else path
+    display_path = str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else path
     if before is None or after is None:
-        return f"{shown}: a content of this file is missing in the edit history"
+        return f"{display_path}: a content of this file is missing in the edit history"
     try:
         lines = [content.decode().splitlines() for content in (before, after)]
     except UnicodeDecodeError:
-        return f"{shown}: a binary file changed"
-    names = ("/dev/null" if pair[0] is None else f"a/{shown}", "/dev/null" if pair[1] is None else f"b/{shown}")
+        return f"{display_path}: a binary file changed"
+    names = (
+        "/dev/null" if pair[0] is None else f"a/{display_path}",
+        "/dev/null" if pair[1] is None else f"b/{display_path}",
+    )
     return "\n".join(difflib.unified_diff(lines[0], lines[1], names[0], names[1], lineterm=""))

@@ -85,7 +85,7 @@ async def find_server_prompt(session: Session, name: str) -> ServerPrompt:
     """
     from teamwright.mcp.json_rpc import McpServerError
 
-    key, wanted = _split(name)
+    key, prompt_name = _split(name)
     serving = session.agent_factory.toolset.serving
     server = serving.servers.find(key)
     if server is None:
@@ -97,12 +97,12 @@ async def find_server_prompt(session: Session, name: str) -> ServerPrompt:
             raise _failed(server, problem) from None
     found = [ServerPrompt(server, prompt) for prompt in (server.listing.prompts if server.listing else ())]
     for one in found:
-        if wanted in {_word(one.prompt.name), one.prompt.name}:
+        if prompt_name in {_word(one.prompt.name), one.prompt.name}:
             return one
     names = [one.name for one in found]
-    close = nearest(f"{key}:{wanted}", names)
+    close = nearest(f"{key}:{prompt_name}", names)
     do = [f"did you mean /{close}?"] if close else [f"/{name}" for name in names[:10]]
-    raise UsageError("usage", f"the MCP server {server.name!r} has no prompt {wanted[:60]!r}", do=do)
+    raise UsageError("usage", f"the MCP server {server.name!r} has no prompt {prompt_name[:60]!r}", do=do)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -120,20 +120,20 @@ async def prompt_blocks(session: Session, called: ServerPrompt, arguments: str) 
     from teamwright.mcp.json_rpc import McpServerError
     from teamwright.tools.server_tool import to_tool_result
 
-    given = parse_arguments(called, arguments)
+    values = parse_arguments(called, arguments)
     try:
-        result = await called.server.get_prompt(called.prompt.name, given)
+        result = await called.server.get_prompt(called.prompt.name, values)
     except McpServerError as problem:
         raise _failed(called.server, problem) from None
     ctx = ToolContext(LEAD, session.lead.agent.toolbox.workplace)
     blocks: list[Block] = []
     messages = result.get("messages")
     for message in cast("list[object]", messages) if isinstance(messages, list) else []:
-        said = cast("Mapping[str, Any]", message) if isinstance(message, dict) else dict[str, Any]()
-        content = said.get("content")
-        made = to_tool_result({"content": content if isinstance(content, list) else [content]}, ctx).content
-        parts = [text_block(made)] if isinstance(made, str) else list(made)
-        if said.get("role") == "assistant" and parts and parts[0]["type"] == "text":
+        fields = cast("Mapping[str, Any]", message) if isinstance(message, dict) else dict[str, Any]()
+        content = fields.get("content")
+        result_content = to_tool_result({"content": content if isinstance(content, list) else [content]}, ctx).content
+        parts = [text_block(result_content)] if isinstance(result_content, str) else list(result_content)
+        if fields.get("role") == "assistant" and parts and parts[0]["type"] == "text":
             parts[0] = text_block(f"The assistant answers:\n{parts[0]['text']}")
         blocks += [part for part in parts if part["type"] != "text" or str(part["text"]).strip()]
     if not blocks:
@@ -152,25 +152,25 @@ def parse_arguments(called: ServerPrompt, text: str) -> dict[str, str]:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest: list[str] = []
     for word in words:
         named = _NAMED.fullmatch(word)
         if named is not None and named[1] in names:
-            given[named[1]] = named[2]
+            values[named[1]] = named[2]
         else:
             rest.append(word)
-    open_names = [name for name in names if name not in given]
+    open_names = [name for name in names if name not in values]
     if len(rest) > len(open_names) and open_names:
         rest = [*rest[: len(open_names) - 1], " ".join(rest[len(open_names) - 1 :])]
-    given |= dict(zip(open_names, rest, strict=False))
-    missing = [one.name for one in called.prompt.arguments if one.required and one.name not in given]
+    values |= dict(zip(open_names, rest, strict=False))
+    missing = [one.name for one in called.prompt.arguments if one.required and one.name not in values]
     if missing or (rest and not open_names):
         why = f"needs {', '.join(missing)}" if missing else "takes no more arguments"
         raise UsageError(
             "usage", f"/{called.name} {why}", do=[f"/{called.name} {called.hint}".strip()], note="nothing was sent"
         )
-    return given
+    return values
 
 
 async def complete_argument(session: Session, name: str, words: list[str]) -> list[str]:

@@ -87,8 +87,8 @@ class ServerRequests:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """See `AnswerServers`."""
-        made: dict[str, Any] = {"roots": {"listChanged": True}, "elicitation": {"form": {}, "url": {}}}
-        return made if self._sampling is None else {**made, "sampling": {}}
+        features: dict[str, Any] = {"roots": {"listChanged": True}, "elicitation": {"form": {}, "url": {}}}
+        return features if self._sampling is None else {**features, "sampling": {}}
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ class ServerRequests:
         self, server: ServerConfig, text: str, options: tuple[str, ...], *, several: bool = False
     ) -> str | None:
         """Return the answer of the user; None when the user refuses or cannot answer."""
-        shown = {"server": server.name, "multiSelect": several}
-        question = Question(LEAD, f"mcp__{server.key}", "question", text, "", "", shown, options, LEAD)
+        details = {"server": server.name, "multiSelect": several}
+        question = Question(LEAD, f"mcp__{server.key}", "question", text, "", "", details, options, LEAD)
         answer = await self._approver.ask(question)
         return answer.text if answer.allowed else None
 
@@ -207,11 +207,11 @@ class ServerRequests:
             raise McpRequestError(REFUSED, problem.what) from None
 
 
-def _hook_answer(said: HookOutcome, former: Message | None = None) -> Message | None:
+def _hook_answer(outcome: HookOutcome, former: Message | None = None) -> Message | None:
     """Return the answer of hooks to a form; None when they leave it to the user. `former` has the user's values."""
-    if said.blocked or said.halted:
+    if outcome.blocked or outcome.halted:
         return {"action": "decline"}
-    if (reply := said.elicitation) is None:
+    if (reply := outcome.elicitation) is None:
         return None
     if reply.action != "accept":
         return {"action": reply.action}
@@ -221,23 +221,23 @@ def _hook_answer(said: HookOutcome, former: Message | None = None) -> Message | 
 
 def _sampling_texts(params: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """Return the system prompt and the messages of a request, with roles that alternate. Raises McpRequestError."""
-    system, given = params.get("systemPrompt"), params.get("messages")
-    made: list[tuple[str, str]] = []
-    for message in cast("list[object]", given) if isinstance(given, list) else []:
-        said = cast("Message", message) if isinstance(message, dict) else Message()
-        content = said.get("content")
+    system, messages = params.get("systemPrompt"), params.get("messages")
+    turns: list[tuple[str, str]] = []
+    for message in cast("list[object]", messages) if isinstance(messages, list) else []:
+        fields = cast("Message", message) if isinstance(message, dict) else Message()
+        content = fields.get("content")
         blocks = cast("list[object]", content) if isinstance(content, list) else [content]
         texts = [cast("Message", one).get("text") for one in blocks if isinstance(one, dict)]
         if len(texts) != len(blocks) or not all(isinstance(text, str) for text in texts):
             raise McpRequestError(INVALID_PARAMS, "only text is supported in a prompt")
-        role, text = "assistant" if said.get("role") == "assistant" else "user", "\n".join(map(str, texts))
-        if made and made[-1][0] == role:
-            made[-1] = (role, f"{made[-1][1]}\n{text}")
+        role, text = "assistant" if fields.get("role") == "assistant" else "user", "\n".join(map(str, texts))
+        if turns and turns[-1][0] == role:
+            turns[-1] = (role, f"{turns[-1][1]}\n{text}")
         else:
-            made.append((role, text))
+            turns.append((role, text))
     plain = system if isinstance(system, str) else ""
-    if not made or made[0][0] != "user" or made[-1][0] != "user":
+    if not turns or turns[0][0] != "user" or turns[-1][0] != "user":
         raise McpRequestError(INVALID_PARAMS, "a prompt begins and ends with a message of the user")
-    if len(plain) + sum(len(text) for _, text in made) > MAX_SAMPLING_TEXT:
+    if len(plain) + sum(len(text) for _, text in turns) > MAX_SAMPLING_TEXT:
         raise McpRequestError(INVALID_PARAMS, f"a prompt has at most {MAX_SAMPLING_TEXT:,} characters")
-    return plain, made
+    return plain, turns

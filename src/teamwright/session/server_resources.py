@@ -54,9 +54,9 @@ async def _read(session: Session, name: str, uri: str) -> list[Block]:
         raise UsageError("usage", what + server.config.mask_secrets(problem.what), note="nothing was sent") from None
     content = to_tool_result(resource_content(result), ToolContext(LEAD, session.lead.agent.toolbox.workplace)).content
     parts: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    shown = f"{name}:{uri}"
+    address = f"{name}:{uri}"
     return [
-        {"type": ATTACHED_FILE, "path": shown, "text": part["text"]} if part["type"] == "text" else part
+        {"type": ATTACHED_FILE, "path": address, "text": part["text"]} if part["type"] == "text" else part
         for part in parts
     ]
 

@@ -149,7 +149,7 @@ class Session(Struct):
         figures = await self._figures()
         if stop == "done" and self.cut_off:
             stop = "cut_off"
-        made = Result(
+        result = Result(
             text=text,
             stop=stop,
             denials=tuple(one.as_json() for one in self.agent_factory.denials),
@@ -163,8 +163,8 @@ class Session(Struct):
             **figures,
         )
         detail = limit or (error.what if error is not None else "")
-        self.log.emit(RunEnded(member=LEAD, stop=made.stop, text=text, usage=made.usage, detail=detail))
-        return made
+        self.log.emit(RunEnded(member=LEAD, stop=result.stop, text=text, usage=result.usage, detail=detail))
+        return result
 
     async def end_members(self, result: Result) -> Result:
         """End the members; return the result with the names of those that were cut off at work.
@@ -219,11 +219,11 @@ class Session(Struct):
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
         await self.integration.resume(self.team)
-        gone, kept = ", ".join(self.resumed.gone), ", ".join(self.resumed.not_resumed)
+        gone, failed = ", ".join(self.resumed.gone), ", ".join(self.resumed.not_resumed)
         lines = [
             why,
             *([f"No longer in the team: {gone}."] if gone else []),
-            *([f"Not resumed: {kept}. Agent with the name and its next job tries again."] if kept else []),
+            *([f"Not resumed: {failed}. Agent with the name and its next job tries again."] if failed else []),
             *await self.lead.status_lines(),
             NEXT_STEP_TEXT,
         ]
@@ -356,8 +356,8 @@ class Session(Struct):
         if not self.options.persists:
             return ""
         team, members = self.team, self.team.members.values()
-        kept = any(m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place for m in members)
-        by_name = kept and not team.implicit and not team.name.startswith("-")
+        present = any(m.state not in ENDED_STATES or m.state is MemberState.SUSPENDED or m.keeps_place for m in members)
+        by_name = present and not team.implicit and not team.name.startswith("-")
         return command_with_home(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 
     def warn(self, text: str) -> None:

@@ -59,13 +59,13 @@ _ASKED = {"question": "question_prompt", "budget": "question_prompt"}
 
 
 class HookedAgent(Struct, frozen=True):
-    """A new agent for its hooks. `shown` is the agent as shown to people.
+    """A new agent for its hooks. `display_name` is the agent as shown to people.
 
     `deliver_later` takes a text of a background hook for the agent, and whether it wakes the agent.
     """
 
     who: HookAgent
-    shown: str
+    display_name: str
     workplace: Workplace
     policy: Policy
     deliver_later: Callable[[str, bool], None] = drop_text
@@ -107,36 +107,36 @@ class SessionHooks(Struct):
 
         `denials` collects what hooks refuse.
         """
-        shown = agent.shown
+        display_name = agent.display_name
         hooks = self.with_own(own)
         if not hooks.index.hooks:
             return NO_HOOKS
 
         def denied(call: PreparedCall, rule: str, reason: str) -> None:
-            given = call.input.model_dump(exclude_unset=True)
-            denials.append(Denial(shown, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
+            tool_input = call.input.model_dump(exclude_unset=True)
+            denials.append(Denial(display_name, call.tool.name, call.ctx.tool_use_id, tool_input, rule, reason))
 
         def mode() -> str:
             return str(agent.policy.display_mode)
 
-        made = AgentHooks(
+        agent_hooks = AgentHooks(
             hooks, agent.who, lambda: agent.workplace.cwd, mode, denied, self._starts_for(hooks), agent.deliver_later
         )
-        self.agents[made] = shown  # sub-agents may have equal names: each keeps its own hooks
-        return made
+        self.agents[agent_hooks] = display_name  # sub-agents may have equal names: each keeps its own hooks
+        return agent_hooks
 
-    def _of(self, shown: str) -> AgentHooks | None:
+    def _of(self, display_name: str) -> AgentHooks | None:
         """Return the hooks of a live agent, by its name as shown to people."""
-        return next((hooks for hooks, name in list(self.agents.items()) if name == shown), None)
+        return next((hooks for hooks, name in list(self.agents.items()) if name == display_name), None)
 
     def with_own(self, own: Sequence[HookSpec]) -> HookRunner:
         """Return the session's hooks with one agent's own, unless all hooks are disabled."""
         if not own or not self.runs_own:
             return self.hooks
-        made = replace(self.hooks, index=HookIndex((*self.hooks.index.hooks, *own)))
-        if made.wants(PERMISSION):
+        runner = replace(self.hooks, index=HookIndex((*self.hooks.index.hooks, *own)))
+        if runner.wants(PERMISSION):
             self.answer_requests()
-        return made
+        return runner
 
     def answer_requests(self) -> None:
         """Answer requests from now on, before any approver."""
@@ -151,8 +151,10 @@ class SessionHooks(Struct):
         from teamwright.permissions.permission_update_json import to_wire
 
         updates = [to_wire(one) for one in question.suggestions]
-        asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
-        reply = (await own.fire(PERMISSION, lambda: asked, question.tool, access=lambda: _access(question, own))).answer
+        request_payload = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
+        reply = (
+            await own.fire(PERMISSION, lambda: request_payload, question.tool, access=lambda: _access(question, own))
+        ).answer
         if reply is None:
             return None
         granted = tuple(self._granted(update, question.member) for update in reply.updates) if reply.allowed else ()
@@ -182,10 +184,10 @@ class SessionHooks(Struct):
         """Return the directory that a hook made as a worktree; empty without a hook. Raises WorktreeRefused."""
         if not self.hooks.wants(WORKTREE_CREATE):
             return ""
-        said = await self._fire_of_session(WORKTREE_CREATE, payload.worktree_create(name))
-        if said.worktree and not said.blocked and not said.problem:
-            return said.worktree
-        why = said.reason or said.problem or "it printed no path"
+        outcome = await self._fire_of_session(WORKTREE_CREATE, payload.worktree_create(name))
+        if outcome.worktree and not outcome.blocked and not outcome.problem:
+            return outcome.worktree
+        why = outcome.reason or outcome.problem or "it printed no path"
         what = f"the WorktreeCreate hook made no worktree {name}: {why}"
         raise WorktreeRefused("worktree-refused", what, note="nothing was started")
 
@@ -193,37 +195,38 @@ class SessionHooks(Struct):
         """Let hooks remove a worktree that a hook made; return why they did not, or an empty text."""
         if not self.hooks.wants(WORKTREE_REMOVE):
             return "no WorktreeRemove hook removes it"
-        said = await self._fire_of_session(WORKTREE_REMOVE, payload.worktree_remove(path))
-        return said.reason or said.problem
+        outcome = await self._fire_of_session(WORKTREE_REMOVE, payload.worktree_remove(path))
+        return outcome.reason or outcome.problem
 
     async def _fire_of_session(self, event: str, more: Mapping[str, Any]) -> HookOutcome:
-        told = payload.common_fields(self.identity, self.hooks.environment.project, "")
-        return await self.hooks.fire(event, {**told, **more})
+        common = payload.common_fields(self.identity, self.hooks.environment.project, "")
+        return await self.hooks.fire(event, {**common, **more})
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def after_task_created(self, name: str, task: Task, team: SessionTeam) -> str:
         """Return why hooks refuse a new task; empty when they accept it."""
-        said = await self._of_task(TASK_CREATED, name, task, team)
-        return said.reason if said.blocked else ""
+        outcome = await self._of_task(TASK_CREATED, name, task, team)
+        return outcome.reason if outcome.blocked else ""
 
     async def before_task_completed(self, name: str, task: Task, team: SessionTeam) -> CompletionReview:
         """Review the completion of a task; a hook may end the teammate that completes it."""
         from teamwright.tools.tasks.caller_task_list import CompletionReview
 
-        said = await self._of_task(TASK_COMPLETED, name, task, team)
-        if said.halted and (teammate := team.find(name)) is not None:
-            teammate.note_end_cause(f"ended by a hook: {said.halt_reason}")
+        outcome = await self._of_task(TASK_COMPLETED, name, task, team)
+        if outcome.halted and (teammate := team.find(name)) is not None:
+            teammate.note_end_cause(f"ended by a hook: {outcome.halt_reason}")
         return CompletionReview(
-            said.halt_reason if said.halted else said.reason if said.blocked else "", ends_turn=said.halted
+            outcome.halt_reason if outcome.halted else outcome.reason if outcome.blocked else "",
+            ends_turn=outcome.halted,
         )
 
     async def _of_task(self, event: str, name: str, task: Task, team: SessionTeam) -> HookOutcome:
         own = self._of(name)
         if own is None:
             return HookOutcome()
-        told = payload.task_event(task.id, task.subject, task.description, name, team.name)
-        return await own.fire(event, lambda: told)
+        event_payload = payload.task_event(task.id, task.subject, task.description, name, team.name)
+        return await own.fire(event, lambda: event_payload)
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -243,10 +246,10 @@ class SessionHooks(Struct):
         self._open = True
         if self.starts is not None:
             self.starts.record_start(self.identity)
-        said = await lead.agent.hooks.fire(
+        outcome = await lead.agent.hooks.fire(
             SESSION_START, lambda: payload.session_start(source, lead.agent.model.card.name), source
         )
-        for context in said.contexts:
+        for context in outcome.contexts:
             lead.add_note(escape_tags(context))
 
     async def stop_crashed(self, *directories: Path) -> None:
@@ -266,13 +269,13 @@ class SessionHooks(Struct):
         await asyncio.gather(*(self._crashed(who) for who in left))
 
     async def _crashed(self, who: HookAgent) -> None:
-        told = payload.common_fields(who, self.hooks.environment.project, "")
+        event_payload = payload.common_fields(who, self.hooks.environment.project, "")
         if who.kind == payload.LEAD:
-            await self.hooks.fire(SESSION_END, {**told, **payload.session_end("other", CRASHED)}, ("other",))
+            await self.hooks.fire(SESSION_END, {**event_payload, **payload.session_end("other", CRASHED)}, ("other",))
         else:
             detail = "its process was killed"
-            told |= payload.subagent_stop(who, "", CRASHED, detail)
-            await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, told, (who.agent_type,))
+            event_payload |= payload.subagent_stop(who, "", CRASHED, detail)
+            await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, event_payload, (who.agent_type,))
 
     async def fire_end(self, reason: str, mode: str) -> None:
         """Fire the end of the session, then close the hooks that run in the background. May be called twice."""
@@ -280,11 +283,11 @@ class SessionHooks(Struct):
             self._open = False
             if self.starts is not None:
                 self.starts.record_stop(self.identity)
-            told = {
+            event_payload = {
                 **payload.common_fields(self.identity, self.hooks.environment.project, mode),
                 **payload.session_end(reason),
             }
-            await self.hooks.fire(SESSION_END, told, (reason,))
+            await self.hooks.fire(SESSION_END, event_payload, (reason,))
         await self.hooks.close()
         if self._starts is not None:
             self._starts.close()

@@ -29,11 +29,11 @@ def listed_sessions(home: Home, cwd: Path) -> list[ListedSession]:
     """Return the sessions of a directory that can be resumed, newest first."""
     views = [view for view in session_views(home, cwd) if not view.damaged][:SHOWN]
     teams = {team.session: team for team in all_teams(home) if team.file is not None} if views else {}
-    made: list[ListedSession] = []
+    sessions: list[ListedSession] = []
     for view in views:
         team = teams.get(view.id)
         config = None if team is None else team.config
-        made.append(
+        sessions.append(
             ListedSession(view, "" if team is None else team.name, 0 if config is None else len(config.teammates))
         )
-    return made
+    return sessions

@@ -141,8 +141,8 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     added, problems = installed_plugins(home)
     plugins, agents = [*(plugin_at(path) for path in options.plugin_dirs), *added], options.agents
     places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
-    told = tuple(line for plugin in places.plugins for line in plugin.warnings)
-    settings = replace(settings, warnings=(*settings.warnings, *problems, *told))
+    plugin_warnings = tuple(line for plugin in places.plugins for line in plugin.warnings)
+    settings = replace(settings, warnings=(*settings.warnings, *problems, *plugin_warnings))
     return SessionContext(options, home, cwd, env, settings, trust, session, resumed, definition, places)
 
 
@@ -174,14 +174,14 @@ def with_team_file(settings: Settings, definition: TeamDefinition) -> Settings:
     """Return the settings with the team file's. The person's own settings have precedence, except for the commands that
     prepare worktrees and check merges: those of the team file are for this repository.
     """
-    said, origins = settings.origins, dict(settings.origins)
+    own_origins, origins = settings.origins, dict(settings.origins)
     changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
     changes["sandbox"] = narrow(settings.sandbox, definition.sandbox)
-    if definition.plans is not None and "plan_approval" not in said:
+    if definition.plans is not None and "plan_approval" not in own_origins:
         changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
-    if definition.permissions is not None and "permissions.leadAnswers" not in said:
+    if definition.permissions is not None and "permissions.leadAnswers" not in own_origins:
         changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
-    if definition.check is not None and "task_check" not in said:
+    if definition.check is not None and "task_check" not in own_origins:
         changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
     worktrees = settings.worktrees
     setup, check = definition.setup or worktrees.setup, definition.integration_check or worktrees.check
@@ -203,7 +203,7 @@ def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tupl
         return None, (f"{trust.root / FILE}: left out: {problem.what}",)
     if definition is None:
         return None, ()
-    return trusted_definition(definition, lambda name, said: trust.allows(team_entry(name, said))), ()
+    return trusted_definition(definition, lambda name, value: trust.allows(team_entry(name, value))), ()
 
 
 def _check_worktree(options: Options) -> None:
@@ -264,10 +264,10 @@ def settings_flags(options: Options) -> SettingFlags:
 
 def sandbox_variable(options: Options) -> str | None:
     """Return the mode of the sandbox in the environment. Raises CannotStart (`bad-settings`) for an unknown one."""
-    said = (os.environ if options.env is None else options.env).get(SANDBOX_VARIABLE, "").strip()
-    if not said or said in list(SandboxMode):
-        return said or None
-    where = [("variable", f"{SANDBOX_VARIABLE}={said[:60]}")]
+    mode = (os.environ if options.env is None else options.env).get(SANDBOX_VARIABLE, "").strip()
+    if not mode or mode in list(SandboxMode):
+        return mode or None
+    where = [("variable", f"{SANDBOX_VARIABLE}={mode[:60]}")]
     what = f"{SANDBOX_VARIABLE} must be {', '.join(SandboxMode)}"
     raise CannotStart("bad-settings", what, looked_at=where, note="nothing was started")
 
@@ -276,13 +276,13 @@ def are_teams_enabled(context: SessionContext) -> bool:
     """Return True when agents may form teams: by the options, else the environment, else the settings."""
     if context.options.teams is not None:
         return context.options.teams
-    said = context.env.get(TEAMS_VARIABLE, "").strip().lower()
-    if said not in _SWITCH:
-        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
+    switch = context.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if switch not in _SWITCH:
+        where = [("variable", f"{TEAMS_VARIABLE}={switch}")]
         raise CannotStart(
             "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
         )
-    return context.settings.teams if not said else _SWITCH[said]
+    return context.settings.teams if not switch else _SWITCH[switch]
 
 
 def trust_warnings(context: SessionContext) -> list[str]:
@@ -329,11 +329,11 @@ def waits_for_answers(context: SessionContext) -> bool:
 
     The options decide, else the setting. Raises CannotStart (`bad-settings`) for a word other than wait or deny.
     """
-    said = context.options.ask or context.settings.unattended_requests
-    if said not in ASKS_PERSON:
-        where = [("unattended_requests", said)]
+    choice = context.options.ask or context.settings.unattended_requests
+    if choice not in ASKS_PERSON:
+        where = [("unattended_requests", choice)]
         raise CannotStart("bad-settings", "unattended_requests must be wait or deny", looked_at=where)
-    return not context.options.interactive and said == "wait"
+    return not context.options.interactive and choice == "wait"
 
 
 ASK_TIMEOUT_S = 600.0
@@ -342,6 +342,6 @@ ASK_TIMEOUT_S = 600.0
 
 def ask_timeout(context: SessionContext) -> float | None:
     """Return the deadline of requests in seconds; None for a person at a terminal, who may take any time."""
-    said = context.options.ask_timeout_s
-    given = said if said is not None else context.settings.ask_timeout_s
-    return given if given is not None or context.options.interactive else ASK_TIMEOUT_S
+    option = context.options.ask_timeout_s
+    timeout_s = option if option is not None else context.settings.ask_timeout_s
+    return timeout_s if timeout_s is not None or context.options.interactive else ASK_TIMEOUT_S

@@ -30,7 +30,7 @@ async def run_shell_command(agent: Agent, command: str) -> str:
     result = await tool.run(call, ctx)
     output = result.content if isinstance(result.content, str) else message_text(list(result.content))
     left = len(output) - SHOWN
-    shown = f"{output[:SHOWN]}\n… {left:,} more characters, which the lead reads" if left > 0 else output
-    agent.emit(Notice(member="user", text=f"! {command}\n{shown}", level="shell"))
-    said = f"<bash-input>{escape_tags(command)}</bash-input>\n<bash-output>{escape_tags(output)}</bash-output>"
-    return f"The user ran a command.\n{said}"
+    display_text = f"{output[:SHOWN]}\n… {left:,} more characters, which the lead reads" if left > 0 else output
+    agent.emit(Notice(member="user", text=f"! {command}\n{display_text}", level="shell"))
+    note_text = f"<bash-input>{escape_tags(command)}</bash-input>\n<bash-output>{escape_tags(output)}</bash-output>"
+    return f"The user ran a command.\n{note_text}"

@@ -130,8 +130,8 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
     """
     await _ask_expansion_hooks(session, name, arguments)
     if _is_of_server(session, name):
-        said = [text_block(before)] if before.strip() else []
-        return await session.run([*said, *await _server_prompt(session, name, arguments)])
+        blocks = [text_block(before)] if before.strip() else []
+        return await session.run([*blocks, *await _server_prompt(session, name, arguments)])
     called = CommandCall(find_command(session, name), arguments, before)
     if called.skill.runs_in_subagent:
         run = await _wait_for_subagent(session, _run_in_subagent(session, called))
@@ -236,8 +236,8 @@ def _end_of(session: Session, called: CommandCall, run: SubagentRun) -> TurnEnd:
         raise run.error
     end = run.end or TurnEnd("failed", run.text, reason=run.failure_reason)
     answer = escape_tags(end.text or end.explanation)
-    told = f"The user had a sub-agent run {escape_tags(called.line)}. It answered:\n{answer}"
-    session.lead.save_note(told, run.notice_key)
+    note = f"The user had a sub-agent run {escape_tags(called.line)}. It answered:\n{answer}"
+    session.lead.save_note(note, run.notice_key)
     session.agents.mark_reported([run.id])
     return end
 
@@ -249,10 +249,10 @@ async def _ask_expansion_hooks(session: Session, name: str, arguments: str) -> N
         return
     kind, source = ("mcp_prompt", "mcp") if _is_of_server(session, name) else ("slash_command", "")
     source = source or find_command(session, name).location
-    said = await hooks.fire(EXPANSION, lambda: prompt_expansion(kind, plain, arguments, source), plain)
-    if said.blocked or said.halted:
-        raise TeamRefused("hook-refused", f"a hook refused /{plain}: {said.reason or said.halt_reason}")
-    for context in said.contexts:
+    outcome = await hooks.fire(EXPANSION, lambda: prompt_expansion(kind, plain, arguments, source), plain)
+    if outcome.blocked or outcome.halted:
+        raise TeamRefused("hook-refused", f"a hook refused /{plain}: {outcome.reason or outcome.halt_reason}")
+    for context in outcome.contexts:
         session.lead.add_note(escape_tags(context))
 
 
@@ -261,10 +261,10 @@ async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
     hooks = session.lead.agent.hooks
     if not hooks.hooks.wants(USER_PROMPT):
         return []
-    said = await hooks.fire(USER_PROMPT, lambda: user_prompt_submit(message_text(words)))
-    if said.blocked or said.halted:
-        raise TeamRefused("hook-refused", f"a hook refused the prompt: {said.reason or said.halt_reason}")
-    return [f"A hook of the user adds:\n{context}" for context in said.contexts]
+    outcome = await hooks.fire(USER_PROMPT, lambda: user_prompt_submit(message_text(words)))
+    if outcome.blocked or outcome.halted:
+        raise TeamRefused("hook-refused", f"a hook refused the prompt: {outcome.reason or outcome.halt_reason}")
+    return [f"A hook of the user adds:\n{context}" for context in outcome.contexts]
 
 
 class TurnGrants(Struct):

@@ -87,18 +87,18 @@ async def prepare_prompt(session: Session, called: CommandCall) -> list[Block]:
 
 async def _assemble(session: Session, called: CommandCall, parts: Sequence[TemplatePiece]) -> tuple[str, list[str]]:
     """Return the text with the output of its shell lines, and the names of files in it."""
-    told: list[str] = []
+    pieces: list[str] = []
     files: list[str] = []
     for part in parts:
         match part.kind:
             case "shell":
-                told.append(await _shell_output(session, called.skill, part.text))
+                pieces.append(await _shell_output(session, called.skill, part.text))
             case "file":
                 files.append(part.text)
-                told.append(f"@{part.text}")
+                pieces.append(f"@{part.text}")
             case _:
-                told.append(part.text)
-    text = "".join(told).strip()
+                pieces.append(part.text)
+    text = "".join(pieces).strip()
     if not text and not files:
         raise UsageError("usage", f"/{called.skill.name} says nothing", looked_at=[("file", str(called.skill.file))])
     return text, files

@@ -106,7 +106,7 @@ class TaskChecks(Struct):
     """The checks of one session (port of `tasks`). `environment` is that of agents' commands.
 
     `find` returns a live member of this process, `cwd` is the session's directory. `policy` is the lead's, for agents
-    without their own; `shown` masks secrets in commands. `sandbox` returns the session's;
+    without their own; `mask` masks secrets in commands. `sandbox` returns the session's;
     `scratch` is its directory for outputs. `approver` is asked about hosts. `lead_bounds` are the bounds of the lead's
     commands in the sandbox.
     """
@@ -119,7 +119,7 @@ class TaskChecks(Struct):
     environment: Callable[[], Mapping[str, str]]
     jobs: BackgroundJobs
     emit: Emit
-    shown: Callable[[str], str]
+    mask: Callable[[str], str]
     scratch: Path
     sandbox: Callable[[], Sandbox | None]
     approver: Approver
@@ -191,10 +191,10 @@ class TaskChecks(Struct):
         try:
             confinement = await self._confine(command, cwd, by, roots)
             guard = confinement.guard() if confinement is not None else None
-            made = ProcessCommand(
+            process_command = ProcessCommand(
                 (plain_shell(), "-c", command), cwd, environment, self.jobs.records, purpose, confinement=confinement
             )
-            outcome = await run_command(made, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
+            outcome = await run_command(process_command, output, timeout_s=timeout_s, grace_s=self.settings.grace_s)
         except OSError as problem:
             return TaskCheckResult(
                 passed=False, reason=f"its check could not be started ({problem.strerror}): {_begin(command)}"
@@ -232,7 +232,7 @@ class TaskChecks(Struct):
         teammate = self.find(by)
         member = teammate.name if teammate is not None else LEAD
         since = round(time.time(), 3)
-        what = f"check of #{task.id}: {self.shown(command)[:200]}"
+        what = f"check of #{task.id}: {self.mask(command)[:200]}"
 
         def tell() -> None:
             self.emit(Progress(member=member, doing="tool", what=what, since=since))

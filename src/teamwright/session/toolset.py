@@ -160,12 +160,12 @@ class Toolset(Struct):
     def _bash(self) -> AnyTool:
         """Load the tool for commands, with the recorder of the files that they change."""
         sandbox = self.use_sandbox()
-        made = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
+        tool = tool_classes.Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env, sandbox)
         if self.notify is None or not self.bash.records_changes:
-            return made
+            return tool
         from teamwright.tools.shell.command_changes import CommandChanges  # loaded only for a command
 
-        return made.with_changes(CommandChanges(self.notify))
+        return tool.with_changes(CommandChanges(self.notify))
 
     def _plain(self) -> Sequence[AnyTool]:
         if not self._shared:

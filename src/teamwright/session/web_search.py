@@ -74,8 +74,8 @@ class SessionSearch(Struct):
         return await (self._run_command(call) if self.settings.command else self._call_tool(call, ctx))
 
     async def _ask_service(self, model: Model, call: WebSearchInput, member: str) -> str:
-        said = f"Search the web for: {call.query}\n\nReport what the pages say, with facts, dates and numbers."
-        message = encode({"role": "user", "content": [text_block(said)]})
+        prompt = f"Search the web for: {call.query}\n\nReport what the pages say, with facts, dates and numbers."
+        message = encode({"role": "user", "content": [text_block(prompt)]})
         request = Request(_prefix(model, call), (message,), member, aside=True)
         try:
             answer = await ask_beside(model, request, self.budget_tracker, _with_search_price)

@@ -26,34 +26,34 @@ def refuse_bad_edges(files: TaskFiles, edges: Sequence[Edge]) -> None:
     refuse_cycles(edges, lambda id: _blocks(files, id))
 
 
-async def add_edges(files: TaskFiles, edges: Sequence[Edge], held: LockHold) -> dict[str, Task]:
+async def add_edges(files: TaskFiles, edges: Sequence[Edge], hold: LockHold) -> dict[str, Task]:
     """Write the missing sides of each edge. Return the tasks that changed, by id."""
     changed: dict[str, Task] = {}
     for blocker in sort_ids(a for a, _ in edges):
         more = [b for a, b in edges if a == blocker]
-        await _apply(files, blocker, _with_blocks(more), held, changed)
+        await _apply(files, blocker, _with_blocks(more), hold, changed)
     for blocked in sort_ids(b for _, b in edges):
         more = [a for a, b in edges if b == blocked]
-        await _apply(files, blocked, _with_blocked_by(more), held, changed)
+        await _apply(files, blocked, _with_blocked_by(more), hold, changed)
     return changed
 
 
-async def remove_references(files: TaskFiles, gone: Task, held: LockHold) -> dict[str, Task]:
+async def remove_references(files: TaskFiles, gone: Task, hold: LockHold) -> dict[str, Task]:
     """Remove a deleted task from both sides of its neighbours. Return those that changed, by id."""
     changed: dict[str, Task] = {}
     neighbours = {*gone.blocks, *gone.blocked_by, *map(str, files.index.dependents(gone.number))}
     for id in sort_ids(i for i in neighbours if i.isascii() and i.isdigit()):
         try:
-            await _apply(files, id, lambda t: _without(t, gone.id), held, changed)
+            await _apply(files, id, lambda t: _without(t, gone.id), hold, changed)
         except TaskRefused:
             continue  # the neighbour is deleted too
     return changed
 
 
 async def _apply(
-    files: TaskFiles, id: str, change: Callable[[Task], Task], held: LockHold, changed: dict[str, Task]
+    files: TaskFiles, id: str, change: Callable[[Task], Task], hold: LockHold, changed: dict[str, Task]
 ) -> None:
-    held.check()
+    hold.check()
     before, after = await files.change(id, change)
     if after != before:
         changed[id] = after

@@ -85,7 +85,7 @@ class FileTaskStore:
         from teamwright.tasks.dependency_changes import add_edges, refuse_bad_edges
 
         more = [blocker for blocker, blocked in edges if blocked == id]
-        async with files.list_lock().hold() as held:
+        async with files.list_lock().hold() as hold:
             refuse_bad_edges(files, edges)
 
             def connected(task: Task) -> Task:
@@ -95,7 +95,7 @@ class FileTaskStore:
                 return after
 
             before, after = await files.change(id, connected)
-            touched = await add_edges(files, edges, held)
+            touched = await add_edges(files, edges, hold)
         after = touched.pop(id, after)
         return TaskChange(before, after, touched, self._find_unblocked(before, after))
 
@@ -112,12 +112,12 @@ class FileTaskStore:
 
         files = self.files
         files.prepare()
-        async with files.list_lock().hold() as held:
+        async with files.list_lock().hold() as hold:
             for id in blockers:
                 if files.read(id) is None:
                     raise not_found_error(id)
-            task = files.create(make_task, held)
-            await add_edges(files, [(blocker, task.id) for blocker in blockers], held)
+            task = files.create(make_task, hold)
+            await add_edges(files, [(blocker, task.id) for blocker in blockers], hold)
         return task
 
     async def remove(self, id: str, require_allowed: Callable[[Task], None]) -> TaskChange:
@@ -127,10 +127,10 @@ class FileTaskStore:
         files = self.files
         if not files.path(id).exists():
             raise not_found_error(id)  # without a list there is no lock file
-        async with files.list_lock().hold() as held:
+        async with files.list_lock().hold() as hold:
             dependents = files.index.dependents(int(id))
-            gone = await files.remove(id, require_allowed, held)
-            touched = await remove_references(files, gone, held)
+            gone = await files.remove(id, require_allowed, hold)
+            touched = await remove_references(files, gone, hold)
         freed = self._find_free((*gone.blocks, *map(str, dependents))) if not gone.is_finished else ()
         return TaskChange(gone, gone, touched, freed)
 

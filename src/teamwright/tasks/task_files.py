@@ -100,19 +100,19 @@ class TaskFiles:
         if not os.path.exists(self.index.path(int(id))):
             raise not_found_error(id)
         lock = self.task_lock(id)
-        async with lock.hold() as held:
-            before = self._read_or_restore(id, held)
+        async with lock.hold() as hold:
+            before = self._read_or_restore(id, hold)
             if before is None:
                 raise not_found_error(id)
             after = change(before)
             if after != before:
-                held.check()
+                hold.check()
                 raw = after.encode()
                 write_atomic(lock.target, raw, fsync=self._fsync)
                 self.index.note_written(after, raw)
         return before, after
 
-    def _read_or_restore(self, id: str, held: LockHold) -> Task | None:
+    def _read_or_restore(self, id: str, hold: LockHold) -> Task | None:
         """Read the task with its lock held.
 
         A file that another program damaged is set aside and the last valid state restored. Raises StorageError
@@ -123,14 +123,14 @@ class TaskFiles:
             return task
         if task is None:
             raise self._damaged_error(id)
-        held.check()
+        hold.check()
         keep_damaged_copy(path)
         raw = task.encode()
         write_atomic(path, raw, fsync=self._fsync)
         self.index.note_written(task, raw)
         return task
 
-    def create(self, make_task: Callable[[str], Task], held: LockHold) -> Task:
+    def create(self, make_task: Callable[[str], Task], hold: LockHold) -> Task:
         """Write a new task under the next free number, with the list's lock held.
 
         The file is created exclusively, so that a program without locks is never overwritten.
@@ -139,14 +139,14 @@ class TaskFiles:
         while True:
             task = make_task(str(number))
             raw = task.encode()
-            held.check()
+            hold.check()
             if write_new(self.path(task.id), raw):
                 self.index.note_written(task, raw)
                 return task
             self.index.list_all()
             number = max(self.watermark(), self.index.highest, number) + 1
 
-    async def remove(self, id: str, require_allowed: Callable[[Task], None], held: LockHold) -> Task:
+    async def remove(self, id: str, require_allowed: Callable[[Task], None], hold: LockHold) -> Task:
         """Remove a task's file with the list's lock held. Return the removed task.
 
         The watermark is written first, so that a number is never used twice, also after a kill.
@@ -156,7 +156,7 @@ class TaskFiles:
             if task is None:
                 raise not_found_error(id)
             require_allowed(task)
-            held.check()
+            hold.check()
             inner.check()
             self.raise_watermark(task.number)
             self.unlink(id)

@@ -62,8 +62,10 @@ def refuse_cycles(edges: Iterable[Edge], blocks: Callable[[str], Iterable[str]])
             raise TaskRefused("self_edge", f"#{blocker} cannot wait for itself")
         way = find_path(blocked, blocker, blocks_with_new)
         if way:
-            shown = " → ".join(f"#{i}" for i in [*way, blocked])
-            raise TaskRefused("cycle", f"these tasks would wait for each other: {shown}", do=["leave one of them out"])
+            cycle_text = " → ".join(f"#{i}" for i in [*way, blocked])
+            raise TaskRefused(
+                "cycle", f"these tasks would wait for each other: {cycle_text}", do=["leave one of them out"]
+            )
         new.setdefault(blocker, []).append(blocked)
 
 

@@ -136,10 +136,10 @@ class TaskList:
     def watch_external_changes(self, on_outside: OnExternalChange) -> TaskFollower:
         """Report changes by other processes from now on; see FollowedTaskStore. Raises StorageError."""
 
-        def told(before: Task | None, after: Task | None) -> None:
+        def report_change(before: Task | None, after: Task | None) -> None:
             on_outside(before and self._names.own_task(before), after and self._names.own_task(after))
 
-        return self.store.follow(told)
+        return self.store.follow(report_change)
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,13 +150,13 @@ class TaskList:
         """
         subject, owner = require_subject(subject), more.get("owner", "").strip()
         blockers = sort_ids(task_id(i) for i in more.get("blocked_by", ()))
-        wanted = more.get("metadata") or {}
-        metadata = {key: value for key, value in wanted.items() if key not in RUNTIME_KEYS}
+        requested = more.get("metadata") or {}
+        metadata = {key: value for key, value in requested.items() if key not in RUNTIME_KEYS}
         self._allow(metadata, more.get("seen_from"))
         if (review := stricter_reviewer((self._review, Task("0", "", "", metadata=metadata).review))) is not None:
             metadata[REVIEW] = str(review)
 
-        def made(id: str) -> Task:
+        def make_task(id: str) -> Task:
             task = Task(
                 id=id,
                 subject=subject,
@@ -169,7 +169,7 @@ class TaskList:
             task = open_review(task)
             return mark_draft(task, with_realm(by, self._realm)) if more.get("draft") else task
 
-        task = await self.store.create(made, blockers)
+        task = await self.store.create(make_task, blockers)
         self._notify(task, "created", by)
         return task
 

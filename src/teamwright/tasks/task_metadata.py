@@ -27,12 +27,12 @@ def merge_metadata(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) 
 
 def requested_metadata(wish: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a change or of a new task, with the keys that have a field of their own."""
-    wanted = dict(wish.get("metadata") or {})
+    metadata = dict(wish.get("metadata") or {})
     if "writes" in wish:
-        wanted[WRITES] = list(wish["writes"]) or None
+        metadata[WRITES] = list(wish["writes"]) or None
     if "review" in wish:
-        wanted[REVIEW] = wish["review"] or None
-    return wanted
+        metadata[REVIEW] = wish["review"] or None
+    return metadata
 
 
 def require_metadata(metadata: Mapping[str, Any] | None) -> None:

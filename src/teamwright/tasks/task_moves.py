@@ -28,11 +28,11 @@ _DAY_MS = 86_400_000
 async def archive_all(files: TaskFiles, target: Path) -> int:
     """Move all task files into `target` and keep the watermark. Return how many were moved."""
     files.prepare()
-    async with files.list_lock().hold() as held:
+    async with files.list_lock().hold() as hold:
         there = sorted(list_numbers(files.directory))
         if not there:
             return 0
-        held.check()
+        hold.check()
         files.raise_watermark(max(there))
         _move_files(files, there, target)
     return len(there)
@@ -48,14 +48,14 @@ async def archive_finished(files: TaskFiles, target: Path, days: float) -> int:
     if not _has_old(files.directory, days):
         return 0
     moved = 0
-    async with files.list_lock().hold() as held:
+    async with files.list_lock().hold() as hold:
         files.index.list_all()
         numbers = _long_finished(files, days)
         if numbers:
-            held.check()
+            hold.check()
             files.raise_watermark(files.index.highest)
         for number in numbers:
-            held.check()
+            hold.check()
             moved += await _archive(files, number, target)
     return moved
 
@@ -72,13 +72,13 @@ def _long_finished(files: TaskFiles, days: float) -> list[int]:
 
 async def _archive(files: TaskFiles, number: int, target: Path) -> bool:
     """Move one task that is still finished. Its number is never used again, so its guard is removed too."""
-    async with files.task_lock(str(number)).hold() as held:
+    async with files.task_lock(str(number)).hold() as hold:
         task = files.index.refresh_task(number, fresh=True)
         if task is None or not task.is_finished:
             return False
-        held.check()
+        hold.check()
         _move_files(files, [number], target)
-        held.remove_guard()
+        hold.remove_guard()
         return True
 
 
@@ -100,8 +100,8 @@ async def archive_and_remove(files: TaskFiles, target: Path) -> int:
     if not files.directory.is_dir():
         files.remove_spare_watermark()
         return 0
-    async with files.list_lock().hold() as held:
-        held.check()
+    async with files.list_lock().hold() as hold:
+        hold.check()
         _move_directory(files, target)
     with contextlib.suppress(OSError):  # the lock directory was moved too
         (target / f"{LOCK_FILE}.lock").rmdir()

@@ -284,11 +284,11 @@ def _status(wish: TaskWishes, task: Task) -> TaskStatus:
 def _owner(wish: TaskWishes, task: Task, realm: str) -> str | None:
     if "owner" not in wish:
         return task.owner
-    if not (wanted := with_realm(wish["owner"].strip(), realm)):
+    if not (owner := with_realm(wish["owner"].strip(), realm)):
         return None
-    if is_owner(task.owner, wanted):
+    if is_owner(task.owner, owner):
         return task.owner
-    return with_realm(parse_recipient(wanted, None), realm)
+    return with_realm(parse_recipient(owner, None), realm)
 
 
 def _is_taken(task: Task, actor: Actor, owner: str | None, wish: TaskWishes) -> bool:
@@ -322,28 +322,28 @@ def _refuse_unsuitable(task: Task, actor: Actor) -> None:
 
 def _texts(task: Task, wish: TaskWishes, actor: Actor) -> dict[str, Any]:
     """Return the texts and metadata of the update as fields of the task. Only the runtime notes a passed check."""
-    said: dict[str, Any] = {}
-    wanted = requested_metadata(wish)
+    fields: dict[str, Any] = {}
+    metadata = requested_metadata(wish)
     if "subject" in wish:
-        said["subject"] = require_subject(wish["subject"])
+        fields["subject"] = require_subject(wish["subject"])
     if "description" in wish:
-        said["description"] = wish["description"]
+        fields["description"] = wish["description"]
     if "active_form" in wish:
-        said["active_form"] = wish["active_form"]
-    if more := {key: value for key, value in wanted.items() if key not in RUNTIME_KEYS}:
+        fields["active_form"] = wish["active_form"]
+    if more := {key: value for key, value in metadata.items() if key not in RUNTIME_KEYS}:
         if REVIEW in more and not actor.is_user:
             more[REVIEW] = _raised_review(task, more[REVIEW])
         if task.check and not actor.lead and CHECK in more and more[CHECK] != (task.metadata or {}).get(CHECK):
             raise TaskRefused(
                 "check_kept", f"#{task.id} has a check, which only the lead changes", do=["ask the lead to change it"]
             )
-        said["metadata"] = merge_metadata(task.metadata, more)
-    return said
+        fields["metadata"] = merge_metadata(task.metadata, more)
+    return fields
 
 
-def _raised_review(task: Task, wanted: str | None) -> str:
+def _raised_review(task: Task, requirement: str | None) -> str:
     """Return the requirement after a change by an agent, which only raises it. Raises TaskRefused (`review_kept`)."""
-    new = Reviewer(wanted) if wanted is not None else None
+    new = Reviewer(requirement) if requirement is not None else None
     strictest = stricter_reviewer((task.review, new))
     if strictest is None or new is not strictest:
         raise TaskRefused(

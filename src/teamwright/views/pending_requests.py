@@ -24,7 +24,7 @@ GATHER_S = 0.03
 
 def waiting_requests(home: Home) -> list[PendingRequest]:
     """Return the requests that a person may answer now, oldest first: those of running processes."""
-    return [one for one in open_requests(home) if one.lives]
+    return [one for one in open_requests(home) if one.is_alive]
 
 
 async def wait_for_request(home: Home) -> list[PendingRequest]:

@@ -47,7 +47,7 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
         line = await asyncio.wait_for(child.stdout.readline(), WAIT_S)
         id = line.decode().strip()
         [request] = open_requests(find_home())
-        assert (request.id, request.lives, request.pid) == (id, True, child.pid)
+        assert (request.id, request.is_alive, request.pid) == (id, True, child.pid)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
@@ -59,7 +59,7 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
 async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_and_the_call(tmp_path):
     id = await killed_while_it_waits(tmp_path)
     [request] = open_requests(find_home())
-    assert not request.lives and request.resume == "teamwright resume crew"
+    assert not request.is_alive and request.resume == "teamwright resume crew"
     assert answer_request(find_home(), id, RequestAnswer(verdict="allow")).kind == "gone"
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["I read that it was cut off."] * 3})
     async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path) as team:

@@ -135,9 +135,9 @@ async def _set_remote_model(
         )
     _, opened = await session.models.choose(model)
     require_affordable(session.agent_factory, teammate.name, opened.card)
-    made = await MODEL.perform_at(teammate, model=model, by=by)
+    change = await MODEL.perform_at(teammate, model=model, by=by)
     await change_entry(session.team, teammate.name, lambda entry: replace(entry, model=opened.card.name))
-    return made
+    return change
 
 
 async def models_in_use(session: Session) -> list[tuple[str, str, int]]:
@@ -165,13 +165,13 @@ async def reload_session(session: Session) -> ReloadResult:
     Raises CannotStart, UsageError; then nothing is changed. A notice reports a member process that fails.
     """
     reloading = session.reloading
-    made, fresh = await reloading.apply(
+    result, fresh = await reloading.apply(
         [session.lead.agent, *(teammate.agent for teammate in session.team.in_process_members)]
     )
     theirs = await asyncio.gather(*(_reload_member(session, teammate) for teammate in remote_members(session.team)))
-    made = replace(made, members=(*made.members, *(name for names in theirs for name in names)))
-    reloading.notify(made, fresh)
-    return made
+    result = replace(result, members=(*result.members, *(name for names in theirs for name in names)))
+    reloading.notify(result, fresh)
+    return result
 
 
 async def _reload_member(session: Session, teammate: ProcessTeammateBase) -> tuple[str, ...]:

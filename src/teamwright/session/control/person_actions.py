@@ -185,11 +185,11 @@ async def list_jobs(session: Session, owner: str) -> list[str]:
     return list_running(session.agent_factory, owner)
 
 
-async def _of(asked: Awaitable[T], otherwise: T) -> T:
+async def _of(call: Awaitable[T], otherwise: T) -> T:
     """Return the answer of a member process; `otherwise` when it does not answer in time."""
     try:
         async with asyncio.timeout(ANSWERS_S):
-            return await asked
+            return await call
     except (TeamwrightError, TimeoutError):
         return otherwise
 

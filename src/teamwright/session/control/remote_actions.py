@@ -115,98 +115,98 @@ class RemoteAction(Struct, Generic[T], frozen=True):
     encode: Callable[[T], Arguments]
     decode: Callable[[Arguments], T]
 
-    async def perform_at(self, member: ProcessTeammateBase, **said: Any) -> T:
+    async def perform_at(self, member: ProcessTeammateBase, **arguments: Any) -> T:
         """Run the action in the member's process. Raises its errors, and TeamRefused when the process is
         unreachable.
         """
-        return self.decode(await member.perform(self.name, **said))
+        return self.decode(await member.perform(self.name, **arguments))
 
 
-async def _context(here: ActionContext, _said: Arguments) -> ContextView:
+async def _context(here: ActionContext, _arguments: Arguments) -> ContextView:
     return agent_context(here.agent)
 
 
-async def _compact(here: ActionContext, said: Arguments) -> CompactResult:
-    return await compact_now(here.agent, str(said["keep"]))
+async def _compact(here: ActionContext, arguments: Arguments) -> CompactResult:
+    return await compact_now(here.agent, str(arguments["keep"]))
 
 
-async def _model(here: ActionContext, said: Arguments) -> ModelChange:
+async def _model(here: ActionContext, arguments: Arguments) -> ModelChange:
     return await change_model(
-        here.team, here.agent_factory, here.models, here.agent, str(said["model"]), str(said["by"])
+        here.team, here.agent_factory, here.models, here.agent, str(arguments["model"]), str(arguments["by"])
     )
 
 
-async def _reload(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
-    made, _ = await here.reloading().apply([here.agent])
-    return made.members
+async def _reload(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
+    result, _ = await here.reloading().apply([here.agent])
+    return result.members
 
 
-async def _running(here: ActionContext, _said: Arguments) -> tuple[str, ...]:
+async def _running(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
     return tuple(list_running(here.agent_factory, here.agent.name))
 
 
-async def _background(here: ActionContext, said: Arguments) -> tuple[str, ...] | None:
-    moved = move_to_background(here.agent_factory, str(said["name"]))
+async def _background(here: ActionContext, arguments: Arguments) -> tuple[str, ...] | None:
+    moved = move_to_background(here.agent_factory, str(arguments["name"]))
     return None if moved is None else tuple(moved)
 
 
-async def _stop(here: ActionContext, said: Arguments) -> str | None:
-    found = find_job(here.agent_factory, str(said["name"]))
+async def _stop(here: ActionContext, arguments: Arguments) -> str | None:
+    found = find_job(here.agent_factory, str(arguments["name"]))
     return None if found is None or found.state != "running" else await stop_running(here.agent_factory, found)
 
 
-async def _allow(here: ActionContext, said: Arguments) -> Budget:
-    holds = here.agent_factory.budget_tracker.set_budget(here.agent.name, Budget.from_json(said["budget"]))
+async def _allow(here: ActionContext, arguments: Arguments) -> Budget:
+    holds = here.agent_factory.budget_tracker.set_budget(here.agent.name, Budget.from_json(arguments["budget"]))
     if (teammate := here.team.find(here.agent.name)) is not None:
         teammate.note_raised_budget()
     return holds
 
 
-def _shortened_told(made: CompactResult) -> Arguments:
-    failure = None if made.failure is None else {"slug": made.failure.slug, "what": made.failure.what}
-    plain = {name: getattr(made, name) for name in ("done", "before", "after", "why", "summary", "limit")}
-    return {**plain, "failure": failure, "usage": usage_to_json(made.usage)}
+def _encode_compaction(result: CompactResult) -> Arguments:
+    failure = None if result.failure is None else {"slug": result.failure.slug, "what": result.failure.what}
+    plain = {name: getattr(result, name) for name in ("done", "before", "after", "why", "summary", "limit")}
+    return {**plain, "failure": failure, "usage": usage_to_json(result.usage)}
 
 
-def _shortened(said: Arguments) -> CompactResult:
-    failure = None if said["failure"] is None else Failure(**said["failure"])
-    made: dict[str, Any] = {**said, "failure": failure, "usage": usage_from_json(said["usage"])}
-    return CompactResult(**made)
+def _decode_compaction(fields: Arguments) -> CompactResult:
+    failure = None if fields["failure"] is None else Failure(**fields["failure"])
+    values: dict[str, Any] = {**fields, "failure": failure, "usage": usage_from_json(fields["usage"])}
+    return CompactResult(**values)
 
 
-def _lines(said: Arguments) -> tuple[str, ...]:
-    return tuple(said["lines"])
+def _lines(fields: Arguments) -> tuple[str, ...]:
+    return tuple(fields["lines"])
 
 
-def _some_lines(said: Arguments) -> tuple[str, ...] | None:
-    return None if said["lines"] is None else tuple(said["lines"])
+def _some_lines(fields: Arguments) -> tuple[str, ...] | None:
+    return None if fields["lines"] is None else tuple(fields["lines"])
 
 
-def _lines_told(lines: tuple[str, ...] | None) -> Arguments:
+def _encode_lines(lines: tuple[str, ...] | None) -> Arguments:
     return {"lines": lines}
 
 
-def _word(said: Arguments) -> str | None:
-    return said["what"]
+def _word(fields: Arguments) -> str | None:
+    return fields["what"]
 
 
 CONTEXT = RemoteAction("context", _context, to_builtins, partial(convert, type=ContextView))
 """Return the content of the context window."""
-COMPACT = RemoteAction("compact", _compact, _shortened_told, _shortened)
+COMPACT = RemoteAction("compact", _compact, _encode_compaction, _decode_compaction)
 """Compact the conversation; `keep` says what the summary must contain."""
 MODEL = RemoteAction("model", _model, to_builtins, partial(convert, type=ModelChange))
 """Change the model to `model`, a name, from the next call on, for `by`."""
-RELOAD = RemoteAction("reload", _reload, _lines_told, _lines)
+RELOAD = RemoteAction("reload", _reload, _encode_lines, _lines)
 """Reload the configuration of the process; return the agents that get a new prefix."""
-RUNNING = RemoteAction("running", _running, _lines_told, _lines)
+RUNNING = RemoteAction("running", _running, _encode_lines, _lines)
 """Return the running sub-agents and commands, a line each."""
-BACKGROUND = RemoteAction("background", _background, _lines_told, _some_lines)
+BACKGROUND = RemoteAction("background", _background, _encode_lines, _some_lines)
 """Move jobs that are waited for to the background: all, or the one of that `name`. None: unknown name."""
 STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
 """Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
 
 ALLOW = RemoteAction(
-    "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda said: Budget.from_json(said["budget"])
+    "allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda fields: Budget.from_json(fields["budget"])
 )
 """Change the caps that `budget` contains; return the resulting caps."""
 
@@ -215,7 +215,7 @@ ACTIONS: Mapping[str, RemoteAction[Any]] = {
 }
 
 
-async def perform(here: ActionContext, name: str, said: Arguments) -> Arguments | None:
+async def perform(here: ActionContext, name: str, arguments: Arguments) -> Arguments | None:
     """Run an action here and return its result; None for an unknown action. Raises TeamwrightError."""
     act = ACTIONS.get(name)
-    return None if act is None else act.encode(await act.perform(here, said))
+    return None if act is None else act.encode(await act.perform(here, arguments))

@@ -73,8 +73,8 @@ async def send(target: TeamAddress, name: str, text: str) -> Delivery:
     outcome = _outcome(target, member, led=led)  # a member that is idle may begin with the message at once
     sent = await target.access.send_mail(target.directory, member.name, entry)
     resume = target.resume_command if outcome == "no_consumer" else ""
-    shown = LEAD_ALIAS if member.name == LEAD else member.name
-    return Delivery(target.name, shown, sent, outcome, member.color, resume)
+    display_name = LEAD_ALIAS if member.name == LEAD else member.name
+    return Delivery(target.name, display_name, sent, outcome, member.color, resume)
 
 
 async def send_to_all(target: TeamAddress, text: str) -> list[Delivery]:
@@ -116,7 +116,7 @@ class AnswerFollower(Struct):
 
     target: TeamAddress
     _tail: LogTail
-    _life: LeadProcessWatch
+    _lead: LeadProcessWatch
     _news: asyncio.Event
 
     async def answer_to(self, delivery: Delivery, timeout_s: float | None) -> str:
@@ -152,7 +152,7 @@ class AnswerFollower(Struct):
         alive = True
         while alive:
             self._news.clear()
-            alive = self._life.is_alive  # checked first, so that its last events are still read
+            alive = self._lead.is_alive  # checked first, so that its last events are still read
             while batch := self._tail.read():
                 for _, event in batch:
                     yield event
@@ -189,18 +189,18 @@ async def follow_answer(target: TeamAddress, name: str) -> AsyncGenerator[Answer
             do=["leave --wait out"],
             note="nothing was sent",
         )
-    life = target.lead() if target.file.log else None
-    if life is None:
+    lead = target.lead() if target.file.log else None
+    if lead is None:
         yield None
         return
     log = Path(target.file.log)
     news = asyncio.Event()
     async with Watcher() as watcher:
         unfollow = watcher.follow(log, news.set)
-        deaf = life.on_end(news.set)
+        deaf = lead.on_end(news.set)
         try:
-            yield AnswerFollower(target, LogTail(log, last_number(log)), life, news)
+            yield AnswerFollower(target, LogTail(log, last_number(log)), lead, news)
         finally:
             deaf()
             unfollow()
-            life.close()
+            lead.close()

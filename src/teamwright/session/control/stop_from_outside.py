@@ -65,18 +65,18 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     lead's process does not answer.
     """
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
-    wanted = parse_recipient(name, target.names)
-    if wanted == LEAD:
+    recipient = parse_recipient(name, target.names)
+    if recipient == LEAD:
         raise lead_stop_error([target.resume_command.replace("teamwright resume", "teamwright stop")])
-    if target.has_ended(wanted):
-        return StopResult(target.name, wanted, "not_running", f"{wanted} has ended already")
-    member = target.member(wanted)
+    if target.has_ended(recipient):
+        return StopResult(target.name, recipient, "not_running", f"{recipient} has ended already")
+    member = target.member(recipient)
     if target.file is None or not runs_with_lead(target, member):
         raise external_error(target, member.name)
     if not target.is_led():
         return await _stop_orphans(target, member.name)
     request = StopRequest.new(
-        member.name, now=now, lead=_life(target), incarnation=target.file.incarnations.get(member.name.lower())
+        member.name, now=now, lead=_lead_process(target), incarnation=target.file.incarnations.get(member.name.lower())
     )
     lead = target.lead()
     try:
@@ -113,7 +113,7 @@ async def stop_team(target: TeamAddress, *, now: bool, timeout_s: float | None =
         raise external_error(target, target.name)
     if not target.is_led():
         return await _stop_orphans(target, "")
-    request = StopRequest.new(LEAD, now=now, lead=_life(target))
+    request = StopRequest.new(LEAD, now=now, lead=_lead_process(target))
     lead = target.lead()
     if lead is None:
         if not target.is_led():
@@ -151,7 +151,7 @@ async def _stop_orphans(target: TeamAddress, member: str) -> StopResult:
     )
 
 
-def _life(target: TeamAddress) -> LeadProcess:
+def _lead_process(target: TeamAddress) -> LeadProcess:
     assert target.file is not None
     return LeadProcess.from_lease(target.file.lead.session, Path(target.file.lead.lease))
 

@@ -177,12 +177,12 @@ class StopListener(Struct):
         """Ask a member to stop and wait for its end. Return its objection, or an empty text. A second request joins
         the first.
         """
-        asked = teammate.stop_request_id or await self.deadlines.request_stop(
+        request_id = teammate.stop_request_id or await self.deadlines.request_stop(
             self.team, teammate.name, "The user asks you to stop."
         )
         while not teammate.end_processed:
             self.team.changed.clear()
-            answer = box.get_answer(asked)
+            answer = box.get_answer(request_id)
             if answer is not None and answer.get("approve") is not True:
                 return str(answer.get("reason") or "no reason was given")
             if not teammate.end_processed:
@@ -258,10 +258,10 @@ class StopListener(Struct):
     async def _answer_requests(self, leaving: _EndingTeam) -> None:
         with contextlib.suppress(TeamwrightError):
             handed = await _released_tasks(leaving.tasks, leaving.owned, leaving.names)
-            told = stop_answer(True, "the team has ended", ended=leaving.names, handed_back=handed)
+            answer = stop_answer(True, "the team has ended", ended=leaving.names, handed_back=handed)
             for request in open_stops(leaving.box):
                 if request.whole_team and request.lead == self._lead_process():
-                    _answer(leaving.box, request, told)
+                    _answer(leaving.box, request, answer)
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 

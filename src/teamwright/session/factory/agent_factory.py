@@ -112,7 +112,7 @@ class AgentFactory(AgentParts):
         async def tools() -> list[AnyTool]:
             own = [t for t in self.toolset.tools(Caller(LEAD, team)) if kind is None or _is_lead_tool(kind, t.name)]
             own += self.toolset.plan_tools(LEAD, plan, self.plans)
-            return self._shown([*own, *await self._server_tools(kind, self.first)])
+            return self._visible_tools([*own, *await self._server_tools(kind, self.first)])
 
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
@@ -120,11 +120,11 @@ class AgentFactory(AgentParts):
             return lead_prompt(self.toolset.teams, self._session_part(header), appended, base)
 
         who = HookAgent(self.session, self._transcript, LEAD_KIND, LEAD, LEAD, own=self._transcript)
-        basis = self._basis(who, model, replace(self.first, policy=lambda: policy, shown=LEAD))
+        basis = self._basis(who, model, replace(self.first, policy=lambda: policy, display_name=LEAD))
         own = await tools()
         if isinstance(start, Conversation):
-            wanted = None if self.effort is None else required_effort(model.card, self.effort)
-            conversation = self._go_on(start, model, wanted)
+            requested_effort = None if self.effort is None else required_effort(model.card, self.effort)
+            conversation = self._go_on(start, model, requested_effort)
         else:
             prefix = self._prefix(model, system(), own, self._lead_effort(model.card, kind))
             about = await self._lead_header(basis, start, kind)
@@ -139,9 +139,9 @@ class AgentFactory(AgentParts):
             self._reminder(policy, ReminderRole.LEAD),
             wants_hour_cache=lambda: bool(team.running_members),
         )
-        made = self._agent(basis, own, conversation, terms)
-        self.first.effort = made.effort
-        return made
+        agent = self._agent(basis, own, conversation, terms)
+        self.first.effort = agent.effort
+        return agent
 
     async def _lead_header(
         self, basis: AgentBasis, start: Awaitable[GitState | None], kind: AgentType | None
@@ -155,11 +155,11 @@ class AgentFactory(AgentParts):
         return about | {"cwd": str(self.cwd), WORKTREE_KEY: place}
 
     async def _server_tools(
-        self, kind: AgentType | None, born: Inheritance, denied: tuple[str, ...] = ()
+        self, kind: AgentType | None, inherited: Inheritance, denied: tuple[str, ...] = ()
     ) -> list[AnyTool]:
         """Return an agent's tools of MCP servers, in its worktree or in that of the session."""
-        place = born.place or self.worktree
-        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place, born.sandbox)
+        place = inherited.place or self.worktree
+        return await self.toolset.mcp_tools(self.policy.hides, kind, denied, place, inherited.sandbox)
 
     def _offer_search(self, model: Model) -> Model:
         """Choose the way to search the web with the first model of this process, and return the model.
@@ -174,9 +174,9 @@ class AgentFactory(AgentParts):
             active = self.resolver.agent_types.active().values()
             naming = [kind.name for kind in active if kind.source != BUILT_IN and "WebSearch" in (kind.tools or ())]
             if naming:
-                shown = ", ".join(naming[:5]) + (f" and {len(naming) - 5} more" if len(naming) > 5 else "")
+                types = ", ".join(naming[:5]) + (f" and {len(naming) - 5} more" if len(naming) > 5 else "")
                 self.resolver.notify_once(
-                    f"there is no web search here, which {shown} should have: web_search.command or web_search.tool in "
+                    f"there is no web search here, which {types} should have: web_search.command or web_search.tool in "
                     "your settings provides one"
                 )
         return model
@@ -222,14 +222,15 @@ class AgentFactory(AgentParts):
         path = Path(incarnation.transcript)
         header, prefixes = read_header(path), path.parent.parent / "prefixes"
         git = start_reading_state(spec.cwd or self.work_directory) if header is None else None
-        is_resumed = header is not None
-        effort = None if is_resumed else self.resolver.resolve_effort(spec, kind, model.card, self.first.effort)
+        is_new = header is None
+        effort = self.resolver.resolve_effort(spec, kind, model.card, self.first.effort) if is_new else None
         place = await self._place_of(spec)
         await self.policies.read_tasks(team)
         policy = self.policies.make_policy(spec, lambda: self.policy, kind.name, kind.denied, place, spec.name)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit)
-        born = self.born[spec.name] = self.first.for_member(spec, kind, policy, blocked_callback(team, spec.name))
-        born.place = place
+        waiting = blocked_callback(team, spec.name)
+        inherited = self.inheritances[spec.name] = self.first.for_member(spec, kind, policy, waiting)
+        inherited.place = place
         record = path.parent.parent / "plans" / f"{path.stem}.json"
         plan = self.plans.make_plan_mode(policy(), self.home.plans, record, name=spec.name)
 
@@ -237,7 +238,7 @@ class AgentFactory(AgentParts):
             own = [t for t in self.toolset.tools(Caller(spec.name, team)) if t.name not in LEAD_ONLY]
             own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
             own += self.toolset.plan_tools(spec.name, plan, self.plans)
-            return self._shown([*own, *await self._server_tools(kind, born)])
+            return self._visible_tools([*own, *await self._server_tools(kind, inherited)])
 
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self._session_part(header, place))
@@ -245,7 +246,7 @@ class AgentFactory(AgentParts):
         agent_id = f"{spec.name}@{team.name}"
         who = HookAgent(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=incarnation.incarnation, own=path)
-        basis, own = self._basis(who, model, born, None if place is not None else spec.cwd), await tools()
+        basis, own = self._basis(who, model, inherited, None if place is not None else spec.cwd), await tools()
         if git is None:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
@@ -253,14 +254,12 @@ class AgentFactory(AgentParts):
             conversation = Conversation.start(path, prefix, self._about(basis, await git))
         activity = basis.activity  # the time counter outlives the member, and must not keep a reference to it
         terms = AgentTerms(
-            self.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=is_resumed),
+            self.meters.member(spec.name, budget, lambda: activity.worked_s, is_resumed=not is_new),
             self.emit,
-            self.plans.restore_plan_mode(
-                spec.name, plan, basis.workplace, new=not is_resumed, begins=spec.starts_in_plan_mode
-            ),
+            self.plans.restore_plan_mode(spec.name, plan, basis.workplace, new=is_new, begins=spec.starts_in_plan_mode),
             self.compacting.make(team, system, prefixes, tools),
             self._rounds_left(spec, budget, conversation),
-            self._reminder(born.current_policy(), ReminderRole.MEMBER),
+            self._reminder(inherited.current_policy(), ReminderRole.MEMBER),
         )
         return self._agent(basis, own, conversation, terms)
 
@@ -269,37 +268,37 @@ class AgentFactory(AgentParts):
     ) -> Agent:
         """Build a sub-agent (port of `teams`): new, or with its whole conversation. Raises TeamwrightError."""
         spec, agent_id, path = self.resolve(spec), run.id, self.transcript_path(run.id)
-        parent = self.born.get(caller, self.first)
+        parent = self.inheritances.get(caller, self.first)
         kind = fork_definition(self.resolver.definition(spec), parent) if spec.fork else self.resolver.definition(spec)
         budget = spec.budget.smaller_caps(self.budget_tracker.each)
-        told = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, is_resumed=resumed)
+        start = await starting_point(spec, run, self.living.get(caller), path, self.prefixes, is_resumed=resumed)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
-        model = await told.model(model, lambda name: self._open(name, caller, budget))
-        effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if told.is_new else None
+        model = await start.model(model, lambda name: self._open(name, caller, budget))
+        effort = self.resolver.resolve_effort(spec, kind, model.card, parent.effort) if start.is_new else None
         await self.limits.admit_subagent(parent.depth + 1, is_hook=kind.is_hook)
         spec, place = await self._subagent_place(spec, parent, run)
         policy = self.policies.make_policy(spec, parent.policy, parent.role_of(kind), kind.denied, place, parent.root)
         kind = with_skills(kind, policy(), self.toolset.shelf, self.home.own, self.emit, otherwise=load_prompt("base"))
         plan = self.plans.make_plan_mode(policy(), self.home.plans, None)
-        born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)
-        born.place = place
-        below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
+        inherited = self.inheritances[agent_id] = parent.child(kind, policy, spec.model, run)
+        inherited.place = place
+        below = None if spec.fork or inherited.depth >= self.limits.settings.depth else self.team
         tools = self.toolset.subagent_tools(agent_id, below, parent.disallowed)
         tools = [t for t in (*tools, *self.toolset.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools = [
             *tools,
-            *await self._server_tools(kind, born, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
+            *await self._server_tools(kind, inherited, (*NOT_FOR_SUBAGENTS, *parent.disallowed)),
         ]
-        tools = self._shown(told.tools(tools, self.toolset))
-        system = subagent_prompt(kind, self._session_part(told.header, place))
+        tools = self._visible_tools(start.tools(tools, self.toolset))
+        system = subagent_prompt(kind, self._session_part(start.header, place))
         above, cwd = LEAD_ALIAS if caller == LEAD else caller, None if spec.worktree is not None else spec.cwd
         whose = (SUBAGENT, agent_id, agent_id, kind.name, "", above, run.generation, path)
-        basis = self._basis(HookAgent(self.session, self._transcript, *whose), model, born, cwd)
-        if told.conversation is None:
+        basis = self._basis(HookAgent(self.session, self._transcript, *whose), model, inherited, cwd)
+        if start.conversation is None:
             prefix = self._prefix(model, system, tools, effort)
             conversation = Conversation.start(path, prefix, self._about(basis), with_next=True)
         else:
-            conversation = self._continue(told, basis, path)
+            conversation = self._continue(start, basis, path)
         if spec.starts_in_plan_mode:
             plan.start(PlanExit.NEVER)
         activity, fork, compacting = basis.activity, self.living.get(caller) if spec.fork else None, self.compacting
@@ -346,15 +345,15 @@ class AgentFactory(AgentParts):
         path = run.spec_fields.get("worktree")
         if path:
             await self.toolset.serving.leave_worktree(Path(os.path.realpath(str(path))))
-        if path and (told := await self.worktrees.end(Path(str(path)))):
-            run.add_text(told)
+        if path and (notice := await self.worktrees.end(Path(str(path)))):
+            run.add_text(notice)
 
-    def _continue(self, told: StartingPoint, basis: AgentBasis, path: Path) -> Conversation:
+    def _continue(self, start: StartingPoint, basis: AgentBasis, path: Path) -> Conversation:
         """Return the conversation of a resumed sub-agent or of a new fork."""
-        if told.origin is not None:
-            return start_fork(told.origin, path, self._about(basis), basis.workplace, self.prefixes)
-        assert told.former is not None
-        return self._go_on(told.former, basis.model)
+        if start.origin is not None:
+            return start_fork(start.origin, path, self._about(basis), basis.workplace, self.prefixes)
+        assert start.former is not None
+        return self._go_on(start.former, basis.model)
 
     def transcript_path(self, id: str) -> Path:
         """Return the path of a sub-agent's transcript (port of `teams`)."""

@@ -71,7 +71,7 @@ class AgentBasis(Struct, frozen=True):
 
     who: HookAgent
     model: Model
-    born: Inheritance
+    inherited: Inheritance
     workplace: Workplace
     hooks: AgentHooks
     activity: AgentActivity
@@ -127,7 +127,7 @@ class AgentParts(Struct, dict=True):
     denials: list[Denial] = field(default_factory=list[Denial])
     attended: HasListeners = always_true
     team: SessionTeam | None = None
-    born: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
+    inheritances: WeakValueDictionary[str, Inheritance] = field(default_factory=WeakValueDictionary[str, "Inheritance"])
     """The values that a sub-agent inherits from its caller, by the caller's name, while the caller lives."""
     living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
     """The live agents by name."""
@@ -214,8 +214,8 @@ class AgentParts(Struct, dict=True):
     def _reminder(self, policy: Policy, role: ReminderRole) -> ModeReminder:
         """Return the mode reminder of an agent. The lead is reminded of a new mode here, members by mail."""
         if role is ReminderRole.LEAD:
-            told = None if self.mode_untold else policy.display_mode
-            return ModeReminder(lambda: policy.display_mode, role, told, announces=True)
+            known_mode = None if self.mode_untold else policy.display_mode
+            return ModeReminder(lambda: policy.display_mode, role, known_mode, announces=True)
         return ModeReminder(lambda: policy.mode, role, None, announces=False)
 
     @property
@@ -244,12 +244,12 @@ class AgentParts(Struct, dict=True):
         """Return the effort of a flag, which the model must support, else of the lead's type, else of the settings."""
         if self.effort is not None:
             return required_effort(card, self.effort)
-        asked = (("the settings", self.toolset.model_settings.effort),)
-        asked = asked if kind is None else ((f"the agent type {kind.name}", kind.effort), *asked)
-        who, said = next((row for row in asked if row[1] is not None), ("", None))
-        if said is not None and supported_effort(card, said) is None:
-            self.resolver.notify_once(f"the effort {said} of {who} is not used: {missing_effort(card)}")
-        return supported_effort(card, said)
+        candidates = (("the settings", self.toolset.model_settings.effort),)
+        candidates = candidates if kind is None else ((f"the agent type {kind.name}", kind.effort), *candidates)
+        who, effort = next((row for row in candidates if row[1] is not None), ("", None))
+        if effort is not None and supported_effort(card, effort) is None:
+            self.resolver.notify_once(f"the effort {effort} of {who} is not used: {missing_effort(card)}")
+        return supported_effort(card, effort)
 
     def _rounds_left(self, spec: SpawnSpec, budget: Budget, conversation: Conversation) -> int | None:
         """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
@@ -271,46 +271,46 @@ class AgentParts(Struct, dict=True):
 
         return await open_workspace(self.worktrees, spec.worktree, self.instructions, self.home.own)
 
-    def _basis(self, who: HookAgent, model: Model, born: Inheritance, cwd: Path | None = None) -> AgentBasis:
+    def _basis(self, who: HookAgent, model: Model, inherited: Inheritance, cwd: Path | None = None) -> AgentBasis:
         """Return the parts of an agent that come before its tools and its conversation."""
-        (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), born.place
+        (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), inherited.place
         workplace = Workplace(
             cwd or (self.work_directory if place is None else place.cwd),
-            self.policy.scope.directories if place is None else born.current_policy().directories,
+            self.policy.scope.directories if place is None else inherited.current_policy().directories,
             output,
             history,
             last_writers=self.edits,
             env=self.env if place is None else {**self.env, **place.variables},
             accepts_images=model.card.images,
             instructions=self.instructions if place is None else place.instructions,
-            temporary=born.current_policy().scope.temporary,
-            sandbox=born.sandbox,
+            temporary=inherited.current_policy().scope.temporary,
+            sandbox=inherited.sandbox,
         )
         hooks = NO_HOOKS
-        if not (born.definition is not None and born.definition.is_hook):
+        if not (inherited.definition is not None and inherited.definition.is_hook):
             later = partial(deliver_text, lambda: self.team, who)
-            agent = HookedAgent(who, born.shown, workplace, born.current_policy(), later)
-            hooks = self.toolset.hooking.make(agent, self.denials, born.own_hooks)
+            agent = HookedAgent(who, inherited.display_name, workplace, inherited.current_policy(), later)
+            hooks = self.toolset.hooking.make(agent, self.denials, inherited.own_hooks)
         is_watched = self.watchdog is not None and who.kind != SUBAGENT
         activity = self.watchdog.activity(who.name) if self.watchdog is not None and is_watched else AgentActivity()
-        return AgentBasis(who, model, born, workplace, hooks, activity)
+        return AgentBasis(who, model, inherited, workplace, hooks, activity)
 
-    def _gate(self, born: Inheritance) -> PermissionGate:
+    def _gate(self, inherited: Inheritance) -> PermissionGate:
         """Return the permission gate of an agent with these inherited values."""
         return PermissionGate(
-            born.shown,
-            born.current_policy,
+            inherited.display_name,
+            inherited.current_policy,
             self.approver,
             self.denials,
             self.policies.keep_always,
-            on_waiting=born.waiting,
-            read_only=born.read_only,
-            owner=born.root,
+            on_waiting=inherited.waiting,
+            read_only=inherited.read_only,
+            owner=inherited.root,
             lead_may_allow=self.policies.lead_may,
             keep_grant=self.keep_grant,
         )
 
-    def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+    def _visible_tools(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
         """Return the tools that no rule hides."""
         return self.toolset.without_subagent_skills([tool for tool in tools if not self.policy.hides(tool.name)])
 
@@ -346,7 +346,7 @@ class AgentParts(Struct, dict=True):
             who.name,
             tools,
             basis.workplace,
-            gate=self._gate(basis.born),
+            gate=self._gate(basis.inherited),
             numbers=self.numbers,
             emit=self.emit,
             has_listeners=self.attended,
@@ -354,7 +354,7 @@ class AgentParts(Struct, dict=True):
             record=conversation,
             wrap=basis.hooks.wrap,
         )
-        made = self.living[who.name] = Agent(
+        agent = self.living[who.name] = Agent(
             who.name,
             who.agent_id,
             basis.model,
@@ -369,7 +369,7 @@ class AgentParts(Struct, dict=True):
             remind=ServerReminder(terms.remind, lambda: toolbox.tools, lambda: conversation.items),
             caller=terms.caller,
             hooks=basis.hooks,
-            policy=basis.born.current_policy(),
+            policy=basis.inherited.current_policy(),
             plan=terms.plan,
             compaction=terms.compaction,
             effort=prefix_effort(conversation.prefix),
@@ -377,8 +377,8 @@ class AgentParts(Struct, dict=True):
             watched_directories=lambda: () if self.team is None else self.team.tasks.store.directories,
             fallback=self.fallback,
         )
-        basis.born.effort = made.effort
-        return made
+        basis.inherited.effort = agent.effort
+        return agent
 
 
 def start_reading_state(cwd: Path) -> Awaitable[GitState | None]:

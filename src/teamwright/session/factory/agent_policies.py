@@ -54,7 +54,7 @@ class Inheritance(Struct, eq=False, weakref=True):
     definition: AgentType | None = None
     depth: int = 0
     """The depth below lead and members, which have 0."""
-    shown: str = LEAD_ALIAS
+    display_name: str = LEAD_ALIAS
     """The agent's name in requests, as shown to people, with all agents above it."""
     root: str = LEAD
     """The lead or member that the agent works for, and that waits for its requests."""
@@ -85,7 +85,7 @@ class Inheritance(Struct, eq=False, weakref=True):
             kind.disallowed_tools,
             kind.read_only,
             definition=kind,
-            shown=spec.name,
+            display_name=spec.name,
             root=spec.name,
             sandbox=narrow(self.sandbox, kind.sandbox),
             waiting=waiting,
@@ -107,7 +107,7 @@ class Inheritance(Struct, eq=False, weakref=True):
             definition=kind,
             depth=self.depth + 1,
             place=self.place,
-            shown=f"{self.shown} › {kind.name}: {run.description}",
+            display_name=f"{self.display_name} › {kind.name}: {run.description}",
             root=self.root,
             sandbox=narrow(self.sandbox, kind.sandbox),
             waiting=None if self.waiting is None else run.block_caller(self.waiting),

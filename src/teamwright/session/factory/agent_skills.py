@@ -40,12 +40,12 @@ def _memory(kind: AgentType, policy: Policy, home: Path, emit: Emit) -> str:
         return ""
     root = policy.scope.base
     try:
-        told = memory_prompt(kind.memory, kind.name, root, home)
+        prompt = memory_prompt(kind.memory, kind.name, root, home)
         policy.allow_memory(memory_directory(parse_scope(kind.memory), kind.name, root, home))
     except UsageError as problem:
         _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
         return ""
-    return told
+    return prompt
 
 
 def _warn(emit: Emit, text: str) -> None:

@@ -54,8 +54,8 @@ class AgentWorkspace(Struct, frozen=True, eq=False):
         """Return the environment part of the agent's prompt."""
         roots = (self.cwd, *(root for root in session.roots if not root.is_relative_to(self.scope.checkout)))
         notice = _SESSION_NOTICE if self.is_session else _NOTICE
-        told = notice.format(branch=self.record.branch, base=describe_base(self.record), tree=self.record.path)
-        return replace(session, cwd=self.cwd, roots=roots, branch=self.record.branch, notice=told)
+        notice_text = notice.format(branch=self.record.branch, base=describe_base(self.record), tree=self.record.path)
+        return replace(session, cwd=self.cwd, roots=roots, branch=self.record.branch, notice=notice_text)
 
     @property
     def fork_notice(self) -> str:

@@ -49,9 +49,9 @@ class CompactionFactory(Struct, frozen=True):
             card, effort = agent.model.card, supported_effort(agent.model.card, agent.effort)
             words, tools = system(), agent.toolbox
             shared = shared_parts(words, tools.offered_tools)
-            made = build_prefix(card, toolset.model_settings, words, tools.schemas, effort=effort, shared=shared)
-            store_prefix(prefixes, made)
-            return made
+            prefix = build_prefix(card, toolset.model_settings, words, tools.schemas, effort=effort, shared=shared)
+            store_prefix(prefixes, prefix)
+            return prefix
 
         beside = StateReminder(team, toolset.jobs, toolset.agents)
         return Compaction(self.settings, beside, fresh, tools)

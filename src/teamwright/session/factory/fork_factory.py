@@ -40,17 +40,17 @@ _CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
 
 def fork_definition(kind: AgentType, parent: Inheritance) -> AgentType:
     """Return the agent type of a fork: the caller's tool restrictions and hooks."""
-    held = parent.definition
-    if held is None:
+    definition = parent.definition
+    if definition is None:
         return kind
-    hooks = tuple(hook for hook in held.hooks if hook.event in _OF_CALLS)
+    hooks = tuple(hook for hook in definition.hooks if hook.event in _OF_CALLS)
     return replace(
         kind,
-        tools=held.tools,
-        disallowed_tools=held.disallowed_tools,
-        read_only=held.read_only,
-        sandbox=held.sandbox,
-        mcp_servers=held.mcp_servers,
+        tools=definition.tools,
+        disallowed_tools=definition.disallowed_tools,
+        read_only=definition.read_only,
+        sandbox=definition.sandbox,
+        mcp_servers=definition.mcp_servers,
         hooks=hooks,
     )
 

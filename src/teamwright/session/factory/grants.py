@@ -153,8 +153,8 @@ class Grants(Struct):
             raise UsageError("usage", f"{owner} has ended")
         if mode is Mode.ACCEPT_EDITS and teammate is not None and narrower:
             teammate.edits_accepted_by = by
-            shown = f"edits of {owner} are not asked about until it ends; every other agent is asked as before"
-            self._notify(owner, f"{shown}. /mode {lead.effective_mode} @{owner} takes this back")
+            effect = f"edits of {owner} are not asked about until it ends; every other agent is asked as before"
+            self._notify(owner, f"{effect}. /mode {lead.effective_mode} @{owner} takes this back")
             return
         if narrower or owner == LEAD:
             if modes.lead.policy.is_delegating:

@@ -63,9 +63,12 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     plugins = [hook for plugin in used for hook in plugin_hooks(plugin, context.home)]
     named = (*settings.hooks, *plugins) if context.options.hooks else ()
     book = HookIndex((*named, *context.options.own_hooks))
-    kept = remove_variables(parts.bash.hidden, context.env)
+    visible_env = remove_variables(parts.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
-    env, confine = {**kept, **settings.env, **COMMAND_ENVIRONMENT, **own}, partial(_confine, parts.agent_factory, root)
+    env, confine = (
+        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
+        partial(_confine, parts.agent_factory, root),
+    )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
     place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits)
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
@@ -73,19 +76,19 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     def tell(text: str, level: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level=level))
 
-    async def call_action(hook: HookSpec, given: Mapping[str, Any]) -> HookOutcome:
+    async def call_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
         from teamwright.session.hook_calls import call_hook_action  # only hooks of these types load it
 
-        return await call_hook_action(parts.agent_factory(), hook, given)
+        return await call_hook_action(parts.agent_factory(), hook, payload)
 
     runs_own, answerers = context.options.hooks and not settings.hooks_off, parts.approver.answerers
     runner = HookRunner(book, place, tell, call_action)
-    made = SessionHooks(runner, who, context.directory, log.emit, parts.own_of, answerers, runs_own=runs_own)
+    session_hooks = SessionHooks(runner, who, context.directory, log.emit, parts.own_of, answerers, runs_own=runs_own)
     if book.has_hooks(PERMISSION):
-        made.answer_requests()
+        session_hooks.answer_requests()
     if book.has_hooks(NOTIFICATION):
-        log.subscribe(lambda _number, event: made.notify(event), live=False)
-    return made
+        log.subscribe(lambda _number, event: session_hooks.notify(event), live=False)
+    return session_hooks
 
 
 async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:

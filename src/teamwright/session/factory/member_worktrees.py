@@ -126,5 +126,5 @@ class TeamWorktrees:
         """Return the record of the worktree of a member of this process; None without one."""
         if self._commits is not None:
             return self._commits.record if name.lower() == self._commits.record.member.lower() else None
-        born = self._agent_factory.born.get(name)
-        return born.place.record if born is not None and born.place is not None else None
+        inherited = self._agent_factory.inheritances.get(name)
+        return inherited.place.record if inherited is not None and inherited.place is not None else None

@@ -33,8 +33,8 @@ def use_model(team: SessionTeam | None, agent: Agent, model: Model, by: str, pre
         teammate.set_model(model.card.name, effort)
     agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
     if agent.effort is not None and not effort:
-        said = LEAD_ALIAS if agent.name == LEAD else agent.name
-        text = f"the effort {agent.effort} of {said} is not used: {missing_effort(model.card)}"
+        display_name = LEAD_ALIAS if agent.name == LEAD else agent.name
+        text = f"the effort {agent.effort} of {display_name} is not used: {missing_effort(model.card)}"
         agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 

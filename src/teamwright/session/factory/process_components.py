@@ -85,21 +85,21 @@ def call_counter_path(home: Home, cwd: Path, session: SessionId) -> Path:
 
 def open_call_counter(context: SessionContext, log: EventLog) -> CallNumbers:
     """Open the numbers of tool calls. A resumed session continues its numbers, and knows the earlier ones."""
-    made = CallNumbers(
+    numbers = CallNumbers(
         last_call_number(log.path) if context.resumed else 0, find_earlier=partial(find_call_number, log.path)
     )
     together = call_counter_path(context.home, context.cwd, context.id)
     if context.room is not None or together.exists():
-        made.share(together)
-    return made
+        numbers.share(together)
+    return numbers
 
 
 def open_background_jobs(context: SessionContext, stack: AsyncExitStack) -> BackgroundJobs:
     """Open the background jobs, and end processes that an earlier incarnation left running."""
-    made = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
-    stack.push_async_callback(made.close)
-    made.start_orphan_cleanup()
-    return made
+    jobs = BackgroundJobs(session=context.directory, redact=lambda command: mask_secrets(command, context.env))
+    stack.push_async_callback(jobs.close)
+    jobs.start_orphan_cleanup()
+    return jobs
 
 
 class AgentServices(Struct, frozen=True):
@@ -221,12 +221,12 @@ def make_agent_factory(
     resolver = make_resolver(context, log.emit)
     sandbox = sandbox_maker(context, log.emit)
     style, problem = _style(context)
-    made = AgentFactory(
+    agent_factory = AgentFactory(
         context.home,
         context.id,
         context.cwd,
         models,
-        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: made)),
+        _toolset(_Making(context, log, services, budget_tracker, resolver, sandbox, lambda: agent_factory)),
         services.policies,
         with_auto_allow_offer(context, services.approver, sandbox, log.emit),
         services.keep_grant,
@@ -248,12 +248,12 @@ def make_agent_factory(
         attended=log.has_listeners,
         compact=settings.compact,
         resolver=resolver,
-        make_worktrees=lambda: _worktrees(context, made),
+        make_worktrees=lambda: _worktrees(context, agent_factory),
     )
     if problem:
         resolver.notify_once(problem)
     log.subscribe(services.policies.note_event, live=False)
-    return made
+    return agent_factory
 
 
 def _style(context: SessionContext) -> tuple[str, str]:

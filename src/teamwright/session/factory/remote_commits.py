@@ -37,10 +37,10 @@ class RemoteCommits(Struct, frozen=True):
         """Fetch the integrated work of the team. Raises WorktreeRefused, CannotStart."""
         git, ref = RepositoryGit.open(self.record.tree), f"refs/heads/{self.record.integration_branch}"
         known = await asyncio.to_thread(git.commit_of, ref)
-        said = await self._call(has=known or self.record.base)
-        if said["bundle"]:
-            await asyncio.to_thread(fetch_bundle, self.record.tree, b64decode(said["bundle"]), ref)
-        own = str(said["integrated"])
+        answer = await self._call(has=known or self.record.base)
+        if answer["bundle"]:
+            await asyncio.to_thread(fetch_bundle, self.record.tree, b64decode(answer["bundle"]), ref)
+        own = str(answer["integrated"])
         if own and await asyncio.to_thread(git.commit_of, own):
             await asyncio.to_thread(git.read, "update-ref", integrated_ref(self.record.branch), own)
 
@@ -67,10 +67,10 @@ def exchange_commits(cwd: Path, team: SessionTeam, member: str, has: str, bundle
     if bundle:
         fetch_bundle(cwd, b64decode(bundle), f"refs/{branch}")
     git, ref = RepositoryGit.open(cwd), f"refs/heads/{integration_branch(team.name or team.session_list_name)}"
-    made = None
+    team_bundle = None
     if re.fullmatch(r"[0-9a-f]{40,64}", has) and git.commit_of(ref):
-        made = bundle_ref(cwd, ref, has)
-    return {"bundle": b64encode(made or b"").decode(), "integrated": git.commit_of(integrated_ref(branch))}
+        team_bundle = bundle_ref(cwd, ref, has)
+    return {"bundle": b64encode(team_bundle or b"").decode(), "integrated": git.commit_of(integrated_ref(branch))}
 
 
 def remote_record(cwd: Path, team: str, directory: str, member: str, session: str) -> WorktreeRecord | None:

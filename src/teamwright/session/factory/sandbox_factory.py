@@ -32,9 +32,9 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
             warned.add(text)
             emit(Notice(member=LEAD, text=text, level="warning"))
 
-    made = Sandbox(context.settings.sandbox, place, warn_once)
-    made.require()
-    return made
+    sandbox = Sandbox(context.settings.sandbox, place, warn_once)
+    sandbox.require()
+    return sandbox
 
 
 def _plugin_directories(context: SessionContext) -> list[str]:

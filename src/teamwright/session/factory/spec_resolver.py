@@ -44,7 +44,7 @@ class SpecResolver(Struct):
     agent_types: AgentTypes = field(default_factory=AgentTypes)
     commands: ExternalCommandSettings = field(default_factory=ExternalCommandSettings)
     tell: Callable[[str], None] = _ignore
-    told: set[str] = field(default_factory=set[str])
+    reports: set[str] = field(default_factory=set[str])
 
     def resolve(self, spec: SpawnSpec) -> SpawnSpec:
         """Return the spec completed by role and agent type; a resolved spec unchanged. For a resumed agent only the
@@ -71,20 +71,20 @@ class SpecResolver(Struct):
         if spec.effort is not None:
             return required_effort(card, spec.effort)
         team = self.agent_types.team.effort if self.agent_types.team is not None else None
-        asked = ((f"the agent type {kind.name}", kind.effort), ("the team file", team), ("its caller", above))
-        who, said = next((row for row in asked if row[1] is not None), ("", None))
-        if said is not None and not supports(card, said):
-            self.notify_once(f"the effort {said} of {who} is not used by {kind.name}: {missing_effort(card)}")
-        return supported_effort(card, said)
+        candidates = ((f"the agent type {kind.name}", kind.effort), ("the team file", team), ("its caller", above))
+        who, effort = next((row for row in candidates if row[1] is not None), ("", None))
+        if effort is not None and not supports(card, effort):
+            self.notify_once(f"the effort {effort} of {who} is not used by {kind.name}: {missing_effort(card)}")
+        return supported_effort(card, effort)
 
     def warnings(self) -> tuple[str, ...]:
         """Return lines for the start of a run: broken definitions, and earlier reports without a reader."""
-        return (*self.agent_types.warnings(), *sorted(self.told))
+        return (*self.agent_types.warnings(), *sorted(self.reports))
 
     def notify_once(self, text: str) -> None:
         """Report a field without effect, the first time."""
-        if text not in self.told:
-            self.told.add(text)
+        if text not in self.reports:
+            self.reports.add(text)
             self.tell(text)
 
     def definition(self, spec: SpawnSpec) -> AgentType:
@@ -117,14 +117,14 @@ def with_definition(spec: SpawnSpec, kind: AgentType) -> SpawnSpec:
     """
     require_possible(kind)
     kind = kind if spec.tools is None else kind.restricted_to(AgentBounds(tools=spec.tools))
-    asked = spec.model if spec.model is not None else kind.model
+    requested_model = spec.model if spec.model is not None else kind.model
     planned = kind.mode == "plan" and spec.mode is None
     prompt = f"{kind.initial_prompt}\n\n{spec.prompt}" if kind.initial_prompt else spec.prompt
     return replace(
         spec,
         prompt=prompt,
         agent_type=kind.name,
-        model=None if asked is None or asked.lower() == INHERIT else asked,
+        model=None if requested_model is None or requested_model.lower() == INHERIT else requested_model,
         mode=spec.mode or kind.mode,
         plan_mode_required=spec.plan_mode_required or planned,
         isolation=spec.isolation or kind.isolation,

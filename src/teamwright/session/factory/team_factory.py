@@ -102,12 +102,12 @@ def make_team(
     joined = joined or JoinedTeam("", "")
     files, shared_list = HomeStores(context.home), ""
     stores = joined.stores or context.options.stores or files
-    if (wanted := context.options.task_list) is not None:
+    if (task_list := context.options.task_list) is not None:
         from teamwright.tasks.shared_list import list_name
 
-        shared_list = list_name(wanted)
+        shared_list = list_name(task_list)
         files.share_tasks(shared_list)
-    made = SessionTeam(
+    team = SessionTeam(
         context.home,
         stores,
         context.id,
@@ -125,9 +125,9 @@ def make_team(
         status=status,
         external=ExternalParticipants(shared_list, led_externally=joined.led_externally),
         ports=ports,
-        check=_task_checks(context, agent_factory, lambda name: made.find_in_process(name)),
+        check=_task_checks(context, agent_factory, lambda name: team.find_in_process(name)),
         work=TeamWorktrees(context, agent_factory, joined.commits),
         secrets=find_secrets(context.env),
         subagents=toolset.agents,
     )
-    return made
+    return team

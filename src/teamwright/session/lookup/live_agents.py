@@ -26,10 +26,10 @@ def find_member(
 
     `jobs` are ids of running jobs that could be meant too.
     """
-    wanted = parse_recipient(name, team.names)
-    if wanted == LEAD:
+    recipient = parse_recipient(name, team.names)
+    if recipient == LEAD:
         return None
-    found = team.find(wanted)
+    found = team.find(recipient)
     if found is None:
         raise unknown_live_member(team, name, note, jobs)
     return found

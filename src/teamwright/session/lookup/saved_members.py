@@ -49,9 +49,9 @@ def find_saved_member(home: Home, text: str) -> tuple[TeamConfig, RosterMember]:
 
 def match_member_name(text: str, names: Sequence[str], where: str) -> str:
     """Return the one of these shown names that the text means, in any case. Raises UnknownMember with the nearest."""
-    wanted = parse_recipient(text, None).lower()
-    wanted = LEAD_ALIAS if wanted == LEAD else wanted
-    found = next((name for name in names if name.lower() == wanted), None)
+    lower_name = parse_recipient(text, None).lower()
+    lower_name = LEAD_ALIAS if lower_name == LEAD else lower_name
+    found = next((name for name in names if name.lower() == lower_name), None)
     if found is None:
         raise unknown_member(text, names, where, note="nothing was changed")
     return found
@@ -59,8 +59,8 @@ def match_member_name(text: str, names: Sequence[str], where: str) -> str:
 
 def find_inbox(team: TeamView, name: str) -> Path:
     """Return the inbox of a member, or of a name that has left one. Raises UnknownMember naming the nearest."""
-    wanted = LEAD_ALIAS if name.lower() == LEAD else name.lower()
-    member = next((known for known in team.member_names if known.lower() == wanted), None)
+    lower_name = LEAD_ALIAS if name.lower() == LEAD else name.lower()
+    member = next((known for known in team.member_names if known.lower() == lower_name), None)
     stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
     path = team.path / "inboxes" / f"{stem}.json"
     if member is None and not os.path.exists(path):

@@ -94,14 +94,14 @@ def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
 
     Raises TeamwrightError (`unknown-session`) when none or several match.
     """
-    wanted = beginning.strip().lower()
+    lower_beginning = beginning.strip().lower()
     for views in (session_views(home, cwd), session_views(home)):
-        found = [view for view in views if wanted and view.id.lower().startswith(wanted)]
-        found = found or [view for view in views if wanted and view.title.lower() == wanted]
+        found = [view for view in views if lower_beginning and view.id.lower().startswith(lower_beginning)]
+        found = found or [view for view in views if lower_beginning and view.title.lower() == lower_beginning]
         if len(found) == 1:
             return found[0]
         if found:
-            verb = "begin with" if found[0].id.lower().startswith(wanted) else "have the title"
+            verb = "begin with" if found[0].id.lower().startswith(lower_beginning) else "have the title"
             raise TeamwrightError(
                 "unknown-session",
                 f"{len(found)} sessions {verb} {beginning[:80]}",

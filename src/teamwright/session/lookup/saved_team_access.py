@@ -206,13 +206,13 @@ class FileAccess(Struct, frozen=True):
         if not file.lead.lease:
             return None
         lease = Path(file.lead.lease)
-        life = WatchedProcess.open(lease_holder(lease))
-        if life is None:
+        process = WatchedProcess.open(lease_holder(lease))
+        if process is None:
             return None
-        if lease_holder(lease) != life.pid or life.has_open(lease) is False:
-            life.close()
+        if lease_holder(lease) != process.pid or process.has_open(lease) is False:
+            process.close()
             return None
-        return LocalLead(life, lease.parent)
+        return LocalLead(process, lease.parent)
 
     async def stop_orphans(self, file: TeamFile, names: Collection[str]) -> EndedOrphans:
         """See SavedTeamAccess."""

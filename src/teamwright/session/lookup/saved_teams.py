@@ -324,9 +324,11 @@ def _unknown_team_error(home: Home, word: str, teams: Sequence[NamedTeam]) -> Te
     names = [team.name for team in teams]
     addresses = [(name, f"{name}@{team.name}") for team in teams for name in team.member_names if name != LEAD]
     close = nearest(word, [*names, *dict(addresses)])
-    wanted = word.lower() if any(word.lower() == name.lower() for name, _ in addresses) else (close or "").lower()
-    meant = [address for name, address in addresses if name.lower() == wanted][:3] or ([close] if close else [])
-    do = [f"did you mean {one}?" for one in meant] or ["teamwright teams"]
+    lower_name = word.lower() if any(word.lower() == name.lower() for name, _ in addresses) else (close or "").lower()
+    suggestions = [address for name, address in addresses if name.lower() == lower_name][:3] or (
+        [close] if close else []
+    )
+    do = [f"did you mean {one}?" for one in suggestions] or ["teamwright teams"]
     return unknown_team(word, names, home.origin or str(home.shared / "teams"), do)
 
 

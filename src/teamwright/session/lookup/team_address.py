@@ -77,14 +77,14 @@ class TeamAddress(Struct, frozen=True):
 
     def member(self, name: str) -> RosterMember:
         """Return the member of that name, `lead` for the lead. Raises UnknownMember, also for an ended member."""
-        wanted = parse_recipient(name, self.names)
-        member = self.config.find(wanted)
+        recipient = parse_recipient(name, self.names)
+        member = self.config.find(recipient)
         if member is not None:
             return member
-        if self.has_ended(wanted):
+        if self.has_ended(recipient):
             do = ["write to a present member: the lead can start another one"]
-            raise ended_member(wanted, self.member_names, do=do)
-        raise unknown_member(wanted, self.member_names, f"team {self.name}")
+            raise ended_member(recipient, self.member_names, do=do)
+        raise unknown_member(recipient, self.member_names, f"team {self.name}")
 
     def has_ended(self, name: str) -> bool:
         """Return True when a member of that name was in the team and has ended."""

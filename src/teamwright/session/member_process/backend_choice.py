@@ -54,7 +54,7 @@ class BackendChoice:
         self._at_terminal = at_terminal
         self._logs = logs
         self._make_remote = make_remote
-        self._made: dict[str, Backend] = {}
+        self._backends: dict[str, Backend] = {}
         self._found: TmuxProgram | None = None
         self._looking = asyncio.Lock()
 
@@ -73,19 +73,19 @@ class BackendChoice:
         """All terminal adapters by name; the user's own replace shipped ones of the same name."""
         return {**shipped_adapters(), **self.settings.adapters}
 
-    async def choose(self, wanted: str = "") -> tuple[str, Backend] | None:
+    async def choose(self, requested: str = "") -> tuple[str, Backend] | None:
         """Return the backend for a member, by request or settings, with its name; None: in the lead's process.
 
         Raises UsageError for an unknown name, CannotStart for a backend that cannot be used here.
         """
-        self.choice = await self.preview(wanted)
+        self.choice = await self.preview(requested)
         if self.choice.backend == IN_PROCESS:
             return None
         return self.choice.backend, self._place(self.choice.backend)
 
-    async def preview(self, wanted: str = "") -> SelectedBackend:
+    async def preview(self, requested: str = "") -> SelectedBackend:
         """Return the choice without creating a backend."""
-        setting = wanted or self.settings.backend
+        setting = requested or self.settings.backend
         if is_remote(setting):
             return SelectedBackend(self._require_remote(setting), EXPLICIT_REASON)
         if setting == AUTO:  # only the automatic choice depends on tmux
@@ -113,9 +113,9 @@ class BackendChoice:
         return self._found
 
     def _place(self, kind: str) -> Backend:
-        if kind not in self._made:
-            self._made[kind] = self._new(kind)
-        return self._made[kind]
+        if kind not in self._backends:
+            self._backends[kind] = self._new(kind)
+        return self._backends[kind]
 
     def _require_remote(self, setting: str) -> str:
         """Return the name of a remote backend. Raises CannotStart (`backend`) for a team on files."""

@@ -106,8 +106,8 @@ async def _join(
     remote: RemoteMember | None,
     stack: AsyncExitStack,
 ) -> RunningMember:
-    home_context, life = await _find_life(spawn, remote)
-    room = process_directory(Path(life.transcript))
+    home_context, incarnation = await _find_incarnation(spawn, remote)
+    room = process_directory(Path(incarnation.transcript))
     context = replace(home_context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
     stack.callback(lease.release)
@@ -138,7 +138,7 @@ async def _join(
     stack.push_async_callback(end_work, agent_factory)
     entry = await _entry(team, spawn, remote)
     led_member.require_wanted()
-    teammate = await _start(team, entry, life, spawn, stack)
+    teammate = await _start(team, entry, incarnation, spawn, stack)
     notify_lost(agent_factory.toolset.jobs, team, None, job_end_notice)
     notify_lost_subagents(agent_factory.toolset.agents, team, None)
     await take_tasks(agent_factory.budget_tracker, team)
@@ -219,13 +219,13 @@ def _follow_tasks(team: SessionTeam, watcher: Watcher, led_member: LedMember, st
 
 
 async def _start(
-    team: SessionTeam, member: RosterMember, life: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
+    team: SessionTeam, member: RosterMember, incarnation: Incarnation, spawn: SpawnFile, stack: AsyncExitStack
 ) -> LocalTeammate:
-    teammate = await start_in_process(team, member, life, stack, resumed=spawn.resumed)
+    teammate = await start_in_process(team, member, incarnation, stack, resumed=spawn.resumed)
     if spawn.resumed:
         await resume_plan(team, teammate)
         for request in team.requests.open_requests():
-            if request.get("kind") == "shutdown" and request.get("incarnation") == life.incarnation:
+            if request.get("kind") == "shutdown" and request.get("incarnation") == incarnation.incarnation:
                 teammate.note_stop_request(str(request["id"]))
     return teammate
 
@@ -240,25 +240,25 @@ async def end_work(agent_factory: AgentFactory) -> None:
     await toolset.hooking.hooks.close()
 
 
-async def _find_life(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:
+async def _find_incarnation(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:
     """Return the context without a directory, and the incarnation, whose files are here then."""
     context = load_member_context(options_of(spawn), SessionId(spawn.session), Path())
     if remote is None:
-        return context, await _life(context, spawn)
+        return context, await _read_incarnation(context, spawn)
     context = remote.add_stores(context)
-    life = remote.place(context, await _life(context, spawn))
-    await remote.fetch_files(context, spawn, Path(life.transcript).stem)
-    return context, life
+    incarnation = remote.place(context, await _read_incarnation(context, spawn))
+    await remote.fetch_files(context, spawn, Path(incarnation.transcript).stem)
+    return context, incarnation
 
 
-async def _life(context: SessionContext, spawn: SpawnFile) -> Incarnation:
+async def _read_incarnation(context: SessionContext, spawn: SpawnFile) -> Incarnation:
     """Return the incarnation to resume or to begin. Raises CannotStart when it has ended."""
     stores = context.options.stores or FileStores(context.home)
     file = await stores.state(spawn.directory).read()
-    life = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
-    if life is None or life.incarnation != spawn.incarnation:
+    incarnation = file.incarnation_records.get(spawn.member.lower()) if file is not None else None
+    if incarnation is None or incarnation.incarnation != spawn.incarnation:
         raise CannotStart("backend", f"{spawn.member} is no longer a member of {spawn.team}", note="nothing was begun")
-    return life
+    return incarnation
 
 
 async def _entry(team: SessionTeam, spawn: SpawnFile, remote: RemoteMember | None) -> RosterMember:

@@ -84,8 +84,8 @@ class MemberLauncher(Struct):
 
     async def choose_backend(self, spec: SpawnSpec) -> tuple[str, Backend] | None:
         """Implement `ProcessHost.choose_backend`."""
-        wanted = spec.backend or (self._remote_backend if spec.isolation == REMOTE else "")
-        chosen = await self.places.choose(wanted)
+        requested = spec.backend or (self._remote_backend if spec.isolation == REMOTE else "")
+        chosen = await self.places.choose(requested)
         if chosen is not None:
             options_to_json(self.context.options)  # raises for options without JSON before anything is created
         return chosen
@@ -150,18 +150,18 @@ class MemberLauncher(Struct):
     def _resolved(self) -> dict[str, object]:
         """Return values of this process's options and settings that another process would resolve differently."""
         context, waits = self.context, ask_timeout(self.context)
-        asked = {} if waits is None else {"ask_timeout_s": waits}
+        deadline = {} if waits is None else {"ask_timeout_s": waits}
         shared = self.team.external.shared_list  # a resume takes the list from the team, without a flag
         listed = {"task_list": shared} if shared else {}
         listed |= {"session_worktree": self.worktree} if self.worktree else {}
         ask = "deny" if is_unattended(context) else "wait"
         bounds = to_builtins(self.sandbox)
-        return {"cwd": str(context.cwd), "ask": ask, "sandbox_bounds": bounds, **asked, **listed}
+        return {"cwd": str(context.cwd), "ask": ask, "sandbox_bounds": bounds, **deadline, **listed}
 
-    def _flags(self, member: RosterMember, life: Incarnation) -> MemberFlags:
+    def _flags(self, member: RosterMember, incarnation: Incarnation) -> MemberFlags:
         """Return the member's flags, with the lead's mode where it has none, as observed in the other product."""
         lead = self.team.lead_policy.effective_mode
-        mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
+        mode = incarnation.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
         return replace(
             member_flags(member, self.team, self.context.id, "" if mode == Mode.PLAN else mode),
             model=member.model or "",

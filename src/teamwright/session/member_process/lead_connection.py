@@ -35,7 +35,7 @@ GATHER_S = 0.2
 class LeadListener(IpcHandler, Protocol):
     """The member, as the connection notifies it: of welcomes, notes and calls of the lead."""
 
-    def receive_welcome(self, said: IpcBody) -> None:
+    def receive_welcome(self, welcome: IpcBody) -> None:
         """Receive the lead's welcome, at the first connection and after each reconnection."""
         ...
 
@@ -147,7 +147,7 @@ class LeadConnection:
         try:
             hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}
             async with asyncio.timeout(self._hello_s):
-                said = await wire.call("hello", **hello)
+                welcome = await wire.call("hello", **hello)
         except ConnectionError:
             raise
         except TimeoutError:
@@ -156,10 +156,10 @@ class LeadConnection:
         except Exception as problem:
             wire.close()
             raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
-        self.hello, self._wire = said, wire
-        self._tell_since(wire, int(said.get("heard", 0)))
+        self.hello, self._wire = welcome, wire
+        self._tell_since(wire, int(welcome.get("heard", 0)))
         if self._listener is not None:
-            self._listener.receive_welcome(said)
+            self._listener.receive_welcome(welcome)
         self._up.set()
         self._report_presence(True)
 
@@ -173,12 +173,12 @@ class LeadConnection:
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def notify(self, what: str, /, **said: Any) -> None:
+    def notify(self, what: str, /, **fields: Any) -> None:
         """Send a note to the lead; it is dropped without a lead."""
         if self._wire is not None:
-            self._wire.add_note(what, **said)
+            self._wire.add_note(what, **fields)
 
-    async def call(self, what: str, /, **said: Any) -> IpcBody:
+    async def call(self, what: str, /, **fields: Any) -> IpcBody:
         """Call the lead and return its answer. The call is repeated when the lead is replaced.
 
         Raises the lead's errors, ConnectionError when the lead is gone for good.
@@ -187,7 +187,7 @@ class LeadConnection:
             wire = self._wire
             if wire is not None:
                 with contextlib.suppress(ConnectionError):
-                    return await wire.call(what, **said)
+                    return await wire.call(what, **fields)
             await self._wait_until_connected()
 
     async def _wait_until_connected(self) -> None:
@@ -210,8 +210,8 @@ class LeadConnection:
             if self.log is not None:
                 self.log.flush()
             facts = event.facts if isinstance(event, ToolCalled) and not self._wire.is_congested else None
-            said: dict[str, Any] = {"facts": facts} if facts else {}
-            self._wire.add_note("event", n=number, event=to_json(event), **said)
+            fields: dict[str, Any] = {"facts": facts} if facts else {}
+            self._wire.add_note("event", n=number, event=to_json(event), **fields)
 
     def forward_live_event(self, event: TeamEvent) -> None:
         """Forward a live event, such as partial output, unless the lead reads slowly."""
@@ -223,33 +223,33 @@ class LeadConnection:
         if self._wire is not None:
             self._tell_since(self._wire, int(self.hello.get("heard", 0)), past=True)
 
-    def _tell_since(self, wire: IpcConnection, heard: int, **said: Any) -> None:
+    def _tell_since(self, wire: IpcConnection, heard: int, **fields: Any) -> None:
         """Forward the logged events that were not received yet."""
         if self.log is None:
             return
         self.log.flush()
         for number, event in read_events(self.log.path, heard):
-            wire.send_note("event", n=number, event=to_json(event), **said)
+            wire.send_note("event", n=number, event=to_json(event), **fields)
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────
 
-    def handle_note(self, name: str, said: IpcBody, /) -> None:
+    def handle_note(self, name: str, fields: IpcBody, /) -> None:
         """Implement `IpcHandler.handle_note`. A note is kept until there is a listener."""
         if self._listener is None:
-            self._early.append((name, said))
+            self._early.append((name, fields))
         else:
-            self._listener.handle_note(name, said)
+            self._listener.handle_note(name, fields)
 
     def attach(self, listener: LeadListener) -> None:
         """Notify the listener from now on. It first receives the lead's welcome and the notes since then."""
         listener.receive_welcome(self.hello)
         self._listener = listener
         early, self._early = self._early, []
-        for name, said in early:
-            listener.handle_note(name, said)
+        for name, fields in early:
+            listener.handle_note(name, fields)
 
-    async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
+    async def handle_call(self, name: str, fields: IpcBody, /) -> IpcBody:
         """Implement `IpcHandler.handle_call`."""
         if self._listener is None:
             raise CannotStart("backend", "this member is not ready yet")
-        return await self._listener.handle_call(name, said)
+        return await self._listener.handle_call(name, fields)

@@ -105,28 +105,28 @@ class MemberBudget(BudgetTracker):
         if isinstance(got, BudgetRefusal):
             return got
         try:
-            said = await self._line.call("reserve", call=asdict(call), agent=agent)
+            answer = await self._line.call("reserve", call=asdict(call), agent=agent)
         except BaseException as problem:
             got.settle(None)
             if isinstance(problem, ConnectionError):
                 return BudgetRefusal("time", LEAD_GONE)
             raise
-        if "refused" in said:
+        if "refused" in answer:
             got.settle(None)
-            return BudgetRefusal(*said["refused"])
-        return RemoteReservation(self, got.parts, self._line, int(said["hold"]))
+            return BudgetRefusal(*answer["refused"])
+        return RemoteReservation(self, got.parts, self._line, int(answer["hold"]))
 
     async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
         """Admit tool calls by both processes, like `BudgetTracker.admit`."""
         own = [scope for scope in scopes if scope is not self.run]
         admitted = await super().admit(own, calls)
         try:
-            said = await self._line.call("admit", calls=admitted) if admitted else {"admitted": 0}
+            answer = await self._line.call("admit", calls=admitted) if admitted else {"admitted": 0}
         except ConnectionError:
-            said = {"admitted": 0}
+            answer = {"admitted": 0}
         for scope in own:
-            scope.take_back(admitted - int(said["admitted"]))
-        return int(said["admitted"])
+            scope.take_back(admitted - int(answer["admitted"]))
+        return int(answer["admitted"])
 
 
 class RemoteSpawnLimit(Struct):

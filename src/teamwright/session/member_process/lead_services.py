@@ -110,33 +110,33 @@ class LeadServices(Struct):
             case _:
                 raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
 
-    async def _exchange_commits(self, name: str, said: IpcBody) -> IpcBody:
+    async def _exchange_commits(self, name: str, fields: IpcBody) -> IpcBody:
         """Store the commits of a member on another machine in the repository, and return the integrated ones."""
         from teamwright.session.factory.remote_commits import exchange_commits
 
         team = self.agent_factory.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
-        cwd, has, bundle = self.agent_factory.work_directory, str(said["has"]), str(said["bundle"])
+        cwd, has, bundle = self.agent_factory.work_directory, str(fields["has"]), str(fields["bundle"])
         return await asyncio.to_thread(exchange_commits, cwd, team, name, has, bundle)
 
-    async def _run_person_action(self, name: str, what: str, said: IpcBody) -> IpcBody:
+    async def _run_person_action(self, name: str, what: str, fields: IpcBody) -> IpcBody:
         """Carry out an action of a person at the member's terminal, under the rules of the lead's terminal."""
         team = self.agent_factory.team
         if team is None:
             raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
         if what == "mode":
             return {
-                "words": str(await set_of_member(self.agent_factory, team, str(said["mode"]), name, source="/mode"))
+                "words": str(await set_of_member(self.agent_factory, team, str(fields["mode"]), name, source="/mode"))
             }
         if (teammate := team.find(name)) is not None:
             await kill(team, teammate, USER_CAUSE)
         return {}
 
-    async def _reserve(self, name: str, said: IpcBody) -> IpcBody:
+    async def _reserve(self, name: str, fields: IpcBody) -> IpcBody:
         """Reserve budget for a call of this member or its sub-agent, in the run and in its task."""
-        budget_tracker, call = self._budget_tracker, Estimate(**said["call"])
-        got = await budget_tracker.reserve(self._scopes(name), call, str(said.get("agent") or name), name)
+        budget_tracker, call = self._budget_tracker, Estimate(**fields["call"])
+        got = await budget_tracker.reserve(self._scopes(name), call, str(fields.get("agent") or name), name)
         if isinstance(got, BudgetRefusal):
             return {"refused": [got.limit, got.reason]}
         self._next += 1

@@ -54,7 +54,7 @@ class LedMember(MemberLifetime):
     is_elsewhere: bool = False
     """True when the lead is on another machine."""
     _number: int = 0
-    _said: int = -1
+    _reported_number: int = -1
     _granted: tuple[Rule, ...] = ()
     _untold: list[Rule] = field(default_factory=list[Rule])
     """Rules of "always" answers here, until the lead's policy contains them."""
@@ -73,8 +73,8 @@ class LedMember(MemberLifetime):
         teammate.incoming.wake()
         self.cut()
         early, self._early = self._early, []
-        for name, said in early:
-            self.handle_note(name, said)
+        for name, fields in early:
+            self.handle_note(name, fields)
         self._tell_mode(teammate)
 
     async def close(self) -> None:
@@ -85,12 +85,12 @@ class LedMember(MemberLifetime):
 
     # ── calls of the lead ─────────────────────────────────────────────────────────────────────────
 
-    def receive_welcome(self, said: IpcBody) -> None:
+    def receive_welcome(self, welcome: IpcBody) -> None:
         """Apply the lead's policy and state, at the first connection and after each reconnection."""
-        if "policy" in said:
-            self._follow(said["policy"])
-        self._watched(said.get("watched") is True)
-        self._said = -1
+        if "policy" in welcome:
+            self._follow(welcome["policy"])
+        self._watched(welcome.get("watched") is True)
+        self._reported_number = -1
         self.team.changed.set()
 
     def present_state(self) -> IpcBody:
@@ -110,61 +110,61 @@ class LedMember(MemberLifetime):
             "plan": [teammate.pending_plan.request_id, teammate.pending_plan.approver],
         }
 
-    def handle_note(self, name: str, said: IpcBody, /) -> None:
+    def handle_note(self, name: str, fields: IpcBody, /) -> None:
         """Handle a note of the lead (see `LeadListener`)."""
         teammate = self.teammate
         match name:
             case "policy":
-                self._follow(said["policy"])
+                self._follow(fields["policy"])
             case "watched":
-                self._watched(said.get("on") is True)
+                self._watched(fields.get("on") is True)
             case "elsewhere":
-                self._elsewhere(from_json(said["event"]))
+                self._elsewhere(from_json(fields["event"]))
             case "end":
-                self.end("suspended" if said.get("suspend") else "killed", str(said.get("cause") or ""))
+                self.end("suspended" if fields.get("suspend") else "killed", str(fields.get("cause") or ""))
             case "look" if teammate is None:
-                self._number = int(said["number"])
+                self._number = int(fields["number"])
             case _ if teammate is not None:
-                self._to_teammate(teammate, name, said)
+                self._to_teammate(teammate, name, fields)
             case _:
-                self._early.append((name, said))
+                self._early.append((name, fields))
 
-    def _to_teammate(self, teammate: LocalTeammate, name: str, said: IpcBody) -> None:
+    def _to_teammate(self, teammate: LocalTeammate, name: str, fields: IpcBody) -> None:
         match name:
             case "look":
-                self._number = int(said["number"])
-                self.team.hold_mail(frozenset(said.get("held", ())))
+                self._number = int(fields["number"])
+                self.team.hold_mail(frozenset(fields.get("held", ())))
                 teammate.incoming.wake()
                 self.team.changed.set()
             case "interrupt":
                 teammate.interrupt()
             case "late":
-                teammate.deliver_late_answer(str(said["text"]))
+                teammate.deliver_late_answer(str(fields["text"]))
             case "notice":
-                teammate.notify(str(said["text"]), str(said.get("key") or ""))
+                teammate.notify(str(fields["text"]), str(fields.get("key") or ""))
             case "budget_raised":
                 teammate.note_raised_budget()
             case _:
                 pass
 
-    async def handle_call(self, name: str, said: IpcBody, /) -> IpcBody:
+    async def handle_call(self, name: str, fields: IpcBody, /) -> IpcBody:
         """Handle a call of the lead (see `LeadListener`)."""
         teammate = self.teammate
         match name:
             case _ if teammate is None:
                 raise TeamRefused("team-refused", "it is not ready yet", note="nothing was changed")
             case "set_mode":
-                done = await set_mode(self.team, teammate.name, Mode(said["mode"]), str(said["by"]))
-                held = str(done.held_by) if done.held_by is not None else None
-                return {"mode": str(done.mode), "before": str(done.before), "held_by": held}
+                done = await set_mode(self.team, teammate.name, Mode(fields["mode"]), str(fields["by"]))
+                held_by = str(done.held_by) if done.held_by is not None else None
+                return {"mode": str(done.mode), "before": str(done.before), "held_by": held_by}
             case "plan_answered":
                 await resume_plan(self.team, teammate)
                 self._tell_of_plan(teammate)
                 return {}
             case _:
-                made = await perform(self.here(teammate.agent), name, said)
-                if made is not None:
-                    return made
+                answer = await perform(self.here(teammate.agent), name, fields)
+                if answer is not None:
+                    return answer
                 raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
 
     def _watched(self, on: bool) -> None:
@@ -192,7 +192,7 @@ class LedMember(MemberLifetime):
         """Add an event of this process to the members' states, and a refused call to the run's report."""
         self.team.status.apply(number, event)
         if isinstance(event, MemberChanged) and self.teammate is not None and self.teammate.state not in _RESTS:
-            self._said = -1  # the member was woken, so the lead is notified again when it is idle
+            self._reported_number = -1  # the member was woken, so the lead is notified again when it is idle
         denials = self.agent_factory.denials
         if isinstance(event, ToolCalled) and denials:
             self.line.notify("denied", denials=[asdict(one) for one in denials])
@@ -217,9 +217,9 @@ class LedMember(MemberLifetime):
         session = self.agent_factory.policies.session
         more = apply_policy(session, policy, is_elsewhere=self.is_elsewhere)
         former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
-        told = {rule.text for rule in self._granted}
-        former += tuple(rule for rule in self._untold if rule.text in told)
-        self._untold = [rule for rule in self._untold if rule.text not in told]
+        rule_texts = {rule.text for rule in self._granted}
+        former += tuple(rule for rule in self._untold if rule.text in rule_texts)
+        self._untold = [rule for rule in self._untold if rule.text not in rule_texts]
         for one in self.agent_factory.policies:
             if one is session or one.mode is not Mode.BUBBLE:
                 one.replace_rules(former, self._granted)
@@ -281,8 +281,8 @@ class LedMember(MemberLifetime):
         while True:
             team.changed.clear()
             number = self._number
-            if number != self._said and self._rests():
-                self._said = number
+            if number != self._reported_number and self._rests():
+                self._reported_number = number
                 self.line.notify("rests", number=number)
             await team.changed.wait()
 

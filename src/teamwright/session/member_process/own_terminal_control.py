@@ -155,12 +155,12 @@ class OwnTerminalControl(Struct):
         `on_task` receives each change of the task list by another process, which the member reads anyway.
         """
         team, watcher = self.member.team, self.member.watcher
-        asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
+        unfollow = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
         tasks = team.tasks.watch_external_changes(on_task)
         self._look(None)
 
         def stop() -> None:
-            asked()
+            unfollow()
             tasks.close()
 
         return stop
@@ -178,7 +178,7 @@ class OwnTerminalControl(Struct):
         """Return the requests of this member and its sub-agents that wait for a person."""
         place = self._place()
         found = open_requests_in(place) if place is not None else []
-        return [one for one in found if one.lives and one.target == USER and one.owner.lower() == self.name.lower()]
+        return [one for one in found if one.is_alive and one.target == USER and one.owner.lower() == self.name.lower()]
 
     def _closed(self) -> list[str]:
         there = {one.id for one in self._open()} if self._known else set[str]()

@@ -32,10 +32,10 @@ def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, A
 
 def rules_from_json(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
     """Return the rules in an object of `policy_to_json`."""
-    made: list[Rule] = []
-    for verdict, text, source, *said in cast("list[tuple[str, str, str, bool, bool]]", data["rules"]):
-        made += parse_rules([text], Verdict(verdict), source, base, *said)
-    return tuple(made)
+    rules: list[Rule] = []
+    for verdict, text, source, *flags in cast("list[tuple[str, str, str, bool, bool]]", data["rules"]):
+        rules += parse_rules([text], Verdict(verdict), source, base, *flags)
+    return tuple(rules)
 
 
 def apply_policy(policy: Policy, data: Mapping[str, Any], *, is_elsewhere: bool) -> tuple[Path, ...]:

@@ -77,8 +77,8 @@ class SpawnFile(Struct, frozen=True):
         """Write the file to this path, and the wire file beside it, 0600. Raises StorageError."""
         body = {"version": VERSION, **asdict(self)}
         make_private(path.parent)
-        kept = {"version": VERSION, "wire": self.wire, "token": self.token}
-        write_atomic(path.parent / WIRE_FILE, json.dumps(kept, indent=2).encode())
+        wire_fields = {"version": VERSION, "wire": self.wire, "token": self.token}
+        write_atomic(path.parent / WIRE_FILE, json.dumps(wire_fields, indent=2).encode())
         write_atomic(path, json.dumps(body, indent=2, ensure_ascii=False).encode())
 
     @classmethod
@@ -100,10 +100,10 @@ class SpawnFile(Struct, frozen=True):
 def wire_token(room: Path, wire: str) -> str:
     """Return the token of this directory's last process for `wire`; empty when it used another socket."""
     try:
-        told: object = json.loads((room / WIRE_FILE).read_bytes())
+        content: object = json.loads((room / WIRE_FILE).read_bytes())
     except (OSError, ValueError):
         return ""
-    known = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    known = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
     return str(known.get("token") or "") if known.get("wire") == wire else ""
 
 
@@ -152,14 +152,14 @@ def options_to_json(options: Options) -> dict[str, Any]:
 
 def options_of(spawn: SpawnFile) -> Options:
     """Return the options of the member process."""
-    said = dict(spawn.options)
-    for name in _PATHS & said.keys():
-        said[name] = said[name] if str(said[name]).startswith("{") else Path(said[name])
-    for name in _PATH_LISTS & said.keys():
-        said[name] = tuple(Path(one) for one in said[name])
-    for name in _LISTS & said.keys():
-        said[name] = tuple(said[name])
+    fields = dict(spawn.options)
+    for name in _PATHS & fields.keys():
+        fields[name] = fields[name] if str(fields[name]).startswith("{") else Path(fields[name])
+    for name in _PATH_LISTS & fields.keys():
+        fields[name] = tuple(Path(one) for one in fields[name])
+    for name in _LISTS & fields.keys():
+        fields[name] = tuple(fields[name])
     known = frozenset(Options.__struct_fields__) - _LEFT_OUT
-    kept = {name: value for name, value in said.items() if name in known}
+    known_fields = {name: value for name, value in fields.items() if name in known}
     own: dict[str, Any] = {"home": spawn.home, "model": spawn.model, "budget": NO_CAPS}
-    return Options(**{**kept, **own})
+    return Options(**{**known_fields, **own})

@@ -320,13 +320,13 @@ def display_lines(request: PendingRequest) -> list[str]:
 
 
 def _to_json(request: PendingRequest) -> dict[str, Any]:
-    left_out = {"box", "lives", "resume"}
+    left_out = {"box", "is_alive", "resume"}
     return {name: to_plain(value) for name, value in asdict(request).items() if name not in left_out}
 
 
 def _say_orphaned(homes: Sequence[Home]) -> None:
     """Print the requests of processes that have ended: no agent waits now, but a resumed session asks again."""
-    left = [one for home in homes for one in open_requests(home) if not one.lives]
+    left = [one for home in homes for one in open_requests(home) if not one.is_alive]
     for resume in dict.fromkeys(one.resume for one in left):
         count = sum(one.resume == resume for one in left)
         say(f"{count} more {'was' if count == 1 else 'were'} left open by a process that is gone: {resume}")

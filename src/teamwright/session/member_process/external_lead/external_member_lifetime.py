@@ -174,12 +174,12 @@ def find_incarnation(found: ExternalTeam, cwd: Path) -> MemberIncarnation:
         if record is not None and record.entry.name == found.name:
             last = MemberIncarnation(path, record)
         number += 1
-    if last is not None and last.record is not None and _goes_on(last.record, found):
+    if last is not None and last.record is not None and _is_resumable(last.record, found):
         return last
     return MemberIncarnation(path, None)
 
 
-def _goes_on(record: MembershipRecord, found: ExternalTeam) -> bool:
+def _is_resumable(record: MembershipRecord, found: ExternalTeam) -> bool:
     if record.is_over or not record.is_for_team(found.directory, found.config.created_at):
         return False
     entry = found.config.find(found.name)
@@ -210,18 +210,18 @@ def new_incarnation(
 
     An unknown agent type becomes the general one, as in the other product. Raises UsageError.
     """
-    told: list[str] = []
+    differences: list[str] = []
     spec = SpawnSpec(prompt="", name=found.name, agent_type=flags.agent_type or GENERAL, plan_mode_required=found.plans)
     try:
         spec = agent_factory.resolve(spec)
     except UsageError as problem:
         if spec.agent_type == GENERAL:
             raise
-        told.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
+        differences.append(f"{problem.what}: {found.name} is of the kind {GENERAL}")
         spec = agent_factory.resolve(
             SpawnSpec(prompt="", name=found.name, agent_type=GENERAL, plan_mode_required=found.plans)
         )
-    life = Incarnation(
+    incarnation = Incarnation(
         now_ms(),
         str(transcript),
         "",
@@ -232,4 +232,4 @@ def new_incarnation(
         mode=spec.mode or "",
         effort=spec.effort,
     )
-    return spec, life, told
+    return spec, incarnation, differences

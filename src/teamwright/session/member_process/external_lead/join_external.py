@@ -87,7 +87,7 @@ class _MemberParts(Struct):
     """The parts of a member process, before its member exists."""
 
     found: ExternalTeam
-    lived: MemberIncarnation
+    incarnation: MemberIncarnation
     context: SessionContext
     log: EventLog
     watcher: Watcher
@@ -115,8 +115,8 @@ async def join_external_team(flags: MemberFlags, env: Mapping[str, str], stack: 
     lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
     stack.callback(lease.release)
     try:
-        made = await _make(found, flags, cwd, stack)
-        return await _begin(made, flags, env, stack)
+        parts = await _make(found, flags, cwd, stack)
+        return await _begin(parts, flags, env, stack)
     except TeamwrightError as problem:
         await _report_start_failure(found, flags, problem)
         raise
@@ -141,8 +141,8 @@ async def _report_start_failure(found: ExternalTeam, flags: MemberFlags, problem
 
 
 async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: AsyncExitStack) -> _MemberParts:
-    lived = find_incarnation(found, cwd)
-    room = lived.room
+    incarnation = find_incarnation(found, cwd)
+    room = incarnation.room
     context, warnings = _context(_options(found, flags, cwd), found)
     context = replace(context, room=room, resumed=log_path(room).exists())
     lease = Lease.take(lease_path(room), f"member {found.name} of {found.config.name}")
@@ -169,7 +169,7 @@ async def _make(found: ExternalTeam, flags: MemberFlags, cwd: Path, stack: Async
     agent_factory.plans.configure(context.settings, ask_timeout(context), led_externally=True)
     warnings += [*found.warnings, *context.settings.warnings, *start_services(context, log, agent_factory, stack)]
     await jobs.wait_for_orphan_cleanup()
-    return _MemberParts(found, lived, context, log, watcher, agent_factory, requests, grants, file, warnings)
+    return _MemberParts(found, incarnation, context, log, watcher, agent_factory, requests, grants, file, warnings)
 
 
 def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
@@ -187,38 +187,38 @@ def _options(found: ExternalTeam, flags: MemberFlags, cwd: Path) -> Options:
 def _context(options: Options, found: ExternalTeam) -> tuple[SessionContext, list[str]]:
     """Return the session context, with the model of the flags if available, else with one of the settings."""
     context = load_member_context(options, found.session, Path())
-    wanted = options.model
-    if not isinstance(wanted, str) or wanted.startswith("scripted:"):
+    requested_model = options.model
+    if not isinstance(requested_model, str) or requested_model.startswith("scripted:"):
         return context, []
     try:
-        resolve_model(wanted, context.env, model_settings(context.settings))
+        resolve_model(requested_model, context.env, model_settings(context.settings))
     except CannotStart as problem:
         own = load_member_context(replace(options, model=None), found.session, Path())
-        said = own.settings.models.get("model")
-        if not said:
+        settings_model = own.settings.models.get("model")
+        if not settings_model:
             raise
-        return own, [f"{problem.what}: it has the model of your settings instead, {said}"]
+        return own, [f"{problem.what}: it has the model of your settings instead, {settings_model}"]
     return context, []
 
 
 async def _begin(
-    made: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
+    parts: _MemberParts, flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
 ) -> ExternalMembership:
-    postal = _mail_context(made)
+    postal = _mail_context(parts)
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await guest.departed(name, cause, agreed_to)
 
-    team = _team(made, postal, report_end)
-    guest, spec = await _guest(made, team, flags, env)
+    team = _team(parts, postal, report_end)
+    guest, spec = await _guest(parts, team, flags, env)
     guest.place.on_change = partial(_noticed, postal.dialect, guest.presence)
     stack.push_async_callback(guest.close)
     for line in guest.warnings:
         guest.say(line, "warning")
-    reception = _take_mail(made, team, guest, postal)
-    _connect(made, team, guest, stack)
-    stack.push_async_callback(_end_jobs, made.agent_factory)
-    made.requests.close_abandoned()
+    reception = _take_mail(parts, team, guest, postal)
+    _connect(parts, team, guest, stack)
+    stack.push_async_callback(_end_jobs, parts.agent_factory)
+    parts.requests.close_abandoned()
     if guest.record.departure is not None:
         guest.has_ended.set()  # an exit that a kill interrupted is completed
         return guest
@@ -229,16 +229,16 @@ async def _begin(
         team, member, guest.record.incarnation, stack, None if resumed else spec, resumed=resumed
     )
     await reception.resume_plan()
-    notify_lost(made.agent_factory.toolset.jobs, team, None, job_end_notice)
-    notify_lost_subagents(made.agent_factory.toolset.agents, team, None)
+    notify_lost(parts.agent_factory.toolset.jobs, team, None, job_end_notice)
+    notify_lost_subagents(parts.agent_factory.toolset.agents, team, None)
     guest.place.keep()
     guest.check_mail()
     return guest
 
 
-def _mail_context(made: _MemberParts) -> InboxContext:
+def _mail_context(parts: _MemberParts) -> InboxContext:
     """Return what the inboxes of this process share: the other program's format of mail, and notices."""
-    found, log = made.found, made.log
+    found, log = parts.found, parts.log
     dialect = ExternalMailFormat()
     dialect.note_roster(found.config)
 
@@ -247,15 +247,15 @@ def _mail_context(made: _MemberParts) -> InboxContext:
 
     def sent(msg_id: str) -> bool:
         log.flush()
-        told = (line for line in read_backward(log.path) if b'"message_sent"' in line)
-        return bool(msg_id) and any(msg_id.encode() in line for line in told)
+        sent_lines = (line for line in read_backward(log.path) if b'"message_sent"' in line)
+        return bool(msg_id) and any(msg_id.encode() in line for line in sent_lines)
 
     return InboxContext(dialect, say, sent)
 
 
-def _team(made: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
+def _team(parts: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> SessionTeam:
     """Return the team as the other program created it, without this process's member."""
-    found, log, agent_factory, watcher = made.found, made.log, made.agent_factory, made.watcher
+    found, log, agent_factory, watcher = parts.found, parts.log, parts.agent_factory, parts.watcher
     ports = TeamPorts(
         agent_factory.plans.watch,
         watch_mailbox=lambda name, look: team.mailbox(name).watch(watcher, look),
@@ -264,39 +264,41 @@ def _team(made: _MemberParts, postal: InboxContext, report_end: ReportEnd) -> Se
     )
     stores = ExternalTeamStores(found.home, found.name, postal)
     joined = JoinedTeam(found.config.name, found.directory, led_externally=True, stores=stores)
-    team = make_team(made.context, log, agent_factory, TeamStatus.from_log(read_recent(log.path)), ports, joined)
+    team = make_team(parts.context, log, agent_factory, TeamStatus.from_log(read_recent(log.path)), ports, joined)
     agent_factory.team = team
     agent_factory.plans.join_team(team)
     return team
 
 
 async def _guest(
-    made: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
+    parts: _MemberParts, team: SessionTeam, flags: MemberFlags, env: Mapping[str, str]
 ) -> tuple[ExternalMembership, SpawnSpec | None]:
     """Return the member, on the roster, and the spec of a new one."""
-    found, lived, context = made.found, made.lived, made.context
-    record, spec, told = lived.record, None, list[str]()
+    found, saved, context = parts.found, parts.incarnation, parts.context
+    record, spec, differences = saved.record, None, list[str]()
     if record is None:
         model = context.options.model if isinstance(context.options.model, str) else ""
-        spec, life, told = new_incarnation(found, flags, made.agent_factory, lived.transcript)
+        spec, incarnation, differences = new_incarnation(found, flags, parts.agent_factory, saved.transcript)
         entry = found.config.find(found.name)
-        wanted = entry or own_entry(found, flags, model, context.cwd)
-        record = _record(found, life, replace(wanted, agent_type=spec.agent_type, plan_mode_required=found.plans))
-    made.file.write(record)
+        roster_entry = entry or own_entry(found, flags, model, context.cwd)
+        record = _record(
+            found, incarnation, replace(roster_entry, agent_type=spec.agent_type, plan_mode_required=found.plans)
+        )
+    parts.file.write(record)
     lead = lead_process(found.config, env)
     place = OwnRosterEntry(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.join(record.entry)
     grace_s = context.settings.places.orphan_timeout_s
     presence = LeadPresence(team.mailbox(LEAD), grace_s, lambda why: guest.lead_is_gone(why), lead)
-    parts = (found.name, team, made.agent_factory, made.log, made.file, place, presence, _pane(entry, record, env))
-    guest = ExternalMembership(*parts, warnings=(*made.warnings, *told))
+    fields = (found.name, team, parts.agent_factory, parts.log, parts.file, place, presence, _pane(entry, record, env))
+    guest = ExternalMembership(*fields, warnings=(*parts.warnings, *differences))
     presence.note_roster(found.config)
     return guest, spec
 
 
-def _record(found: ExternalTeam, life: Incarnation, entry: RosterMember) -> MembershipRecord:
+def _record(found: ExternalTeam, incarnation: Incarnation, entry: RosterMember) -> MembershipRecord:
     there = found.config.find(found.name) is not None
-    return MembershipRecord(found.directory, found.config.created_at, life, entry, found=there)
+    return MembershipRecord(found.directory, found.config.created_at, incarnation, entry, found=there)
 
 
 def _pane(entry: RosterMember, record: MembershipRecord, env: Mapping[str, str]) -> str:
@@ -311,9 +313,9 @@ def _noticed(dialect: ExternalMailFormat, presence: LeadPresence, config: TeamCo
     presence.note_roster(config)
 
 
-def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
+def _take_mail(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, postal: InboxContext) -> LeadMail:
     """Create the handler of the lead's mail: grants, answers, requests."""
-    agent_factory, requests, record, grants = made.agent_factory, made.requests, guest.record, made.grants
+    agent_factory, requests, record, grants = parts.agent_factory, parts.requests, guest.record, parts.grants
     agent_factory.may_bypass = grants.may_bypass
     if record.mode and (Mode(record.mode) is not Mode.BYPASS or grants.may_bypass):
         agent_factory.policy.change_mode(Mode(record.mode))
@@ -325,19 +327,19 @@ def _take_mail(made: _MemberParts, team: SessionTeam, guest: ExternalMembership,
     return reception
 
 
-def _connect(made: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
+def _connect(parts: _MemberParts, team: SessionTeam, guest: ExternalMembership, stack: AsyncExitStack) -> None:
     """Connect this process to changes of files by others."""
-    watcher = made.watcher
-    made.log.subscribe(guest.record_event, live=False)
-    connect_budget(made.agent_factory.budget_tracker, team, made.log)
+    watcher = parts.watcher
+    parts.log.subscribe(guest.record_event, live=False)
+    connect_budget(parts.agent_factory.budget_tracker, team, parts.log)
     stack.callback(team.roster.document.follow(watcher, guest.place.note_change))
     stack.callback(team.mailbox(guest.name).watch(watcher, guest.check_mail))
-    stack.callback(watcher.follow(team.requests.directory, made.requests.read_outside_answers))
-    known = team.tasks.watch_external_changes(made.agent_factory.policies.note_outside_change)
+    stack.callback(watcher.follow(team.requests.directory, parts.requests.read_outside_answers))
+    known = team.tasks.watch_external_changes(parts.agent_factory.policies.note_outside_change)
     stack.callback(known.close)
     follow: Any = partial(guest.check_tasks, known)
     stack.callback(team.tasks.store.watch(watcher, follow))
-    connect_owners(None, team, made.agent_factory.toolset.jobs)
+    connect_owners(None, team, parts.agent_factory.toolset.jobs)
 
 
 async def _end_jobs(agent_factory: AgentFactory) -> None:

@@ -77,15 +77,19 @@ class MailApprover(LeadApprover):
         """Do nothing: the lead's program shows the request as it likes."""
 
 
-def _answer(message: PermissionResponse, asked: Mapping[str, Any]) -> RequestAnswer:
+def _answer(message: PermissionResponse, requested_input: Mapping[str, Any]) -> RequestAnswer:
     """Return the answer in the mail. An unchanged input is dropped; every other text than an approval denies."""
     response = cast("object", message.response)
     if message.subtype != "success" or not isinstance(response, dict):
         return RequestAnswer(verdict="deny", text=str(message.error or "Permission denied"), by=LEAD_SAYS)
-    given = cast("dict[str, Any]", response)
-    updated: Any = given.get("updated_input")
-    updates = given.get("permission_updates")
-    changed = cast("dict[str, Any]", updated) if isinstance(updated, dict) and updated and updated != asked else None
+    fields = cast("dict[str, Any]", response)
+    updated: Any = fields.get("updated_input")
+    updates = fields.get("permission_updates")
+    changed = (
+        cast("dict[str, Any]", updated)
+        if isinstance(updated, dict) and updated and updated != requested_input
+        else None
+    )
     granted = tuple(cast("list[Mapping[str, Any]]", updates)) if isinstance(updates, list) else ()
     return RequestAnswer(verdict="allow", input=changed, updates=granted, by=LEAD_SAYS)
 
@@ -128,7 +132,7 @@ class ExternalLeadGrants(Struct):
         except TeamwrightError as problem:
             self._tell(f"the mode stays as it was: {problem.what}")
 
-    def _enter(self, mode: Mode, *, told: bool = False) -> None:
+    def _enter(self, mode: Mode, *, is_announced: bool = False) -> None:
         """Bound the member and its sub-agents by this mode from the next call on. Raises UsageError."""
         session = self.policies.session
         if mode is Mode.PLAN:
@@ -137,7 +141,7 @@ class ExternalLeadGrants(Struct):
             return
         session.change_mode(mode)
         self.file.change(mode=str(mode))
-        if not told:
+        if not is_announced:
             self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
 
     def _hold(self, update: PermissionUpdate) -> None:

@@ -76,13 +76,13 @@ async def find_team_of_failed_start(flags: MemberFlags, env: Mapping[str, str]) 
 
 
 def _root(team: str, env: Mapping[str, str]) -> tuple[Home, str]:
-    said = env.get("TEAMWRIGHT_HOME")
+    own_root = env.get("TEAMWRIGHT_HOME")
     theirs = env.get(ROOT_VARIABLE) or f"~/{FOREIGN_ROOT}"
-    roots = [find_home(said)] if said else [find_home("~/.teamwright"), find_home(theirs)]
+    roots = [find_home(own_root)] if own_root else [find_home("~/.teamwright"), find_home(theirs)]
     directory = team_dir(team)
     for home in roots:
         if home.team(directory).is_dir():
-            if not said and home.shared == find_home(theirs).shared and not home.is_foreign:
+            if not own_root and home.shared == find_home(theirs).shared and not home.is_foreign:
                 raise _unnamed(home.shared)
             return home, directory
     raise TeamwrightError(
@@ -129,9 +129,9 @@ def _require_stranger(home: Home, directory: str, name: str) -> None:
 
 def _session(flags: MemberFlags, config: TeamConfig, directory: str) -> SessionId:
     """Return the lead's session; without one in flags and roster, an id that the team always has."""
-    for said in (flags.parent_session_id, config.lead_session_id):
+    for candidate in (flags.parent_session_id, config.lead_session_id):
         try:
-            return session_id(said)
+            return session_id(candidate)
         except InvalidName:
             continue
     return SessionId(keyed_id("guest", directory, config.created_at))

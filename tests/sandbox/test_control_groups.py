@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.tool import ToolContext, Workplace
 from teamwright.processes.confinement import ProcessStart
+from teamwright.sandbox import command_limits
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.command_limits import remove_ended_groups
 from teamwright.sandbox.command_policy import ConfinementRequest
@@ -255,3 +256,11 @@ async def test_the_result_of_a_command_with_too_many_processes_names_the_limit(c
     result = await tool.run(flood, ToolContext("ada", place, "c1"))
     assert result.is_error and "[The sandbox ended the command: it had more than 60 processes" in result.content
     await jobs.close()
+
+
+def test_commands_whose_processes_are_counted_begin_however_early_they_are_looked_at(confined, bubblewrap, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("this test needs the superuser, for whom no rlimit holds")
+    monkeypatch.setattr(command_limits, "_LOOK_S", 0.0005)
+    for _ in range(20):
+        assert Started(confined, "echo began", SandboxSettings()).wait() == "began\n"

@@ -49,6 +49,7 @@ class Audited:
 
 
 @pytest.mark.promise("K10")
+@pytest.mark.usefixtures("unconfined")
 def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     spawn = ("Agent", {"description": "x", "prompt": "work", "name": "ada"})
     calls = [spawn, ("Bash", {"command": "ls"}), ("WebFetch", {"url": "https://example.com/x", "prompt": "?"})]

@@ -21,6 +21,8 @@ from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Mark, Program, error_of
 
+pytestmark = pytest.mark.usefixtures("unconfined")
+
 AGENT = {"description": "help", "prompt": "Go.", "subagent_type": "general-purpose"}
 
 

@@ -128,7 +128,7 @@ class ExternalLeadGrants(Struct):
                 wished = check_mode(
                     PermissionUpdate("setMode", mode=text if wished is None else str(wished)), Mode.DEFAULT
                 )
-            self._enter(wished, told=True)
+            self._enter(wished, is_announced=True)
         except TeamwrightError as problem:
             self._tell(f"the mode stays as it was: {problem.what}")
 

@@ -117,7 +117,7 @@ async def test_every_request_is_a_file_that_another_process_answers_and_the_aske
             "Bash",
         )
         assert (request.what, request.input) == ("touch made", {"command": "touch made"})
-        assert request.lives and request.pid == os.getpid()
+        assert request.is_alive and request.pid == os.getpid()
         assert request.deadline == pytest.approx(request.opened_at + 600, abs=1)
         assert (request.box.stat().st_mode & 0o777, next(request.box.glob("*.json")).stat().st_mode & 0o777) == (
             0o700,

@@ -171,7 +171,7 @@ class RequestLives(RuleBasedStateMachine):
         waiting = {one.id for one in self.all if one.counts is None}
         found = open_requests(self.home)
         assert {one.id for one in found} == waiting
-        assert all(one.lives for one in found)
+        assert all(one.is_alive for one in found)
 
     @invariant()
     def what_is_over_is_closed_once_and_lies_apart(self) -> None:

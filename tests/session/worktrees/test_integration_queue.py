@@ -325,7 +325,7 @@ async def test_two_completions_at_once_by_one_member_are_both_accepted(shop):
         tasks = team.session.team.tasks
         for name in ("parse", "print"):
             await tasks.create(name, "", by="team-lead", draft=True)
-        record = team.session.agent_factory.born[ann.name].place.record
+        record = team.session.agent_factory.inheritances[ann.name].place.record
         (record.tree / "ann.txt").write_text("x\n")
         done = await asyncio.gather(*(tasks.update(id, by="ann", owner="ann", status="completed") for id in "12"))
         assert [one.task.status for one in done] == ["completed", "completed"]
@@ -341,7 +341,7 @@ async def test_a_completion_waits_a_bounded_time_for_another_call_in_the_worktre
         await until(team, team.session.team.is_quiet)
         tasks = team.session.team.tasks
         await tasks.create("parse", "", by="team-lead", draft=True)
-        record = team.session.agent_factory.born[ann.name].place.record
+        record = team.session.agent_factory.inheritances[ann.name].place.record
         (record.tree / "ann.txt").write_text("x\n")
         held = Lease.take(record.work_lease, "another call")
         async with asyncio.timeout(WAIT_S):

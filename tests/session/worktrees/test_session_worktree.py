@@ -120,7 +120,7 @@ async def write_in_lead_tree(team: Team, path: Path) -> None:
     from teamwright.permissions.verdict import Access, Verdict
 
     teammate = team.session.team.members["bob"]
-    policy = team.session.agent_factory.born["bob"].current_policy()
+    policy = team.session.agent_factory.inheritances["bob"].current_policy()
     assert teammate.agent.toolbox.workplace.cwd != path.parent
     assert policy.decide("Write", Access(writes=(path,))).verdict is Verdict.DENY
 

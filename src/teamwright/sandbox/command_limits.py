@@ -159,7 +159,7 @@ class _NamespaceLimit:
 
     def _count(self) -> int:
         """Return the number of processes that the first one sees."""
-        own = f"/proc/{self._first}/root/proc"
+        own = os.path.join("/proc", str(self._first), "root", "proc")
         try:
             if os.stat(own).st_dev == os.stat("/proc").st_dev:
                 return 0

@@ -31,7 +31,6 @@ from teamwright.protocol.errors import SLUGS
 from teamwright.protocol.events import LIVE, TeamEvent
 from teamwright.protocol.member_states import MemberState
 from teamwright.sandbox.command_needs import PROGRAMS, SUBCOMMANDS, CommandNeeds
-from teamwright.sandbox.named_hosts import REGISTRIES
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.teams.backends.terminal_adapter_settings import TerminalAdapter
 from teamwright.teams.incarnation import Incarnation
@@ -149,7 +148,7 @@ def render_exit_codes() -> str:
 
 
 def render_command_needs() -> str:
-    """Return tables of the programs that get a network or credentials by name, and of the usual hosts of programs."""
+    """Return a table of the programs that get a network or credentials by name."""
     commands: dict[tuple[CommandNeeds, tuple[str, ...]], list[str]] = {}
     for name, needs in PROGRAMS.items():
         commands.setdefault((needs, ()), []).append(f"`{name}`")
@@ -157,21 +156,19 @@ def render_command_needs() -> str:
         for needs in dict.fromkeys(choices.values()):
             below = tuple(one for one, same in choices.items() if one and same == needs)
             commands.setdefault((needs, below), []).append(f"`{name}`")
-    hosts: dict[tuple[str, ...], list[str]] = {}
-    for name, named in REGISTRIES.items():
-        hosts.setdefault(named, []).append(f"`{name}`")
     rows = [
         (f"{', '.join(names)}{' with ' * bool(below)}{' '.join(f'`{one}`' for one in below)}", _needs_text(needs))
         for (needs, below), names in commands.items()
     ]
-    registries = [(", ".join(names), ", ".join(f"`{one}`" for one in named)) for named, names in hosts.items()]
-    return "\n\n".join((_table("command", "what it gets", rows), _table("program", "usual hosts", registries)))
+    return _table("command", "what it gets", rows)
 
 
 def _needs_text(needs: CommandNeeds) -> str:
     network = "the whole network" if needs.whole_network else "hosts" if needs.network else ""
     paths = [f"`~/{path}`" for path in sorted(needs.credentials)] + [f"`{path}`" for path in sorted(needs.sockets)]
-    agents = [f"the agent of {name}" for name, given in (("ssh", needs.agent), ("gpg", needs.gpg_agent)) if given]
+    agents = [
+        f"the agent of {name}" for name, is_needed in (("ssh", needs.agent), ("gpg", needs.gpg_agent)) if is_needed
+    ]
     config = ["the repository's git configuration"] if needs.git_config else []
     return ", ".join(filter(None, (network, *paths, *agents, *config)))
 

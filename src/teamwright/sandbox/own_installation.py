@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import teamwright
 from teamwright.sandbox.policy import is_inside
@@ -49,7 +48,7 @@ def contains_links(uv_cache: str, packages: str) -> bool:
 
 
 def _packages() -> str:
-    return str(Path(teamwright.__file__).resolve().parents[1])
+    return os.path.dirname(os.path.dirname(os.path.realpath(teamwright.__file__)))
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -122,18 +122,23 @@ class SessionConnection:
         self._lost.set()
         self._wake.set()
 
-    async def _listen(self) -> None:
-        """Follow the present topics, some at a time, and look at those that are new."""
+    async def _listen(self, bound: asyncio.Timeout) -> None:
+        """Follow the present topics, some at a time, and look at those that are new.
+
+        Each answer of the server extends the bound: a server that is far away needs longer for many topics.
+        """
         connection = self._connection
         if connection is None:
             return
         for topic in [topic for topic in self._listens if topic not in self._topics][:_TOPICS_AT_ONCE]:
             self._listens.discard(topic)
             await connection.remove_listener(self._database.channel(topic), self._on_notification)
+            bound.reschedule(asyncio.get_running_loop().time() + _ANSWER_S)
         new = [topic for topic in self._topics if topic not in self._listens]
         for topic in new[:_TOPICS_AT_ONCE]:
             self._listens.add(topic)
             await connection.add_listener(self._database.channel(topic), self._on_notification)
+            bound.reschedule(asyncio.get_running_loop().time() + _ANSWER_S)
             for on_change in list(self._topics.get(topic, ())):
                 on_change(None)
         if self._listens != self._topics.keys():
@@ -178,8 +183,8 @@ class SessionConnection:
         pause = _PAUSE_S
         while True:
             try:
-                async with asyncio.timeout(_ANSWER_S), self._busy:
-                    await self._keep_once(is_beat=is_beat)
+                async with asyncio.timeout(_ANSWER_S) as bound, self._busy:
+                    await self._keep_once(bound, is_beat=is_beat)
                 return
             except TeamwrightError as problem:
                 if problem.slug == "fenced":
@@ -193,12 +198,12 @@ class SessionConnection:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
-    async def _keep_once(self, *, is_beat: bool) -> None:
+    async def _keep_once(self, bound: asyncio.Timeout, *, is_beat: bool) -> None:
         if self._lost.is_set():
             await self._reconnect()
         elif is_beat:
             await self._sign()
-        await self._listen()
+        await self._listen(bound)
 
     async def _sign(self) -> None:
         fence, connection = self._database.fence, self._connection

@@ -40,8 +40,8 @@ from teamwright.teams.team_creation import ensure_team
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
-START_S = 30.0
-"""Seconds until a member must be ready."""
+START_S = 120.0
+"""Seconds until a member must be ready: enough for a busy machine, or a database that is far away."""
 
 PROGRAM_DEFAULT_MODEL = "default"
 """The model on the roster of an external member for which no model was named."""

@@ -25,7 +25,7 @@ from teamwright.teams.backends.member_connections import VERSION
 
 LEAD_GONE = "its lead was gone"
 
-REMOTE_HELLO_S = 60.0
+REMOTE_HELLO_S = 120.0
 """Seconds that a lead on another machine may take to answer a new process. A lead that was killed never answers."""
 
 GATHER_S = 0.2

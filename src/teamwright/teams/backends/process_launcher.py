@@ -33,13 +33,13 @@ from teamwright.teams.resumed_member import incarnation_mode
 from teamwright.teams.roster_entries import change_entry, save_location, set_location
 from teamwright.teams.shutdown import process_end
 from teamwright.teams.shutdown_answers import find_agreement
-from teamwright.teams.spawn import start_in_process
+from teamwright.teams.spawn import START_S, start_in_process
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate import Teammate
 from teamwright.teams.teammate_state_machine import ENDED_STATES, LifecycleEvent
 
-READY_S = 30.0
+READY_S = START_S
 """Seconds until a process must be ready."""
 
 RECONNECT_S = 10.0

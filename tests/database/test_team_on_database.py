@@ -131,7 +131,8 @@ async def test_a_view_shows_the_team_from_a_copy_in_the_formats_of_files(tmp_pat
         return find_team_view(copy_teams(parse_address(space), "crew"), "crew")
 
     view = await asyncio.to_thread(look)
-    assert (view.session, view.description, view.state) == (session, "a test", "open")
+    assert (view.session, view.description) == (session, "a test")
+    assert view.state == ("open" if view.unread else "finished")  # the last notices of members may be unread
     assert [(task.id, task.status) for task in view.tasks] == [(str(n), "completed") for n in range(1, TASKS + 1)]
     assert view.member_names == ["lead", "ada", "bob"]
 

@@ -114,7 +114,7 @@ def test_groups_of_ended_processes_are_removed_and_others_stay(tmp_path):
     left, own = (tmp_path / f"teamwright-command-{pid}-1" for pid in (ended.pid, os.getpid()))
     for path in (left, own):
         path.mkdir()
-    ControlGroups(tmp_path, "bash").remove_left()
+    ControlGroups(tmp_path, "bash").remove_abandoned()
     assert own.exists() and not left.exists()
 
 
@@ -258,9 +258,9 @@ async def test_the_result_of_a_command_with_too_many_processes_names_the_limit(c
     await jobs.close()
 
 
-def test_commands_whose_processes_are_counted_begin_however_early_they_are_looked_at(confined, bubblewrap, monkeypatch):
+def test_commands_whose_processes_are_counted_start_however_early_they_are_checked(confined, bubblewrap, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("this test needs the superuser, for whom no rlimit holds")
-    monkeypatch.setattr(command_limits, "_LOOK_S", 0.0005)
+    monkeypatch.setattr(command_limits, "_CHECK_S", 0.0005)
     for _ in range(20):
         assert Started(confined, "echo began", SandboxSettings()).wait() == "began\n"

@@ -2,6 +2,7 @@
 
 import resource
 import subprocess
+from functools import cache
 
 import pytest
 
@@ -14,7 +15,7 @@ from teamwright.sandbox.sandbox import Sandbox, find_implementation
 
 @pytest.fixture
 def unprobed(monkeypatch):
-    monkeypatch.setattr(sandbox_module, "_KEPT_PROBE", [])
+    monkeypatch.setattr(sandbox_module, "_probe_once", cache(sandbox_module.probe_implementation))
 
 
 @pytest.mark.usefixtures("unprobed")

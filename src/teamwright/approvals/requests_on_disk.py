@@ -152,7 +152,7 @@ class RequestDirectory(Struct, frozen=True):
 
 
 def open_requests(home: Home) -> list[PendingRequest]:
-    """Return all requests without an answer, oldest first, also those of processes that have exited (`lives` False).
+    """Return all requests without an answer, oldest first, also those of processes that have exited (`is_alive` False).
 
     A file that cannot be read is skipped. Raises nothing.
     """

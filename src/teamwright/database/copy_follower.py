@@ -1,6 +1,6 @@
 """Following of a database: a copy of its teams is brought up to date after each notification of its sessions.
 
-A slow look finds new teams, and leads that were killed. Depends on the copy and on notifications.
+A refresh every few seconds finds new teams, and leads that were killed. Depends on the copy and on notifications.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from teamwright.database.teams_copy import TeamsCopy
 from teamwright.protocol.errors import TeamwrightError
 
 FOLLOW_S = 0.3
-"""Seconds between two looks for requests that were written into the copy, and for notifications."""
+"""Seconds between two checks for requests that were written into the copy, and for notifications."""
 
 AGAIN_S = 3.0
 """Seconds without a notification after which the database is read again."""

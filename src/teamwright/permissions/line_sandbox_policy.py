@@ -39,7 +39,7 @@ def with_confinement(
     if decision.rule != BY_SANDBOX and _is_unconfined(context, parsed, facts):
         return replace(decision, confinement=PolicyName.UNCONFINED)
     if context.is_confined and not context.bypasses and (shared := _find_shared_secrets(facts)):
-        return Decision(Verdict.ASK, "sandbox", shared)
+        return Decision(Verdict.ASK, BY_SANDBOX, shared)
     return decision
 
 

@@ -178,7 +178,7 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
         yield GitEntry(path, "a configuration that cannot be read", unreadable_digest())
         return
     found: dict[str, list[bytes]] = {}
-    for line, raw in _lines(content):
+    for line, _, raw in _lines(content):
         if line is None:
             found["a line that is not understood"] = [content]
         elif _is_include(line) and (target := _included_path(path, line)) is not None and depth < _MAX_DEPTH:
@@ -193,7 +193,7 @@ def named_work_tree(path: Path) -> str | None:
     """Return the real path of the work tree in a configuration file (`core.worktree`); None where that is unclear."""
     named: str | None = None
     try:
-        for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
+        for line, _, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
             if line is None or _is_include(line):
                 return None
             if line.key == "core.worktree":
@@ -206,7 +206,7 @@ def named_work_tree(path: Path) -> str | None:
 def plain_values(path: Path, keys: Collection[str]) -> dict[str, str]:
     """Return the plain values of these keys in a configuration file, without those of its includes."""
     try:
-        lines = [line for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)) if line is not None]
+        lines = [line for line, _, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)) if line is not None]
     except (OSError, ValueError):
         return {}
     return {line.key: line.value for line in lines if line.key in keys and line.value is not None}
@@ -218,19 +218,11 @@ def program_settings(content: bytes) -> frozenset[tuple[str, bytes]]:
     Includes count, as do lines that git may read differently, and all lines of a section with such a head.
     """
     found = set[tuple[str, bytes]]()
-    section = section_title = ""
-    for raw in content.split(b"\n"):
-        if _BLANK.fullmatch(raw):
-            continue
-        if (head := _SECTION.fullmatch(raw)) is not None:
-            section, section_title = _section_names(head)
-        elif (line := _LINE.fullmatch(raw)) is not None and section:
-            setting = _config_line(section, section_title, line)
-            if setting.key in _RUNS_OUTSIDE_READING or not _is_harmless(setting):
-                found.add((setting.name, raw))
-        else:
+    for line, section_title, raw in _lines(content):
+        if line is None:
             found.add((section_title or "a line", raw))
-            section = "" if raw.lstrip().startswith(b"[") else section
+        elif line.key in _RUNS_OUTSIDE_READING or not _is_harmless(line):
+            found.add((line.name, raw))
     return frozenset(found)
 
 
@@ -238,7 +230,7 @@ def hash_size(path: Path) -> int:
     """Return how many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
     size = 20
     try:
-        for line, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
+        for line, _, _ in _lines(read_plain(path, MAX_CONFIG_BYTES)):
             if line is not None and line.key == "extensions.objectformat":
                 size = {"sha1": 20, "sha256": 32}.get(line.value or "", 0)
     except FileNotFoundError:
@@ -258,8 +250,11 @@ def unreadable_digest() -> str:
     return os.urandom(16).hex()
 
 
-def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
-    """Yield every line that is not blank, with its text; None for a line that git may read differently."""
+def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, str, bytes]]:
+    """Yield every line that is not blank, with the title of its section and its text.
+
+    The first part is None for a line that git may read differently, and for all lines of a section with such a head.
+    """
     section = section_title = ""
     for raw in content.split(b"\n"):
         if _BLANK.fullmatch(raw):
@@ -267,9 +262,10 @@ def _lines(content: bytes) -> Iterator[tuple[ConfigLine | None, bytes]]:
         if (head := _SECTION.fullmatch(raw)) is not None:
             section, section_title = _section_names(head)
         elif (line := _LINE.fullmatch(raw)) is not None and section:
-            yield _config_line(section, section_title, line), raw
+            yield _config_line(section, section_title, line), section_title, raw
         else:
-            yield None, raw
+            yield None, section_title, raw
+            section = "" if raw.lstrip().startswith(b"[") else section
 
 
 def _section_names(head: re.Match[bytes]) -> tuple[str, str]:

@@ -19,7 +19,7 @@ class PendingRequest(Struct, frozen=True):
 
     `what` is the whole command, diff or question; `always` says what an answer "always" would store, and where;
     `suggestions` are the updates that may be granted with an approval, in wire format. Times in seconds since 1970; a
-    `deadline` of 0 means no limit. `lives`: the asking process runs; else `resume` is the command that resumes its
+    `deadline` of 0 means no limit. `is_alive`: the asking process runs; else `resume` is the command that resumes its
     session. `box` is the directory of its file.
     """
 

@@ -83,8 +83,7 @@ class Bubblewrap(Struct, frozen=True):
         if any("\0" in option for option in options):
             raise ValueError("embedded null byte")  # as Popen does: it would separate further options
         limits = self.limits or CommandLimits(self.policy)
-        descriptors = limits.begin(has_namespace=True)
-        try:
+        with limits.prepared(has_namespace=True) as descriptors:
             if self._joinable_route is not None and (configuration := ssh_configuration()) is not None:
                 descriptors.append(_memory_file(configuration[1].encode("utf-8", "surrogateescape")))
                 options += ["--ro-bind-data", str(descriptors[-1]), configuration[0]]
@@ -104,13 +103,7 @@ class Bubblewrap(Struct, frozen=True):
                 start_new_session=True,
                 pass_fds=descriptors,
             )
-        except BaseException:
-            limits.discard()
-            raise
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        limits.follow(child)
+        limits.watch(child)
         return child
 
     def guard(self) -> ProtectedFiles:

@@ -1,6 +1,6 @@
 """The limits of a command that the kernel does not enforce by rlimits: its control group, or a count of its processes.
 
-One thread of this process looks after the commands that have either: it ends a command with too many processes, and
+One thread of this process watches the commands that have either: it ends a command with too many processes, and
 removes the group when the last process of the command has ended.
 """
 
@@ -13,21 +13,22 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Generator
 from typing import Protocol
 
 from teamwright.processes.confinement import Child
 from teamwright.sandbox.control_groups import CommandGroup, ControlGroups, processes_text
 from teamwright.sandbox.policy import SandboxPolicy
 
-_LOOK_S = 0.2
-"""Seconds between two looks. In that time a command can start some thousand processes."""
+_CHECK_S = 0.2
+"""Seconds between two checks. In that time a command can start some thousand processes."""
 
 _INIT = re.compile(rb'"child-pid": (\d+)')
 """The first process of the namespace in the text of bubblewrap's `--info-fd`."""
 
 
 class CommandLimits:
-    """The limits of one command beside its rlimits. Call `begin`, then `follow` with its process, or `discard`."""
+    """The limits of a command beside its rlimits. Start it inside of `prepared`, then call `watch` with its process."""
 
     def __init__(self, policy: SandboxPolicy, groups: ControlGroups | None = None) -> None:
         self.prefix: list[str] = []
@@ -40,12 +41,25 @@ class CommandLimits:
         self._information = -1
         self._ended = ""
 
-    def begin(self, *, has_namespace: bool) -> list[int]:
-        """Create the group; return the descriptors that the command inherits, which the caller closes.
+    @contextlib.contextmanager
+    def prepared(self, *, has_namespace: bool) -> Generator[list[int]]:
+        """Create the group, and give the descriptors that the command inherits, to which the caller may add.
 
-        Where no group limits processes, those of a superuser's command are counted, because the kernel has no rlimit
-        for them. That needs a namespace of processes.
+        They are closed at the end of the block; after an error the group is removed. Where no group limits processes,
+        those of a superuser's command are counted, because the kernel has no rlimit for them. That needs a namespace of
+        processes.
         """
+        descriptors = self._open(has_namespace=has_namespace)
+        try:
+            yield descriptors
+        except BaseException:
+            self._discard()
+            raise
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _open(self, *, has_namespace: bool) -> list[int]:
         self._group, self.prefix, self.options = None, [], []
         descriptors = self._open_group()
         limited = self._group is not None and self._groups is not None and "pids" in self._groups.controllers
@@ -70,16 +84,15 @@ class CommandLimits:
         self.prefix = [self._groups.bash, "-p", "-c", entering, "bash"]
         return [members]
 
-    def follow(self, child: Child) -> None:
-        """Look after the started command until its last process has ended."""
+    def watch(self, child: Child) -> None:
+        """Enforce the limits of the started command until its last process has ended."""
         if self._group is not None:
             _WATCH.add(_GroupLimit(self, self._policy, self._group, child))
         if self._information >= 0:
             _WATCH.add(_NamespaceLimit(self, self._policy, self._information))
             self._information = -1
 
-    def discard(self) -> None:
-        """Remove what was opened for a command that did not start."""
+    def _discard(self) -> None:
         if self._group is not None:
             self._group.remove()
         if self._information >= 0:
@@ -96,10 +109,10 @@ class CommandLimits:
         self._ended = reason
 
 
-class _FollowedLimit(Protocol):
-    """A limit that is looked at again and again."""
+class _WatchedLimit(Protocol):
+    """A limit that is checked repeatedly."""
 
-    def is_over(self) -> bool:
+    def enforce(self) -> bool:
         """Enforce the limit; return True when no process of the command is left."""
         ...
 
@@ -110,8 +123,8 @@ class _GroupLimit:
     def __init__(self, limits: CommandLimits, policy: SandboxPolicy, group: CommandGroup, child: Child) -> None:
         self._limits, self._policy, self._group, self._child = limits, policy, group, child
 
-    def is_over(self) -> bool:
-        """Implement `_FollowedLimit.is_over`: a command that was refused a process is ended."""
+    def enforce(self) -> bool:
+        """Implement `_WatchedLimit.enforce`: a command that was refused a process is ended."""
         if reason := self._group.exceeded(self._policy):
             self._limits.note_end(reason)
             self._group.kill()
@@ -124,11 +137,11 @@ class _NamespaceLimit:
 
     def __init__(self, limits: CommandLimits, policy: SandboxPolicy, information: int) -> None:
         self._limits, self._policy, self._information = limits, policy, information
-        self._said = b""
+        self._report = b""
         self._first = self._process = 0
 
-    def is_over(self) -> bool:
-        """Implement `_FollowedLimit.is_over`."""
+    def enforce(self) -> bool:
+        """Implement `_WatchedLimit.enforce`."""
         if not self._first and not self._find_first():
             return self._information < 0
         if select.select([self._process], [], [], 0)[0]:
@@ -140,18 +153,18 @@ class _NamespaceLimit:
         return False
 
     def _find_first(self) -> bool:
-        """Read what bubblewrap says; return True when it has said all, and the first process lives.
+        """Read the report of bubblewrap; return True when it is complete and the first process lives.
 
         The descriptor is read to its end: bubblewrap is ended by a signal when it writes more and nothing reads it.
         """
         try:
             while part := os.read(self._information, 4096):
-                self._said += part
+                self._report += part
         except BlockingIOError:
             return False
         os.close(self._information)
         self._information = -1
-        if found := _INIT.search(self._said):
+        if found := _INIT.search(self._report):
             with contextlib.suppress(OSError):
                 self._process = os.pidfd_open(int(found[1]))
                 self._first = int(found[1])
@@ -169,17 +182,17 @@ class _NamespaceLimit:
 
 
 class _LimitWatch:
-    """The thread that looks after the commands of this process. It ends with the last of them."""
+    """The thread that enforces the limits of the commands of this process. It ends with the last of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._followed: list[_FollowedLimit] = []
+        self._limits: list[_WatchedLimit] = []
         self._thread: threading.Thread | None = None
 
-    def add(self, limit: _FollowedLimit) -> None:
-        """Look after one more command. Without room for a thread that begins with the next command."""
+    def add(self, limit: _WatchedLimit) -> None:
+        """Watch one more command. Without room for a thread, watching begins with the next command."""
         with self._lock:
-            self._followed.append(limit)
+            self._limits.append(limit)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="command limits", daemon=True)
                 try:
@@ -187,21 +200,21 @@ class _LimitWatch:
                 except RuntimeError:
                     self._thread = None
 
-    def look(self) -> None:
-        """Look at each command once."""
+    def check(self) -> None:
+        """Enforce each limit once."""
         with self._lock:
-            self._followed = [limit for limit in self._followed if not limit.is_over()]
+            self._limits = [limit for limit in self._limits if not limit.enforce()]
 
     def _run(self) -> None:
         while self._is_needed():
-            self.look()
-            time.sleep(_LOOK_S)
+            self.check()
+            time.sleep(_CHECK_S)
 
     def _is_needed(self) -> bool:
         with self._lock:
-            if not self._followed:
+            if not self._limits:
                 self._thread = None
-            return bool(self._followed)
+            return bool(self._limits)
 
 
 _WATCH = _LimitWatch()
@@ -209,4 +222,4 @@ _WATCH = _LimitWatch()
 
 def remove_ended_groups() -> None:
     """Remove the groups of commands that have ended."""
-    _WATCH.look()
+    _WATCH.check()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from teamwright.processes.process_tree import ProcessSnapshot
+from teamwright.sandbox.mount_points import unescape
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy, usual_memory_mb
 
 SESSION_GROUP = "teamwright-session"
@@ -25,7 +25,6 @@ _COMMAND_GROUP = "teamwright-command-"
 _WANTED = frozenset({"memory", "pids"})
 _STARTERS = 4
 """Processes that start a command and are in its group: those of bubblewrap, and shells."""
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 _NUMBERS = itertools.count(1)
 
 
@@ -107,7 +106,7 @@ class ControlGroups(Struct, frozen=True):
         if "pids" in self.controllers and policy.processes:
             yield "pids.max", str(policy.processes + _STARTERS)
 
-    def remove_left(self) -> None:
+    def remove_abandoned(self) -> None:
         """Remove the empty groups of processes that have ended."""
         for path in self.directory.glob(f"{_COMMAND_GROUP}*-*"):
             owner = path.name.removeprefix(_COMMAND_GROUP).partition("-")[0]
@@ -125,7 +124,7 @@ def find_control_groups(bash: str | None) -> ControlGroups | str:
     found = prepare_directory(own, os.getpid(), bash)
     if isinstance(found, str):
         return found
-    found.remove_left()
+    found.remove_abandoned()
     tried = found.create(SandboxPolicy(PolicyName.READ, memory_mb=100, processes=100))
     if tried is None:
         return f"the limits of a control group in {found.directory} cannot be set"
@@ -142,7 +141,7 @@ def own_directory(membership: str, mounts: str) -> Path | None:
         before, _, after = line.partition(" - ")
         if not after.startswith("cgroup2 "):
             continue
-        root, point = (_ESCAPED.sub(lambda found: chr(int(found[1], 8)), part) for part in before.split()[3:5])
+        root, point = map(unescape, before.split()[3:5])
         root = root.rstrip("/")
         if own == root or own.startswith(f"{root}/"):
             return Path(point, own.removeprefix(root).lstrip("/"))

@@ -204,18 +204,11 @@ class Landlock(Struct, frozen=True):
     def start(self, start: ProcessStart) -> Child:
         """Implement `Confinement.start`."""
         limits = self.limits or CommandLimits(self.policy)
-        descriptors = limits.begin(has_namespace=False)
-        try:
+        with limits.prepared(has_namespace=False) as descriptors:
             argv = [*limits.prefix, *with_limits(start.argv, self.policy, has_own_users=False)]
-            given = replace(start, argv=argv, env=self.environment(start))
-            child = start_restricted(self.restrictions(), given, descriptors)
-        except BaseException:
-            limits.discard()
-            raise
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        limits.follow(child)
+            limited = replace(start, argv=argv, env=self.environment(start))
+            child = start_restricted(self.restrictions(), limited, descriptors)
+        limits.watch(child)
         return child
 
     def restrictions(self) -> Restrictions:

@@ -35,7 +35,7 @@ def read_mounts() -> list[MountPoint]:
             rows = [line.split(" ") for line in file]
     except OSError:
         return []
-    return [MountPoint(row[2], _plain(row[3]), _plain(row[4])) for row in rows]
+    return [MountPoint(row[2], unescape(row[3]), unescape(row[4])) for row in rows]
 
 
 def mount_of(path: str, mounts: Iterable[MountPoint]) -> MountPoint | None:
@@ -56,7 +56,7 @@ def other_names(path: str, mounts: Sequence[MountPoint]) -> list[str]:
     for other in mounts:
         if other.device == mount.device and other is not mount and is_inside(inner, other.root):
             name = os.path.normpath(os.path.join(other.path, os.path.relpath(inner, other.root)))
-            if name != path and _is_same(name, path):
+            if name != path and is_same_file(name, path):
                 found.append(name)
     return found
 
@@ -66,11 +66,13 @@ def escape(path: str) -> str:
     return "".join(f"\\{ord(one):03o}" if one in " \t\n\\" else one for one in path)
 
 
-def _plain(text: str) -> str:
+def unescape(text: str) -> str:
+    """Return a path from the table of mounts as it is."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
-def _is_same(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
+    """Return True when both paths lead to one file; False when one of them does not exist."""
     try:
         return os.path.samefile(one, other)
     except OSError:

@@ -46,7 +46,7 @@ _PYTHON = ("pypi.org", "files.pythonhosted.org")
 _NODE = ("registry.npmjs.org",)
 _RUST = ("index.crates.io", "static.crates.io")
 _GITHUB = ("github.com", "api.github.com", "uploads.github.com", "codeload.github.com", "objects.githubusercontent.com")
-REGISTRIES: Mapping[str, tuple[str, ...]] = {
+_REGISTRIES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("pip", "pip3", "uv", "poetry", "pipx", "pdm", "hatch"), _PYTHON),
     **dict.fromkeys(("conda", "mamba"), ("conda.anaconda.org", "repo.anaconda.com")),
     "twine": ("upload.pypi.org", "pypi.org"),
@@ -286,7 +286,7 @@ def _remote_hosts(remotes: Mapping[tuple[str, str], None], given: Sequence[str])
 
 
 def _registries(name: str, home: str, env: Mapping[str, str]) -> Iterator[_Place]:
-    yield from ((host, _HTTPS) for host in REGISTRIES.get(name, ()))
+    yield from ((host, _HTTPS) for host in _REGISTRIES.get(name, ()))
     for variable in _VARIABLES.get(name, ()):
         value = env.get(variable, "")
         if variable == "GH_HOST" and (found := _PLAIN.fullmatch(value)):

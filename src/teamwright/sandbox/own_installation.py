@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 
 import teamwright
+from teamwright.sandbox.mount_points import is_same_file
 from teamwright.sandbox.policy import is_inside
 
 _ARCHIVES = "archive-v0"
@@ -38,12 +39,14 @@ def own_uv_caches(caches: Iterable[str]) -> list[str]:
 def contains_links(uv_cache: str, packages: str) -> bool:
     """Return True when installed packages are hard links to this cache of uv. It is searched once."""
     try:
-        installed = [name for name in os.listdir(packages) if name.endswith(".dist-info")]
+        installed = {name for name in os.listdir(packages) if name.endswith(".dist-info")}
         archives = [entry.path for entry in os.scandir(f"{uv_cache}/{_ARCHIVES}")]
     except OSError:
         return False
     return any(
-        _is_same(f"{one}/{name}/METADATA", f"{packages}/{name}/METADATA") for one in archives for name in installed
+        is_same_file(f"{one}/{name}/METADATA", f"{packages}/{name}/METADATA")
+        for one in archives
+        for name in installed.intersection(_names(one))
     )
 
 
@@ -51,8 +54,8 @@ def _packages() -> str:
     return os.path.dirname(os.path.dirname(os.path.realpath(teamwright.__file__)))
 
 
-def _is_same(one: str, other: str) -> bool:
+def _names(directory: str) -> list[str]:
     try:
-        return os.path.samefile(one, other)
+        return os.listdir(directory)
     except OSError:
-        return False
+        return []

@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.processes.confinement import Confinement, ProcessStart
 
 _NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-_SAYS_NO_ROOM = re.compile("|".join(re.escape(os.strerror(number)) for number in _NO_ROOM))
+_NO_ROOM_TEXT = re.compile("|".join(re.escape(os.strerror(number)) for number in _NO_ROOM))
 _MAX_TEXT = 4_000
 
 
@@ -24,20 +24,20 @@ class NoRoomError(OSError):
 
 def runs_under(confinement: Confinement) -> bool:
     """Return True when a command runs under the confinement (Linux). Raises NoRoomError."""
-    said = -1
+    errors = -1
     try:
-        said = os.memfd_create("teamwright", os.MFD_CLOEXEC)
+        errors = os.memfd_create("teamwright", os.MFD_CLOEXEC)
         environment = {**os.environ, "LC_ALL": "C"}
-        ends = (subprocess.DEVNULL, subprocess.DEVNULL, said)
+        ends = (subprocess.DEVNULL, subprocess.DEVNULL, errors)
         code = confinement.start(ProcessStart(("/bin/sh", "-c", ":"), Path("/"), environment, *ends)).wait()
-        text = os.pread(said, _MAX_TEXT, 0).decode(errors="replace")
+        text = os.pread(errors, _MAX_TEXT, 0).decode(errors="replace")
     except OSError as problem:
         if problem.errno in _NO_ROOM:
             raise NoRoomError(problem.errno, problem.strerror) from None
         return False
     finally:
-        if said >= 0:
-            os.close(said)
-    if code and (found := _SAYS_NO_ROOM.search(text)):
+        if errors >= 0:
+            os.close(errors)
+    if code and (found := _NO_ROOM_TEXT.search(text)):
         raise NoRoomError(errno.EAGAIN, found[0])
     return code == 0

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -338,31 +339,28 @@ class Sandbox:
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
 
 
-_KEPT_PROBE: list[Implementation] = []
-
-
 def find_implementation() -> Implementation:
     """Return the best implementation that works here. A probe is kept, unless the system had no room for it."""
-    if not _KEPT_PROBE:
-        found = probe_implementation()
-        if found.is_transient:
-            return found
-        _KEPT_PROBE[:] = [found]
-    return _KEPT_PROBE[0]
+    try:
+        return _probe_once()
+    except NoRoomError as problem:  # an error is not cached
+        return Implementation("none", reason=f"it could not be tried: {problem}", is_transient=True)
+
+
+@cache
+def _probe_once() -> Implementation:
+    return probe_implementation()
 
 
 def probe_implementation() -> Implementation:
-    """Return the best implementation that runs a command here."""
+    """Return the best implementation that runs a command here. Raises NoRoomError."""
     if sys.platform == "darwin":
         if probe_seatbelt():
             return Implementation("seatbelt", reason="its profile was never tried on a Mac")
         return Implementation("none", reason="sandbox-exec does not confine a command here")
     program = find_system_program("bwrap")
-    try:
-        abilities = probe_bubblewrap(program) if program is not None else None
-        version = probe_landlock() if abilities is None else 0
-    except NoRoomError as problem:
-        return Implementation("none", reason=f"it could not be tried: {problem}", is_transient=True)
+    abilities = probe_bubblewrap(program) if program is not None else None
+    version = probe_landlock() if abilities is None else 0
     why = "bubblewrap is not installed" if program is None else f"{program} cannot make namespaces here"
     if abilities is None and not version:
         return Implementation("none", reason=f"{why}, and the kernel has no Landlock")

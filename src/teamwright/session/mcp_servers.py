@@ -30,7 +30,7 @@ CALL = "McpCall"
 
 
 class SessionMcpServers(Struct):
-    """The servers of one session. `made` creates their pool when the first one is needed.
+    """The servers of one session. `make_pool` creates their pool when the first one is needed.
 
     `read` returns the configured servers, and lines about those left out. `source` describes agent definitions, which
     name further servers.

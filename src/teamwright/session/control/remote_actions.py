@@ -105,7 +105,7 @@ class ActionContext(Struct, frozen=True):
 
 
 class RemoteAction(Struct, Generic[T], frozen=True):
-    """One action. `do` runs it with JSON arguments; `told` encodes its result as JSON, and `heard` decodes it.
+    """One action. `perform` runs it with JSON arguments; `encode` and `decode` are for its result as JSON.
 
     Raises TeamwrightError on both sides alike.
     """

@@ -114,7 +114,6 @@ class MemberProcesses(Struct):
         """Check the backend that the settings name. Raises CannotStart, UsageError when it cannot be used here."""
         context = self.context
         named = context.settings.places.backend not in {AUTO, IN_PROCESS}
-        if (
-            named and self.agent_factory.toolset.teams and not context.resumed
-        ):  # a resumed team continues in the lead's process
+        # A resumed team continues in the lead's process.
+        if named and self.agent_factory.toolset.teams and not context.resumed:
             await self.backends.preview()

@@ -236,9 +236,8 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         self.end_cause = bye.cause
         event = _END_EVENTS.get(bye.kind, LifecycleEvent.LEFT)
         self.transition(event, bye.cause)
-        if trouble := await self.terminate(
-            0
-        ):  # before other members learn of it: a lead that then ends leaves nothing behind
+        # Before other members are notified: a lead that then ends leaves nothing behind.
+        if trouble := await self.terminate(0):
             self.emit(Notice(member=self.name, text=trouble, level="warning"))
         cause = _END_PREFIXES.get(event, "") + bye.cause
         await self.report_end(self.name, cause, bye.agreed_to or None)

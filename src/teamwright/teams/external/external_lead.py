@@ -179,7 +179,7 @@ def _lead_pid(config: TeamConfig) -> int:
 
 
 class LeadPresence:
-    """The presence of one lead. `gone` is called once, with the reason. `process` is its process, if the start names
+    """The presence of one lead. `on_gone` is called once, with the reason. `process` is its process, if the start names
     one.
 
     `grace_s`: seconds to wait after its process ended; another process may resume the team.

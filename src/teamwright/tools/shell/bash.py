@@ -275,9 +275,8 @@ class Bash(Tool[BashInput]):
                 return self._move_to_background(process, output, call, ctx)
             moved = follow_directory(place, before, ended_in)
         finally:
-            if (
-                not is_still_running
-            ):  # else the sandbox may not have mounted the file yet, and the command writes it at its end
+            # Of a running command the sandbox may not have mounted the file yet, and the command writes it at its end.
+            if not is_still_running:
                 with contextlib.suppress(OSError):
                     ended_in.unlink(missing_ok=True)
                 if not (process.exited.is_set() and process.has_left_running()):

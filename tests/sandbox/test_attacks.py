@@ -1,5 +1,7 @@
 """No attack of the list reaches anything in either policy of either implementation."""
 
+from pathlib import Path
+
 import pytest
 
 from teamwright.sandbox.bubblewrap import probe_bubblewrap
@@ -7,7 +9,7 @@ from teamwright.sandbox.landlock import probe_landlock
 from teamwright.sandbox.policy import PolicyName
 from tests.sandbox.attacks.__main__ import outcome
 from tests.sandbox.attacks.attack_list import ATTACKS
-from tests.sandbox.attacks.world import attack_world
+from tests.sandbox.attacks.world import IMPLEMENTATIONS, attack_world
 from tests.support.programs import needs, require
 
 WITHOUT = [
@@ -56,3 +58,14 @@ def test_an_attack_succeeds_without_a_sandbox(tmp_path, name):
     [attack] = [one for one in ATTACKS if one.name == name]
     with attack_world(tmp_path) as world:
         assert world.succeeds(attack, PolicyName.UNCONFINED, "none")
+
+
+def test_the_published_table_has_a_row_for_each_attack_and_its_known_limits():
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    table = page.partition(f"| {' | '.join(('subject', 'attack', *IMPLEMENTATIONS))} |\n|---|---|---|---|\n")[2]
+    rows = [line.strip("|").split("|") for line in table.partition("\n\n")[0].splitlines()]
+    limits = [[subject.strip(), name.strip(), *("limit" in cell for cell in cells)] for subject, name, *cells in rows]
+    assert limits == [
+        [attack.subject, attack.name, *(one in attack.limits for one in IMPLEMENTATIONS)] for attack in ATTACKS
+    ]
+    assert "REACHED" not in table

@@ -53,7 +53,10 @@ def test_only_what_an_implementation_holds_answers_questions(confined, monkeypat
 
 @needs("bwrap")
 @pytest.mark.parametrize("line", ["touch inside", "ls | xargs wc -l"])
-async def test_a_repository_that_requires_the_sandbox_answers_no_question_for_a_person_who_has_it_off(tmp_path, line):
+async def test_a_repository_that_requires_the_sandbox_answers_no_question_for_a_person_who_has_it_off(
+    tmp_path, line, monkeypatch
+):
+    monkeypatch.delenv("TEAMWRIGHT_SANDBOX", raising=False)
     for path, text in {
         "state/settings.json": '{"sandbox": {"mode": "off", "auto_allow": true}}',
         "work/.teamwright/team.toml": '[team]\nsandbox = { mode = "required" }\n',

@@ -191,25 +191,25 @@ class SandboxNetwork:
 class Sandbox:
     """The sandbox of a session, or of an agent with narrower settings, which shares its network.
 
-    `warn` is called with what is not enforced: at the start of a session, and before a command without confinement.
+    `warn` is called with what is not enforced: at the start of a session, and before a command.
     """
 
     def __init__(
         self,
         settings: SandboxSettings,
         place: SandboxPaths,
-        warn: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] = lambda _text: None,
         network: SandboxNetwork | None = None,
     ) -> None:
         self.settings = settings
         self.place = place
-        self._warn = warn
+        self.warn = warn
         self._network = network or SandboxNetwork()
 
     def narrowed(self, bounds: SandboxSettings) -> Sandbox:
         """Return the sandbox of an agent with these bounds."""
         settings = narrow(self.settings, bounds)
-        return self if settings == self.settings else Sandbox(settings, self.place, self._warn, self._network)
+        return self if settings == self.settings else Sandbox(settings, self.place, self.warn, self._network)
 
     @property
     def is_off(self) -> bool:
@@ -229,8 +229,8 @@ class Sandbox:
 
     def _warn_of(self, report: SandboxReport) -> None:
         """Warn of what is not enforced."""
-        if self._warn is not None and (text := report.warning()):
-            self._warn(text)
+        if text := report.warning():
+            self.warn(text)
 
     @property
     def replaces_tmp(self) -> bool:

@@ -52,9 +52,9 @@ async def confine_line(
 def _confine(
     sandbox: Sandbox, gate: PermissionGate, program: str, request: ConfinementRequest
 ) -> CommandConfinement | None:
-    from teamwright.tools.shell.command_confinement import denied_paths
+    from teamwright.tools.shell.denied_files import denied_paths
 
-    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), request.directories)
+    denied = denied_paths(gate.excluded_paths("Read", Path(os.sep)), request.directories, sandbox.warn)
     return sandbox.confine(replace(request, denied=denied, ask_host=partial(gate.may_connect, program)))
 
 

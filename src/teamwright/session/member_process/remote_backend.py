@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ from teamwright.worktrees.commit_bundle import fetch_result, make_bundle, remote
 START_S = 300.0
 """Seconds that a worker may take to clone the repository and to start the process."""
 
+FIRST_LEASE_S = 120.0
+"""Seconds that a new process may take for its first lease. Its worker reports a process that ends before that."""
+
 LOST_S = 5.0
 """Seconds without the lease of a member after which its process counts as lost."""
 
@@ -52,10 +56,10 @@ _TRAVELLING = (
 
 
 class _Running(Struct):
-    """A member that a worker runs: its wire, and the time at which its lease was last held."""
+    """A member that a worker runs: its wire, and the time from which it counts as lost without its lease."""
 
     tunnel: WireTunnel
-    seen_at: float
+    lost_from: float
     changed: asyncio.Event
     unsubscribe: Callable[[], None]
 
@@ -89,7 +93,7 @@ class RemoteBackend:
         changed = asyncio.Event()
         running = self._running[id] = _Running(
             WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
-            asyncio.get_running_loop().time(),
+            inf,  # until its process runs
             changed,
             self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
         )
@@ -165,6 +169,7 @@ class RemoteBackend:
             raise _start_error(order, f"no worker started it within {START_S:.0f} s") from None
         if status is None or status.state is OrderState.ENDED:
             raise _start_error(order, status.detail if status is not None else "its order was removed")
+        running.lost_from = asyncio.get_running_loop().time() + FIRST_LEASE_S
         return status.worker
 
     async def _wait_until_decided(self, id: int, running: _Running) -> OrderStatus | None:
@@ -215,15 +220,15 @@ class RemoteBackend:
             try:
                 found = await self._orders.read_all(list(watched))
             except TeamwrightError:
-                for running in watched.values():
-                    running.seen_at = loop.time()  # a server that does not answer says nothing about members
+                for running in watched.values():  # a server that does not answer says nothing about members
+                    running.lost_from = max(running.lost_from, loop.time() + LOST_S)
                 continue
             for id, running in watched.items():
                 status = found.get(id)
-                if _is_lost(status, loop.time() - running.seen_at):
+                if status is not None and status.has_member:
+                    running.lost_from = loop.time() + LOST_S
+                elif _is_lost(status, loop.time() > running.lost_from):
                     running.tunnel.cut()
-                elif status is not None and status.has_member:
-                    running.seen_at = loop.time()
 
 
 async def _wait_for_change(changed: asyncio.Event) -> None:
@@ -233,11 +238,11 @@ async def _wait_for_change(changed: asyncio.Event) -> None:
             await changed.wait()
 
 
-def _is_lost(status: OrderStatus | None, unseen_s: float) -> bool:
-    """Return True when the process of a member has ended, or was not seen for too long."""
+def _is_lost(status: OrderStatus | None, is_late: bool) -> bool:
+    """Return True when the process of a member has ended, or had no lease for too long."""
     if status is None or status.state is OrderState.ENDED:
         return True
-    return status.state is OrderState.RUNNING and not status.has_member and unseen_s > LOST_S
+    return status.state is OrderState.RUNNING and is_late
 
 
 def _needed_keys(model: str, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from teamwright.agent.tool import ToolContext, Workplace
-from teamwright.permissions.excluded_paths import ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import Shape
@@ -28,9 +27,7 @@ from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.sandbox.violations import Refusal, find_refusal
 from teamwright.tools.shell.command_guards import QUARANTINE
-
-_MAX_ENTRIES = 50_000
-"""Directory entries that are searched for files which deny rules name by a pattern."""
+from teamwright.tools.shell.denied_files import denied_paths
 
 
 def confine_command(
@@ -51,7 +48,7 @@ def confine_command(
     place = ctx.workplace
     if ctx.confinement is PolicyName.WORK and _ends_own_jobs(command, place.cwd, jobs):
         return None
-    denied = denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots)
+    denied = denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots, sandbox.warn)
     files = tuple(map(str, own_files))
     if ctx.confinement is not PolicyName.WORK:
         request = ConfinementRequest(ctx.confinement, place.roots, denied=denied, own_files=files)
@@ -110,36 +107,6 @@ def _address_begin(shape: Shape) -> str | None:
 
 _WITH_HOST = re.compile(r"[a-z]+://[\w.:-]+/")
 """The beginning of an address up to the end of its host."""
-
-
-def denied_paths(excluded: ExcludedPaths, roots: Sequence[Path]) -> tuple[str, ...]:
-    """Return the existing paths that deny rules for Read name. Patterns are searched in a bounded number of entries.
-
-    `excluded` are the patterns below `/`; a pattern that begins with a sign is searched in `roots`.
-    """
-    found: list[str] = []
-    for pattern in excluded.patterns:
-        fixed = next((at for at, name in enumerate(pattern) if set(name) & set("*?")), len(pattern))
-        top = os.path.join(os.sep, *pattern[:fixed])
-        if fixed == len(pattern):
-            found.append(top)
-        elif fixed:
-            found += _matching_paths(top, pattern[fixed:])
-        else:
-            found += [path for root in roots for path in _matching_paths(str(root), pattern)]
-    return tuple(path for path in found if os.path.lexists(path))
-
-
-def _matching_paths(top: str, pattern: Segments) -> Iterator[str]:
-    expression, left = compile_patterns([pattern]), _MAX_ENTRIES
-    for place, directories, files in os.walk(top):
-        for name in (*directories, *files):
-            path = os.path.join(place, name)
-            if expression.fullmatch(os.path.relpath(path, top)):
-                yield path
-        left -= len(directories) + len(files)
-        if left < 0:
-            return
 
 
 def _ends_own_jobs(command: str, cwd: Path, jobs: Sequence[int]) -> bool:

@@ -40,6 +40,11 @@ $(VENV)/.npm: $(BIN)/python
 		--loglevel=error --fetch-retries=1 proper-lockfile@4; then touch $@; \
 	else echo "proper-lockfile could not be installed: tests against it will be skipped"; fi
 
+# In a fresh checkout the tests are compiled once, before each worker imports all of them.
+$(VENV)/.tests: $(VENV)/.dev
+	$(BIN)/python -m tests.support.compile_tests
+	@touch $@
+
 demo: $(VENV)/$(if $(MACHINES)$(WORKTREES),.dev,.runtime)  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model; MACHINES=1 runs a team over two machines, one of which is killed; WORKTREES=1 integrates the work of three members)
 	$(if $(MACHINES),$(BIN)/python -m tests.crash.machines,$(if $(WORKTREES),$(BIN)/python -m tests.session.worktrees.demo,$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),)))
 
@@ -67,10 +72,10 @@ format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 # Four workers for two cores: tests wait for processes. A file stays with one worker, so that it makes its fixtures once.
-pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test` alone (ARGS='-k name' for some)
+pytest: $(VENV)/.dev $(VENV)/.npm $(VENV)/.tests  ## the tests of `make test` alone (ARGS='-k name' for some)
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not slow' $(ARGS)
 
-slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some; SLOW=slow without all examples of Hypothesis)
+slow: $(VENV)/.dev $(VENV)/.npm $(VENV)/.tests  ## the tests of `make test-all` alone (ARGS='-k name' for some; SLOW=slow without all examples of Hypothesis)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m '$(or $(SLOW),slow or hypothesis)' --hypothesis-profile=full $(ARGS)
 
 again: $(VENV)/.dev  ## what failed last, one after the other

@@ -73,7 +73,7 @@ def test_a_plugin_of_a_marketplace_has_what_its_entry_names(tmp_path, monkeypatc
     assert made["agents"] == (1, 1) and made["skills"] == (1, 1), "the skill that no entry names belongs to no plugin"
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 def test_the_script_prints_the_counts_and_writes_names_and_counts_only(tmp_path):
     put(tmp_path / "loose/design/artist.md", AGENT.format(name="artist"))
     command = [sys.executable, "-m", "bench.claude_collections", str(tmp_path / "loose"), "--manifest"]

@@ -86,11 +86,13 @@ def test_help_loads_nothing_but_its_text(tmp_path, flag):
 @pytest.mark.parametrize(
     "command", ["sessions", "teams", "tasks", "log", "trust", "models", "doctor", "resume", "demo"]
 )
+@pytest.mark.slow_after(1)
 def test_the_help_of_a_command_loads_nothing_that_runs(tmp_path, command):
     modules = loaded_by(tmp_path, command, "--help")
     assert strangers(modules) <= {"click"} | VALUES | VALIDATION
 
 
+@pytest.mark.slow
 def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     model = scripted(tmp_path, "TaskList", "{}")
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
@@ -111,6 +113,7 @@ def test_a_text_only_turn_loads_no_tool_and_no_validation(tmp_path):
     assert not {f"teamwright.tools.{module}" for module in tools.MODULES.values()} & modules
 
 
+@pytest.mark.slow
 async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor(tmp_path):
     async with LoopbackModel(["Done."]) as server:
         env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-test-not-a-key"}
@@ -123,6 +126,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
     assert not {name for name in modules if name.startswith(rooms)}
 
 
+@pytest.mark.slow
 def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     code = (
         "import asyncio, sys; from pathlib import Path\n"
@@ -142,6 +146,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     assert not {name for name in modules if name.startswith(rooms)}
 
 
+@pytest.mark.slow
 def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
     model = scripted(tmp_path, "Bash", '{ command = "true", description = "nothing" }')
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)

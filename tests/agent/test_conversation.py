@@ -149,6 +149,7 @@ def test_a_newer_format_is_refused_by_name(conversation, prefix):
 
 
 @pytest.mark.promise("H5", "F57")
+@pytest.mark.slow
 def test_a_transcript_survives_sigkill_at_any_moment(tmp_path, prefix):
     path = tmp_path / "killed.jsonl"
     script = (

@@ -43,6 +43,7 @@ async def texts(mailbox) -> list[str]:
     return [entry.text for entry in await mailbox.unread()]
 
 
+@pytest.mark.slow_after(1)
 async def test_an_entry_is_unread_with_its_id_until_it_is_marked(open_mailbox):
     sender, reader = open_mailbox(), open_mailbox()
     id = await sender.put(InboxEntry("ann", "hello", summary="greeting", extra={"priority": 1}))

@@ -77,6 +77,7 @@ async def refuse_others(limiter, calls, first, seconds) -> None:
 
 
 @pytest.mark.promise("J6", "H10")
+@pytest.mark.slow_after(1)
 async def test_a_refusal_in_one_process_pauses_the_others_and_lowers_their_limit(open_limiter):
     first, second = await open_limiter(), await open_limiter()
     await refuse(first, 8, 30.0)
@@ -94,6 +95,7 @@ async def test_a_process_that_starts_later_knows_the_refusal(open_limiter):
 
 
 @pytest.mark.parametrize("column", ["paused_until = 'infinity'", "refused_at = 'infinity'", "running_limit = 'NaN'"])
+@pytest.mark.slow_after(1)
 async def test_a_state_in_the_database_that_no_refusal_gives_stops_no_process_and_is_replaced(postgres, column):
     space = postgres.new_space()
     schema = space.rpartition("=")[2]
@@ -166,6 +168,7 @@ def test_of_one_refusal_the_machine_that_succeeded_since_counts():
 
 
 @pytest.mark.promise("J6", "H10")
+@pytest.mark.slow
 async def test_after_a_refusal_the_machines_share_the_calls_that_may_run_at_once(postgres):
     """Each machine counts the calls of its processes, and runs its share of them."""
     url = await make_space(postgres.new_space())

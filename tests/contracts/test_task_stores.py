@@ -47,6 +47,7 @@ async def refused(code, call):
     assert caught.value.code == code
 
 
+@pytest.mark.slow_after(1)
 async def test_a_new_task_is_read_by_every_store(open_store):
     one, other = open_store(), open_store()
     made = await one.create(named("a", metadata={"k": [1]}))
@@ -62,6 +63,7 @@ async def test_an_id_is_never_used_again(open_store):
     assert (await one.create(named("c"))).id == "3" and await ids(other) == ["1", "3"]
 
 
+@pytest.mark.slow_after(1)
 async def test_tasks_are_created_at_once_by_several_with_different_ids(open_store):
     stores = [open_store() for _ in range(4)]
     made = await asyncio.gather(*[store.create(named(str(n))) for n in range(8) for store in stores])
@@ -87,6 +89,7 @@ async def test_a_refused_change_changes_nothing(open_store):
     assert (await open_store().read()).tasks == [made]
 
 
+@pytest.mark.slow_after(1)
 async def test_no_change_is_lost_when_several_change_one_task(open_store):
     stores = [open_store() for _ in range(3)]
     await stores[0].create(named("a", metadata={"n": 0}))
@@ -98,6 +101,7 @@ async def test_no_change_is_lost_when_several_change_one_task(open_store):
     assert (await open_store().read(["1"])).tasks[0].metadata == {"n": 30}
 
 
+@pytest.mark.slow_after(1)
 async def test_of_many_that_claim_each_task_has_one_owner(open_store):
     stores = [open_store() for _ in range(4)]
     for n in range(12):
@@ -162,6 +166,7 @@ async def test_a_change_knows_the_open_blockers_with_those_that_it_adds(open_sto
 @pytest.mark.parametrize(
     ("edge", "code"), [(("1", "1"), "self_edge"), (("2", "1"), "cycle"), (("9", "1"), "task_not_found")]
 )
+@pytest.mark.slow_after(2)
 async def test_a_bad_edge_is_refused_and_nothing_changes(open_store, edge, code):
     store = open_store()
     await store.create(named("a"))

@@ -62,6 +62,7 @@ async def test_no_acknowledged_message_is_lost_or_doubled_when_the_server_is_kil
 
 
 @pytest.mark.promise("J6")
+@pytest.mark.slow
 async def test_a_write_that_a_crash_of_the_server_took_is_made_again_although_its_number_has_a_new_owner(own_server):
     url = await make_space(own_server.new_space())
     schema = parse_address(url).schema
@@ -156,6 +157,7 @@ def task(id):
     return Task(id, "part", "")
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_come_back_is_an_error_and_not_a_hang(own_server, monkeypatch):
     monkeypatch.setattr(connection_module, "PATIENCE_S", 0.3)
     url = await make_space(own_server.new_space())

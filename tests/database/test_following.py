@@ -50,6 +50,7 @@ def crew_options(directory, space: str) -> Options:
     return Options(cwd=directory, model=model, database=space)
 
 
+@pytest.mark.slow
 async def test_a_follower_reads_the_database_after_notifications_alone(
     tmp_path, space, own_server, own_home, monkeypatch
 ):
@@ -73,6 +74,7 @@ async def test_a_follower_reads_the_database_after_notifications_alone(
             assert await ended
 
 
+@pytest.mark.slow
 async def test_the_marks_of_mailboxes_cost_the_same_with_many_messages_that_were_read(space, own_server):
     schema = parse_address(space).schema
     async with holder(space) as (stores, _):
@@ -91,6 +93,7 @@ async def test_the_marks_of_mailboxes_cost_the_same_with_many_messages_that_were
     assert costs[1] <= costs[0] + 5, costs
 
 
+@pytest.mark.slow
 async def test_a_copy_has_new_read_and_replaced_messages_after_each_refresh(tmp_path, space, own_home):
     idle = json.dumps({"type": "idle_notification", "from": "ben", "timestamp": "", "idleReason": "available"})
     async with AsyncExitStack() as stack:

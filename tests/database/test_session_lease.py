@@ -22,6 +22,7 @@ async def space(postgres) -> str:
     return await make_space(postgres.new_space())
 
 
+@pytest.mark.slow
 async def test_a_second_process_is_refused_while_the_first_one_lives(space):
     async with holder(space):
         with pytest.raises(CannotStart, match="a test drives this session already") as caught:

@@ -124,6 +124,7 @@ async def test_a_team_continues_on_another_machine_with_its_conversations(tmp_pa
     assert "All parts are done." in told(model, LEAD)
 
 
+@pytest.mark.slow
 async def test_a_view_shows_the_team_from_a_copy_in_the_formats_of_files(tmp_path, space, own_home):
     session, _ = await run_crew(tmp_path, space)
 
@@ -163,6 +164,7 @@ async def test_a_team_is_adopted_on_another_machine_and_its_members_keep_their_c
     assert third.agent_transcript(tmp_path, adopted.id, "ada").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 async def test_a_review_in_the_session_of_a_team_in_a_database_returns_a_task_with_a_comment(tmp_path, space, own_home):
     model = scripted()
     async with open_session(options(tmp_path, space, model)) as session:

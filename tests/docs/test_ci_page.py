@@ -216,6 +216,7 @@ def test_the_script_of_the_page_ends_with_the_answer_also_after_a_cap(job, cappe
     assert status.stdout.split() == ["??", "answer.txt", "??", "report.md"]
 
 
+@pytest.mark.slow
 def test_the_fields_that_the_page_names_are_in_the_result(job):
     with LoopbackModel.in_thread() as server:
         job.url = server.url

@@ -104,6 +104,7 @@ def test_there_are_commands_in_sentences():
 
 
 @pytest.mark.parametrize(("page", "text"), PROSE, ids=[f"{page}: {text}" for page, text in PROSE])
+@pytest.mark.slow_after(55)
 def test_a_command_in_a_sentence_is_understood(page: str, text: str):
     words = shlex.split(re.split(r" (?:\||>>?) ", text)[0])[1:]
     for prompt in understood(words):

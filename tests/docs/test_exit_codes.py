@@ -111,6 +111,7 @@ def test_every_code_of_the_page_is_tried_here():
 
 
 @pytest.mark.promise("K11")
+@pytest.mark.slow
 def test_a_shell_sees_the_code_through_a_pipe_with_pipefail(tmp_path: Path, repo: Path):
     program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""})
     line = f"set -o pipefail; {sys.executable} -m teamwright -p hi | cat"

@@ -50,6 +50,7 @@ async def test_a_hook_reads_the_event_on_stdin_in_its_directory_with_the_project
 
 
 @pytest.mark.promise("G7", "P6")
+@pytest.mark.slow
 async def test_a_slow_hook_is_killed_with_its_children_and_counts_for_nothing(tmp_path):
     hooks, told = hooks_of(tmp_path, "sleep 600 & echo $! > child; trap '' TERM; echo $$ > parent; wait", timeout=1)
     outcome = await hooks.fire("PreToolUse", {}, ("Bash",))

@@ -117,5 +117,6 @@ INNER = st.sampled_from(["hookEventName", "permissionDecision", "updatedInput", 
     st.dictionaries(KEYS, JSON | st.dictionaries(INNER, JSON | st.dictionaries(st.just("behavior"), JSON))),
     st.integers(-20, 20),
 )
+@pytest.mark.slow
 def test_no_output_of_a_hook_raises(event, value, code):
     merge_outcomes([read_outcome(event, code, json.dumps(value), "x"), NO_OUTCOME])

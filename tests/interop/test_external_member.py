@@ -79,6 +79,7 @@ async def test_mail_goes_both_ways_and_a_stranger_is_read_as_one(strangers, tmp_
 
 
 @pytest.mark.promise("C3", "E8", "P1")
+@pytest.mark.slow
 async def test_a_hundred_messages_of_both_sides_at_once_all_arrive_once_or_their_sender_knows(newer, tmp_path):
     write = [{"do": "send", "to": "ann", "text": f"theirs {n}"} for n in range(50)]
     async with with_zed(newer, tmp_path, {"turns": [{"when": "Go.", "do": write}]}) as (team, start, heard):
@@ -162,6 +163,7 @@ async def ask_to_stop(team, zed, heard):
 
 
 @pytest.mark.promise("E8", "F16", "F20", "P7")
+@pytest.mark.slow_after(1)
 async def test_a_stranger_that_agreed_to_stop_leaves_its_entry_and_is_seen_off_by_us(strangers, tmp_path):
     """It ends by itself; its tasks go back, its entry goes, mail that it never read is told, and so is the lead."""
     async with with_zed(strangers, tmp_path, {}) as (team, start, heard):
@@ -194,6 +196,7 @@ async def test_a_stranger_that_objects_stays_as_it_was(strangers, tmp_path):
 
 
 @pytest.mark.promise("E8", "C4", "F44", "D8")
+@pytest.mark.slow_after(1)
 async def test_after_a_resume_a_stranger_is_still_known_and_what_it_asks_reaches_a_person(strangers, tmp_path):
     call = {"do": "tool", "tool": "Bash", "input": {"command": "make"}}
     script = {"turns": [{"when": "Go.", "do": []}, {"when": "Now.", "do": [call]}]}

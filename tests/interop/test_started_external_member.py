@@ -235,6 +235,7 @@ async def test_a_start_is_over_when_it_read_its_prompt_however_long_that_takes(n
 
 
 @pytest.mark.promise("E8", "P3", "F26")
+@pytest.mark.slow_after(1)
 async def test_a_start_that_fails_says_what_the_program_said_last_and_leaves_nothing_behind(started, tmp_path):
     dies = {"zed": {"start": {"exit": 3, "stderr": "please log in first"}}}
     async with a_crew(tmp_path, started.settings(dies)) as (team, heard):
@@ -247,6 +248,7 @@ async def test_a_start_that_fails_says_what_the_program_said_last_and_leaves_not
 
 
 @pytest.mark.promise("E8", "P3")
+@pytest.mark.slow
 async def test_a_program_that_never_reads_its_prompt_is_ended_after_its_time(newer, tmp_path):
     never = {"zed": {"start": {"await": str(tmp_path / "never")}}}
     async with a_crew(tmp_path, newer.settings(never, other={"start_s": 1.5})) as (team, heard):

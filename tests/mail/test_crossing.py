@@ -30,6 +30,7 @@ def test_four_writers_lose_nothing(start, on_disk):
 
 
 @pytest.mark.promise("F03", "C3")
+@pytest.mark.slow
 def test_writers_of_ours_and_strangers_that_truncate_and_rewrite_lose_nothing(start, on_disk):
     processes = [start("send", "ours", 100), start("older_stranger", "theirs", 100), start("send", "more", 50)]
     assert [p.wait(WAIT_S) for p in processes] == [0, 0, 0]

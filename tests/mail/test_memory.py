@@ -23,6 +23,7 @@ def kept_elements():
 
 
 @pytest.mark.finding("T25")
+@pytest.mark.slow
 async def test_elements_of_consumed_mail_are_not_kept_in_memory(inbox):
     reader = inbox()
     before = kept_elements()

@@ -73,6 +73,7 @@ async def test_an_answer_that_is_none_is_said_and_no_redirect_is_followed(place,
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.slow_after(2)
 async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream):
     with serving(stream=stream) as http:
         server = at(place, http)

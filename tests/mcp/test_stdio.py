@@ -170,6 +170,7 @@ async def test_one_that_never_comes_up_is_given_up_after_a_few_starts(place):
         ("noise", "MB that were not requested|was not ready in"),
     ],
 )
+@pytest.mark.slow_after(1)
 async def test_one_that_cannot_be_spoken_to_is_ended(place, habit, said):
     place.limits = ServerTimeouts(start_s=1 if habit == "deaf" else WAIT_S)
     server = place.server(habit)

@@ -95,6 +95,7 @@ def same(sdk_message, reply):
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=ANSWERS, data=st.data())
+@pytest.mark.slow
 def test_the_same_bytes_give_the_same_message(client, served, sdk, answer, data):
     server, holder = served
     wire = b"".join(map(encode_event, answer_events(answer)))
@@ -161,7 +162,7 @@ def test_citations_come_out_as_from_the_sdk(client, served, sdk):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529])
 @pytest.mark.parametrize("word", [None, "true", "false"])
-@pytest.mark.slow_after(14)
+@pytest.mark.slow_after(2)
 def test_we_try_again_where_the_sdk_does(anthropic, served, status, word):
     server, holder = served
     holder["reply"] = Status(

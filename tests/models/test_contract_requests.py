@@ -207,6 +207,7 @@ assert not read, "certificates were read for a plain connection"
 """
 
 
+@pytest.mark.slow
 def test_http_is_loaded_at_the_first_request_and_certificates_only_where_tls_is_spoken():
     with LoopbackModel.in_thread() as server:
         run = subprocess.run([sys.executable, "-c", LAZY, server.url], capture_output=True, text=True, timeout=WAIT_S)

@@ -115,6 +115,7 @@ async def enter(one):
         pass
 
 
+@pytest.mark.slow
 async def test_several_processes_never_have_more_calls_at_once_than_may(start, page, tmp_path):
     mine = rate_limiter(page)
     async with mine.permit() as one, mine.permit(), mine.permit(), mine.permit():
@@ -147,6 +148,7 @@ async def test_a_process_that_is_never_done_leaves_a_place_to_another_one(start,
     assert log.read_text().count("-") < before + 50, "it was not left to chance"
 
 
+@pytest.mark.slow
 async def test_a_page_whose_writers_are_killed_at_any_moment_is_whole(start, page):
     for _ in range(6):
         writer = start("hammers", page)

@@ -364,6 +364,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_another_process_reaches_the_server_by_its_environment():
     script = [Status(529), "Hello from the loopback."]
     with LoopbackModel.in_thread(script) as server:

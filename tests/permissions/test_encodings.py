@@ -68,6 +68,7 @@ def test_an_encoding_of_the_environment_makes_such_a_line_unreadable(scratch, mo
 
 @pytest.mark.finding("P1")
 @pytest.mark.parametrize("line", SETTING)
+@pytest.mark.slow_after(2)
 def test_bash_runs_the_hidden_command_in_this_encoding(tmp_path, locales, line):
     env = {"PATH": os.environ["PATH"], "LOCPATH": str(locales), "LC_ALL": ""}
     subprocess.run(["bash", "-c", line], cwd=tmp_path, env=env, timeout=WAIT_S, check=False, capture_output=True)

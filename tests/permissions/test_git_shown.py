@@ -65,7 +65,7 @@ def repository(own_scratch):
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("line", NAMING)
-@pytest.mark.slow_after(10)
+@pytest.mark.slow_after(1)
 def test_a_denied_file_that_is_named_is_denied_in_every_mode_whatever_is_allowed(repository, line):
     for mode in Mode:
         for allow in ((), OWN, ["Bash"]):
@@ -74,6 +74,7 @@ def test_a_denied_file_that_is_named_is_denied_in_every_mode_whatever_is_allowed
 
 @pytest.mark.promise("G2")
 @pytest.mark.parametrize("line", SHOWING)
+@pytest.mark.slow_after(1)
 def test_the_users_own_rule_about_the_command_answers_what_nobody_named(repository, line):
     assert repository.run(line, deny=USUAL).verdict is ASK
     assert repository.run(line, Mode.DONT_ASK, deny=USUAL).verdict is DENY

@@ -219,7 +219,7 @@ INTO = (
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P4")
 @pytest.mark.parametrize("kind", FOUND_BY_GIT)
-@pytest.mark.slow_after(4)
+@pytest.mark.slow_after(1)
 def test_a_repository_inside_the_repository_runs_nothing_before_it_is_trusted(place, kind):
     FOUND_BY_GIT[kind](place)
     (place.emb / "below").mkdir()
@@ -297,6 +297,7 @@ def test_a_plain_repository_inside_the_repository_is_read_like_any_other(place):
 
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.slow_after(8)
 def test_commands_that_read_are_allowed_in_a_plain_repository(place, line):
     assert place.allows(line)
     assert not place.run(line)
@@ -402,7 +403,7 @@ def attracting(place):
 
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P5")
-@pytest.mark.slow_after(8)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("key", [*RUN_BY_READING, *RUN_OTHERWISE])
 def test_no_key_however_it_is_spelled_makes_an_allowed_line_run_something(attracting, key):
     place = attracting
@@ -443,6 +444,7 @@ def test_missing_objects_are_fetched_by_no_allowed_line(place, how):
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P5")
 @pytest.mark.parametrize("name", ["post-index-change", "POST-INDEX-CHANGE", "fsmonitor-watchman", "query-watchman"])
+@pytest.mark.slow_after(1)
 def test_a_hook_that_reading_could_run_is_asked_about(place, name):
     hook = place.project / ".git" / "hooks" / name
     hook.parent.mkdir(exist_ok=True)
@@ -467,6 +469,7 @@ def test_a_submodule_runs_nothing_through_the_repository_around_it(place):
 @pytest.mark.promise("K1", "P7")
 @pytest.mark.finding("P5")
 @pytest.mark.parametrize("option", ["--submodule=diff", "--submodule=log", "--submodule", "--submod=diff"])
+@pytest.mark.slow_after(1)
 def test_a_submodule_that_only_former_commits_have_runs_nothing(place, option):
     with_a_whole_repository(place)
     (place.emb / "b.txt").write_text("one\n")

@@ -106,6 +106,7 @@ def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
 @pytest.mark.promise("F46", "G3")
 @settings(max_examples=examples(80), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes, later=changes)
+@pytest.mark.slow
 def test_nobody_may_more_than_anybody_above_it_at_any_time(scratch, calls, mode, rules, route, later):
     members = family(scratch, mode, rules, route)
     for step in (None, *later):
@@ -120,6 +121,7 @@ def test_nobody_may_more_than_anybody_above_it_at_any_time(scratch, calls, mode,
 @pytest.mark.promise("F45", "G3")
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, depth=st.integers(1, 3))
+@pytest.mark.slow
 def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and_subagent(
     scratch, calls, mode, rules, depth
 ):
@@ -132,6 +134,7 @@ def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and
 @pytest.mark.promise("F45", "G3")
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, other=modes, later=changes)
+@pytest.mark.slow
 def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
     scratch, calls, mode, rules, other, later
 ):
@@ -150,6 +153,7 @@ def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
 @pytest.mark.promise("F45", "G6")
 @settings(max_examples=examples(40), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes)
+@pytest.mark.slow
 def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at_once(
     scratch, calls, mode, rules, route
 ):
@@ -227,6 +231,7 @@ def test_without_anybody_above_no_mode_is_the_default_one(scratch, calls):
 @pytest.mark.promise("G1", "F46")
 @settings(max_examples=examples(60), deadline=None)
 @given(rules=rule_lists, route=routes)
+@pytest.mark.slow
 def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(scratch, calls, rules, route):
     members = family(scratch, Mode.PLAN, rules, route)
     default = scratch.policy(Mode.DEFAULT)

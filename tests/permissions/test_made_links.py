@@ -136,6 +136,7 @@ def test_a_list_of_files_from_the_input_may_name_a_forbidden_file(scratch, line)
         "for i in {1..40}; do ln -s z$i/z$i z$i; ln -s . z$i; mv z$i z; done; cat z/z/z/z",
     ],
 )
+@pytest.mark.slow_after(2)
 def test_a_line_with_many_links_gets_its_verdict_in_bounded_steps(own_scratch, line, monkeypatch):
     (own_scratch.project / "sub" / "l").symlink_to("../src")
     steps = 0

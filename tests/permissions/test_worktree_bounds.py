@@ -89,6 +89,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("command", OUTSIDE)
 @pytest.mark.parametrize("mode", [Mode.ACCEPT_EDITS, Mode.BYPASS])
+@pytest.mark.slow_after(4)
 def test_shell_commands_that_change_something_outside_are_refused(place, mode, command):
     (place.tree / "link").symlink_to(place.checkout)
     member = place.member(mode, allow=["Bash"])
@@ -118,6 +119,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("command", [*SHARED, *PROGRAMS])
+@pytest.mark.slow_after(3)
 def test_a_change_of_shared_git_state_or_by_a_program_that_names_the_checkout_asks_a_person_in_every_mode(
     place, command
 ):
@@ -138,6 +140,7 @@ FREE = [
 
 
 @pytest.mark.parametrize("command", FREE)
+@pytest.mark.slow_after(4)
 def test_other_commands_of_an_agent_in_a_worktree_are_not_asked_about_in_bypass(place, command):
     assert place.bash(place.member(Mode.BYPASS), command.format(checkout=place.checkout)) is ALLOW
 
@@ -176,6 +179,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize("command", ASKED)
+@pytest.mark.slow_after(5)
 def test_other_git_commands_still_ask(place, command):
     assert place.bash(place.member(), command) is ASK
 

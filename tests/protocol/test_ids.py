@@ -67,6 +67,7 @@ def test_a_path_component_from_outside_cannot_leave_its_directory(text, tmp_path
 
 @pytest.mark.promise("F64", "A5")
 @given(st.text(max_size=300))
+@pytest.mark.slow
 def test_whatever_passes_stays_inside(text):
     home = Home.at(Path("/nonexistent/home"))
     for make in (home.team, home.tasks):

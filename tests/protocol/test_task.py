@@ -83,6 +83,7 @@ def test_what_is_not_a_task_is_none(text):
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()))
+@pytest.mark.slow
 def test_no_file_makes_reading_fail(raw):
     assert parse_task(raw, "1") is None
 

@@ -37,6 +37,7 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.subject}: {one.name}")
+@pytest.mark.slow_after(1)
 def test_bubblewrap_holds_against(attack):
     if probe_bubblewrap(require("bwrap")) is None:
         pytest.skip("bubblewrap cannot make namespaces here")
@@ -44,6 +45,7 @@ def test_bubblewrap_holds_against(attack):
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.subject}: {one.name}")
+@pytest.mark.slow_after(1)
 def test_landlock_holds_against(attack):
     if not probe_landlock():
         pytest.skip("the kernel has no Landlock")
@@ -54,6 +56,7 @@ def test_landlock_holds_against(attack):
 @needs("ssh-agent")
 @needs("dbus-daemon")
 @pytest.mark.parametrize("name", WITHOUT)
+@pytest.mark.slow_after(2)
 def test_an_attack_succeeds_without_a_sandbox(tmp_path, name):
     [attack] = [one for one in ATTACKS if one.name == name]
     with attack_world(tmp_path) as world:

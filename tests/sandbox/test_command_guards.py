@@ -98,6 +98,7 @@ BEGINS = "git checkout -q -b other"
         ("printf '[core] fsmonitor = ./evil\\n' >> .git/config", "a line"),
     ],
 )
+@pytest.mark.slow_after(1)
 async def test_a_setting_that_a_hook_makes_and_that_runs_programs_is_undone_and_reported(
     session, confined, own_hook, changes, name
 ):
@@ -111,6 +112,7 @@ async def test_a_setting_that_a_hook_makes_and_that_runs_programs_is_undone_and_
     assert name in result.content or name == "a line"
 
 
+@pytest.mark.slow_after(1)
 async def test_settings_that_a_line_names_and_those_that_run_nothing_stay(session, confined):
     config = confined.work / ".git/config"
     for line in ("git remote add origin https://example.com/x", "git config alias.co checkout", "git lfs version"):
@@ -122,6 +124,7 @@ async def test_settings_that_a_line_names_and_those_that_run_nothing_stay(sessio
     assert "evil" not in config.read_text()
 
 
+@pytest.mark.slow_after(1)
 async def test_a_setting_that_a_job_of_a_hook_makes_later_is_undone_at_its_end(session, confined, own_hook):
     own_hook.write_text(
         "(until test -e go; do sleep 0.05; done; git config core.fsmonitor ./evil; touch ready) </dev/null &\n"

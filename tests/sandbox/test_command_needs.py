@@ -106,6 +106,7 @@ def test_servers_and_programs_that_know_no_proxy_get_the_whole_network(line):
         ("make https://other.example/", ""),
     ],
 )
+@pytest.mark.slow_after(14)
 def test_a_line_names_the_hosts_of_its_addresses_remotes_and_registries(tmp_path, line, hosts):
     home, work = tmp_path / "home", tmp_path / "work"
     for path, text in {

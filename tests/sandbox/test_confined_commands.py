@@ -58,6 +58,7 @@ def test_a_working_command_changes_its_directories_and_caches_only(confined):
         "ln -s /tmp .git/hooks/x",
     ],
 )
+@pytest.mark.slow_after(3)
 def test_a_working_command_cannot_change_what_git_runs(confined, command):
     done = confined.work_in(command)
     assert done.returncode != 0
@@ -83,6 +84,7 @@ def test_a_path_that_a_rule_denies_is_not_read(confined):
     assert "SECRET" not in done.stdout and done.stdout.endswith("A\n")
 
 
+@pytest.mark.slow
 def test_the_network_is_reached_only_by_a_command_that_names_it_as_a_whole(confined):
     with socket.create_server(("127.0.0.1", 0)) as server:
         connect = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"

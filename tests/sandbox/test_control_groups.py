@@ -258,6 +258,7 @@ async def test_the_result_of_a_command_with_too_many_processes_names_the_limit(c
     await jobs.close()
 
 
+@pytest.mark.slow
 def test_commands_whose_processes_are_counted_start_however_early_they_are_checked(confined, bubblewrap, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("this test needs the superuser, for whom no rlimit holds")

@@ -47,7 +47,7 @@ async def test_a_person_sees_once_in_a_session_that_deeper_files_are_not_hidden(
         (work / f"{number}.txt").touch()
     (tmp_path / "state").mkdir()
     (tmp_path / "state/settings.json").write_text('{"permissions": {"deny": ["Read(**/*.pem)"]}}')
-    read = Call("Bash", {"command": "python3 -c 'print(open(\"key.\" + \"pem\").read())'", "description": "read"})
+    read = Call("Bash", {"command": 'python3 -c \'print(open("key." + "pem").read())\'', "description": "read"})
     model = ScriptedModel([read, read, "Done."])
     options = {"cwd": work, "home": tmp_path / "state", "sandbox": "auto", "permission_mode": "bypassPermissions"}
     async with Team("crew", model=model, **options) as team:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
 @needs("ssh-keygen")
+@pytest.mark.slow
 async def test_an_allowed_commit_is_signed_and_the_question_names_the_keys(tmp_path, monkeypatch):
     home, work = tmp_path / "home", tmp_path / "work"
     sign_commits(home, work)

@@ -128,6 +128,7 @@ async def test_the_first_connection_to_a_host_asks_and_later_ones_do_not(tmp_pat
 
 
 @pytest.mark.usefixtures("each_implementation")
+@pytest.mark.slow_after(1)
 async def test_a_host_that_is_not_allowed_is_refused_and_the_refusal_is_an_event(tmp_path, server):
     [text], asked, [event] = await run(tmp_path, program(tmp_path, f"http://127.0.0.1:{server}/a"), allow=False)
     assert "page" not in text and len(asked) == 1
@@ -136,6 +137,7 @@ async def test_a_host_that_is_not_allowed_is_refused_and_the_refusal_is_an_event
 
 @needs("openssl")
 @pytest.mark.usefixtures("each_implementation")
+@pytest.mark.slow_after(1)
 async def test_tls_is_not_opened(tmp_path, tls_server):
     [text], [_], _ = await run(tmp_path, program(tmp_path, f"https://127.0.0.1:{tls_server}/b"))
     assert "page /b" in text  # the certificate of the server, which the program checked, and no other one
@@ -152,6 +154,7 @@ async def test_rules_for_webfetch_decide_about_hosts(tmp_path, server):
 
 
 @pytest.mark.usefixtures("each_implementation")
+@pytest.mark.slow_after(1)
 async def test_there_is_no_way_but_the_proxy(tmp_path, server):
     line = f"exec 3<>/dev/tcp/127.0.0.1/{server} && echo reached"
     [text], asked, _ = await run(tmp_path, line)
@@ -210,6 +213,7 @@ async def test_a_command_inherits_no_descriptor_of_its_network(tmp_path):
 
 
 @pytest.mark.usefixtures("each_implementation")
+@pytest.mark.slow_after(1)
 async def test_a_background_command_reaches_hosts_after_its_call(tmp_path, server):
     fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
     late = f"(until [ -e go ]; do sleep 0.05; done; {fetch} > page; touch fetched) & echo began"
@@ -222,6 +226,7 @@ async def test_a_background_command_reaches_hosts_after_its_call(tmp_path, serve
 
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_the_permission_of_a_command_is_that_of_the_hosts_that_it_names_and_other_hosts_ask(tmp_path, server):
     line = f"curl -sSL http://127.0.0.1:{server}/to/localhost:{server}/b"
     [text], [request], _ = await run(tmp_path, line)
@@ -236,6 +241,7 @@ async def test_the_permission_of_a_command_is_that_of_the_hosts_that_it_names_an
 
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_a_port_of_this_machine_that_a_command_names_or_a_person_allowed_opens_no_other_port(tmp_path, server):
     made = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     for other in serve(made):
@@ -248,6 +254,7 @@ async def test_a_port_of_this_machine_that_a_command_names_or_a_person_allowed_o
 
 
 @pytest.mark.usefixtures("each_implementation")
+@pytest.mark.slow_after(1)
 async def test_a_rule_for_this_machine_opens_the_port_that_it_names_and_no_other(tmp_path, server):
     fetch = program(tmp_path, f"http://127.0.0.1:{server}/a")
     [text], [request], _ = await run(tmp_path, fetch, allowed_tools=["Bash", "WebFetch(domain:127.0.0.1)", "WebFetch"])
@@ -257,6 +264,7 @@ async def test_a_rule_for_this_machine_opens_the_port_that_it_names_and_no_other
     assert "page" not in text and len(asked) == 1
 
 
+@pytest.mark.slow
 async def test_the_remotes_of_a_repository_are_read_once_a_call_and_only_for_a_command_that_names_the_network(
     tmp_path, monkeypatch
 ):
@@ -277,6 +285,7 @@ async def test_the_remotes_of_a_repository_are_read_once_a_call_and_only_for_a_c
 
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_a_command_that_names_the_network_has_no_way_but_the_proxy(tmp_path, server):
     abstract = f"teamwright-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as other:
@@ -299,6 +308,7 @@ def network_setting(tmp_path, mode: str) -> Path:
 
 @needs("curl")
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_curl_reaches_a_server_that_an_earlier_command_started(tmp_path, server):
     (tmp_path / "work").mkdir()
     (tmp_path / "work/ours.txt").write_text("OURS")
@@ -312,6 +322,7 @@ async def test_curl_reaches_a_server_that_an_earlier_command_started(tmp_path, s
 
 @needs("ssh")
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_ssh_and_git_over_ssh_use_the_proxy_and_ask_about_the_host(tmp_path):
     received: list[bytes] = []
 
@@ -345,6 +356,7 @@ async def test_a_question_says_which_hosts_ask_no_more_and_what_gets_the_whole_n
 
 
 @pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.slow
 async def test_the_hosts_of_a_check_are_asked_about(tmp_path, server):
     asked: list[str] = []
 
@@ -389,6 +401,7 @@ async def ask_program(*argv: str, env: dict[str, str] | None = None) -> str:
 
 @needs("curl")
 @pytest.mark.parametrize("scheme", ["http", "socks5h", "socks5"])
+@pytest.mark.slow_after(1)
 async def test_curl_reaches_a_page_by_http_and_socks5(proxy, server, scheme):
     route = proxy.route(yes)
     address = f"{scheme}://teamwright:{route.key}@127.0.0.1:{route.port}"
@@ -503,6 +516,7 @@ async def test_names_that_rules_would_read_otherwise_and_metadata_services_are_r
 
 
 @pytest.mark.parametrize("host", ["::ffff:127.0.0.1", "::FFFF:7f00:1", "127.0.0.1.", "127.0.0.1"])
+@pytest.mark.slow_after(1)
 async def test_a_rule_about_an_address_decides_about_each_of_its_spellings(host, server, proxy):
     asked: list[str] = []
 

@@ -33,6 +33,7 @@ async def test_a_check_changes_the_project_and_nothing_outside(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["repository", "person"])
+@pytest.mark.slow_after(1)
 async def test_an_mcp_server_of_a_repository_is_confined_and_one_of_a_person_is_not(tmp_path, place):
     work, outside = tmp_path / "work", Path(f"/var/lib/teamwright-test-{os.getpid()}")
     work.mkdir()
@@ -96,6 +97,7 @@ async def test_an_mcp_server_of_a_repository_reads_no_credentials_by_its_name_an
     assert "PLAIN" in model.request_text(1) and "DENIED" not in model.request_text(1)
 
 
+@pytest.mark.slow_after(1)
 async def test_a_git_file_that_an_mcp_server_of_a_repository_created_is_moved_away_at_its_end(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
@@ -121,6 +123,7 @@ def plugin(tmp_path: Path, **parts: object) -> Path:
     return made
 
 
+@pytest.mark.slow_after(1)
 async def test_a_server_of_a_plugin_is_confined_reads_its_own_files_and_keeps_its_data(tmp_path):
     outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
     made = plugin(tmp_path)
@@ -140,6 +143,7 @@ async def test_a_server_of_a_plugin_is_confined_reads_its_own_files_and_keeps_it
 
 
 @pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.slow_after(2)
 async def test_a_hook_runs_in_the_sandbox_if_its_definition_asks_for_it(tmp_path, asks):
     outside, inside = Path(f"/var/lib/teamwright-test-{os.getpid()}"), tmp_path / "work/inside"
     hook = {"type": "command", "command": f"cat > /dev/null; echo x > {inside}; echo x > {outside}", "sandbox": asks}

@@ -155,6 +155,7 @@ EVERYONE = {"LEAD", "MATE", "CHILD"}
 @needs("bwrap")
 @pytest.mark.parametrize("backend", ["in-process", pytest.param("detached", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by", ["its agent type", "a role with its name"])
+@pytest.mark.slow_after(1)
 async def test_the_bounds_of_a_teammate_hold_for_its_sub_agents_too(tmp_path, backend, by):
     crew = Crew(tmp_path)
     if by == "its agent type":
@@ -205,6 +206,7 @@ async def test_the_setup_of_a_worktree_is_no_wider_than_the_agent_that_works_the
 
 @needs("bwrap")
 @pytest.mark.parametrize("place", ["its definition", "the agent above"])
+@pytest.mark.slow_after(1)
 async def test_the_mcp_servers_of_an_agent_type_are_no_wider_than_its_agents(tmp_path, place):
     crew = Crew(tmp_path)
     server = {"command": "python3", "args": [str(SERVER), str(crew.shared / "server"), str(crew.other / "server")]}

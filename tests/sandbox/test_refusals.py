@@ -140,6 +140,7 @@ def subjects(work: Path) -> str:
 
 
 @needs("ssh-keygen")
+@pytest.mark.slow_after(1)
 async def test_a_commit_that_cannot_be_signed_says_what_would_allow_the_signature(tmp_path, monkeypatch):
     home, work = tmp_path / "home", tmp_path / "work"
     sign_commits(home, work)

@@ -25,6 +25,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", SAID)
+@pytest.mark.slow_after(1)
 async def test_status_says_which_implementation_holds_the_session_and_what_it_does_not_hold(
     tmp_path, monkeypatch, name
 ):

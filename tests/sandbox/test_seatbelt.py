@@ -92,6 +92,7 @@ def test_a_profile_denies_all_that_it_does_not_name(confined):
         ("file-write-data", "/dev/ttys001", False, False),
     ],
 )
+@pytest.mark.slow_after(3)
 def test_each_policy_decides_about_files(confined, act, path, reads, works):
     path = path.format(work=confined.work, home=confined.home, state=confined.state)
     assert allows(profile(confined, PolicyName.READ), act, path) is reads

@@ -121,6 +121,7 @@ async def test_a_write_to_a_file_that_only_the_system_has_in_tmp_asks(tmp_path, 
 @pytest.mark.parametrize(
     "target", ["secret.txt", f"/tmp/other-{NAME}"], ids=["in the project", "in the directory of the system"]
 )
+@pytest.mark.slow_after(1)
 async def test_a_link_in_tmp_gives_no_access_to_other_files(tmp_path, bubblewrap, in_system_tmp, target):
     (tmp_path / "secret.txt").write_text("of a person")
     real = tmp_path / target

@@ -92,6 +92,7 @@ def in_a_new_python(code: str, **env: str) -> str:
 
 
 @pytest.mark.promise("J1")
+@pytest.mark.slow
 def test_importing_loads_no_room_starts_no_thread_sets_no_handler_and_touches_no_home(tmp_path):
     home = tmp_path / "home"
     code = """
@@ -254,6 +255,7 @@ async def test_an_error_in_the_block_ends_everybody_too_and_is_raised_as_it_was(
 
 @pytest.mark.promise("J1", "P3")
 @pytest.mark.parametrize("times", [1, 2, 3, 6])
+@pytest.mark.slow_after(2)
 async def test_cancelling_the_block_ends_everybody_however_often_it_is_cancelled(tmp_path, times):
     model = Stuck("ok", "team-lead", "ada")
     extra = settings(tmp_path, shutdown_timeout_s=0.1)

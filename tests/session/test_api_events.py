@@ -154,6 +154,7 @@ async def _numbers(events) -> list[int]:
 
 
 @pytest.mark.promise("J1")
+@pytest.mark.slow
 async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_the_log(tmp_path):
     calls = MAX_WAITING // 2
 
@@ -173,6 +174,7 @@ async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_t
 
 
 @pytest.mark.promise("J1")
+@pytest.mark.slow
 async def test_abandoning_an_iterator_changes_nothing(tmp_path):
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([("TaskList", {}), "done"])) as team:
         run = team.run("Go.")

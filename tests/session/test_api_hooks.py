@@ -66,6 +66,7 @@ async def test_a_function_refuses_changes_and_adds_as_a_command_would(tmp_path):
 
 @pytest.mark.promise("G7", "F69")
 @pytest.mark.parametrize("kind", ["raises", "hangs", "garbage"])
+@pytest.mark.slow_after(1)
 async def test_a_function_that_fails_counts_for_nothing_and_is_told_once(tmp_path, kind):
     async def bad(payload: Any) -> object:
         match kind:

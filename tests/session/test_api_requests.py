@@ -115,6 +115,7 @@ async def test_a_request_that_is_read_late_from_the_file_can_be_answered_too(tmp
 
 @pytest.mark.promise("J1", "G2")
 @pytest.mark.parametrize("how", ["loop", "on_request"])
+@pytest.mark.slow_after(1)
 async def test_always_stores_the_offered_rule_for_the_session_and_every_member(tmp_path, how):
     offered: list[str] = []
 

@@ -653,6 +653,7 @@ async def test_damaged_files_are_findings_and_what_is_whole_in_them_counts(crew)
     assert {path: path.read_bytes() for path in files} == before
 
 
+@pytest.mark.slow
 async def test_a_file_of_any_bytes_never_raises(crew):
     await crew.send("ann", "one")
     await crew.tasks.create("first", "", by=LEAD)

@@ -42,6 +42,7 @@ class Noted(Asked):
 
 
 @pytest.mark.promise("H6", "F54", "F18")
+@pytest.mark.slow
 async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_jobs(tmp_path):
     stop = Stop()
     job = ("Bash", {"command": "sleep 60", "run_in_background": True})

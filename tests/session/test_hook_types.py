@@ -215,6 +215,7 @@ async def test_an_http_hook_sends_the_event_with_the_allowed_variables_and_its_a
     ],
     ids=["empty", "plain", "cut", "error", "redirect", "huge", "compressed", "silent"],
 )
+@pytest.mark.slow_after(1)
 async def test_an_http_hook_that_fails_is_a_warning_without_its_secret_parts(
     tmp_path, receiver, caplog, answer, status, problem
 ):

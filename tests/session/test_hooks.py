@@ -173,6 +173,7 @@ async def test_continue_false_ends_the_turn_after_this_round(hooks):
 
 
 @pytest.mark.promise("G7", "P6")
+@pytest.mark.slow
 async def test_a_hook_that_hangs_before_a_call_does_not_block_it(hooks):
     hooks.on("PreToolUse", "sleep 600", timeout=0.5)
     _, model, notices = await run(hooks, [Call("Bash", {"command": "echo hi"}), "Done."])
@@ -474,6 +475,7 @@ async def test_a_teammate_that_would_rest_with_a_task_in_progress_is_asked_about
 
 
 @pytest.mark.promise("G7", "G4", "F44")
+@pytest.mark.slow
 async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_when_the_other_is_over(hooks):
     """A hook that denies must not be lost with a namesake."""
     no = own("PermissionRequest", decision={"behavior": "deny", "message": "not on Fridays"})

@@ -369,6 +369,7 @@ async def test_a_lead_that_delegates_spawns_and_coordinates_and_can_read_no_file
 
 
 @pytest.mark.promise("G6", "F45")
+@pytest.mark.slow
 async def test_what_members_have_and_may_do_is_the_same_whether_their_lead_delegates_or_not(tmp_path):
     calls = [
         write("a"),
@@ -396,6 +397,7 @@ async def test_what_members_have_and_may_do_is_the_same_whether_their_lead_deleg
 @pytest.mark.promise("G1", "F46", "P7")
 @pytest.mark.parametrize("written", ["bypassPermissions", "acceptEdits", None, "auto", 7, ["plan"]])
 @pytest.mark.parametrize("mode", ["dontAsk", None])
+@pytest.mark.slow_after(1)
 async def test_what_another_program_writes_on_the_roster_gives_no_member_another_mode(tmp_path, written, mode):
     async with a_team(tmp_path, ScriptedModel("ready"), permission_mode="acceptEdits") as team:
         ada = await team.spawn("ada", "work", mode=mode)

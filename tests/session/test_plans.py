@@ -142,6 +142,7 @@ async def test_another_word_for_an_approver_starts_nothing(tmp_path):
 @pytest.mark.promise("G5", "F47")
 @pytest.mark.parametrize("entered", ["by flag", "by itself"])
 @pytest.mark.parametrize("granted", [None, "acceptEdits"])
+@pytest.mark.slow_after(2)
 async def test_the_leads_plan_is_approved_by_a_person_once(tmp_path, entered, granted):
     def lead(request):
         if entered == "by itself" and len(request.items) == 1:

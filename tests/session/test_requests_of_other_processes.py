@@ -118,6 +118,7 @@ async def test_a_name_with_an_at_sign_is_a_team_before_it_is_a_member(tmp_path, 
 
 
 @pytest.mark.promise("P3", "P4")
+@pytest.mark.slow
 async def test_a_request_is_bound_to_one_life_of_the_lead(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         await team.spawn("ada", "Wait.")

@@ -272,6 +272,7 @@ say = "Nothing."
 """
 
 
+@pytest.mark.slow
 async def test_members_in_processes_submit_and_review_work(tmp_path):
     (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
     (tmp_path / "work").mkdir()

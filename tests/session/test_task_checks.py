@@ -185,6 +185,7 @@ def child(tmp_path):
 
 
 @pytest.mark.promise("P5", "F62")
+@pytest.mark.slow
 async def test_a_kill_in_the_middle_of_a_check_leaves_the_task_open_and_no_process_after_a_resume(tmp_path, child):
     pid = await written(tmp_path / "pid")
     child.send_signal(signal.SIGKILL)
@@ -283,6 +284,7 @@ async def test_a_check_that_nobody_of_ours_set_is_not_run_and_the_completion_say
     assert shown == [("#1", "completed, unverified", "", "first")]
 
 
+@pytest.mark.slow
 async def test_a_member_cannot_take_a_check_away_nor_say_that_it_passed(tmp_path):
     calls = [
         ("TaskUpdate", {"taskId": "1", "status": "completed", "metadata": {"check": None}}),

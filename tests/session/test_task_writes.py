@@ -149,6 +149,7 @@ say = "Nothing."
 """
 
 
+@pytest.mark.slow
 async def test_a_member_in_its_own_process_asks_too(tmp_path):
     (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
     work = tmp_path / "work"
@@ -162,6 +163,7 @@ async def test_a_member_in_its_own_process_asks_too(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["in-process", "detached"])
+@pytest.mark.slow_after(1)
 async def test_after_a_resume_the_task_that_was_begun_bounds_its_owner(tmp_path, backend):
     (tmp_path / "script.toml").write_text(PROCESS_SCRIPT)
     work, home, model = tmp_path / "work", find_home(), f"scripted:{tmp_path / 'script.toml'}"

@@ -126,6 +126,7 @@ def test_a_newer_lead_has_its_own_team_from_the_start_and_takes_it_along_when_it
     assert not place.exists() and (newer.root / "tasks" / "session-50101e6d" / "1.json").exists()
 
 
+@pytest.mark.slow
 def test_a_task_file_is_as_it_was_seen_and_a_first_key_stands_last_until_the_next_change(older):
     stale = older.root / "tasks" / "demo" / "7.json"
     stale.parent.mkdir(parents=True)
@@ -290,6 +291,7 @@ def test_a_held_lock_loses_the_message_with_success_or_is_an_error_after_a_while
     assert entries(strangers, "demo", "bob") == [] and lock.is_dir()
 
 
+@pytest.mark.slow_after(1)
 def test_the_older_does_not_wait_to_make_a_task_and_the_newer_does_a_little(strangers):
     place = a_team(strangers, "ann")
     mail(place, "ann", "Go.")
@@ -318,6 +320,7 @@ def test_with_its_lock_held_an_older_reader_is_told_the_same_again_and_again(old
 
 
 @pytest.mark.parametrize(("there", "left"), [("", ["hi"]), ('[{"from": "x", "te', ["hi"]), ("{}", {})])
+@pytest.mark.slow_after(1)
 def test_a_sender_that_meets_a_cut_inbox_replaces_it_and_leaves_an_object_alone(older, there, left):
     place = a_team(older, "ann", "bob")
     mail(place, "ann", "Go.")
@@ -381,6 +384,7 @@ def test_lead_and_member_of_one_format_work_together_from_the_prompt_to_the_end(
     assert [one["kind"] for one in log].count("asked") == 1
 
 
+@pytest.mark.slow_after(1)
 def test_a_plan_is_said_yes_to_at_once_and_a_member_that_nobody_started_stays_on_the_roster(strangers, tmp_path):
     """Its lead runs no process of it: on its approval the older lead takes nothing off, and may not delete its team."""
     older = strangers.format == "2.1.41"

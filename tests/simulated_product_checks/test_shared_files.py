@@ -83,6 +83,7 @@ def test_a_stranger_that_renames_and_removes_what_it_consumed_gets_each_message_
 
 
 @pytest.mark.promise("P7", "C3", "C4", "C9")
+@pytest.mark.slow
 async def test_keys_and_types_that_we_do_not_know_go_through_flags_archive_and_rewrites_unchanged(
     tmp_path, path, bob, stranger
 ):

@@ -38,6 +38,7 @@ async def said(argv: list[str], *, by_agent: bool = True, env: dict[str, str] | 
 
 
 @pytest.mark.parametrize("shell", ["", "bash", "bash --norc", "sh", "zsh", "zsh -f", "env -i bash", "setsid -w sh"])
+@pytest.mark.slow_after(2)
 async def test_a_command_of_an_agent_is_marked_in_every_shell(shell):
     if shell and shutil.which(shell.split()[0]) is None:
         pytest.skip(f"there is no {shell.split()[0]}")
@@ -108,6 +109,7 @@ def test_only_the_line_that_a_bash_is_given_is_changed(argv, tmp_path):
         ("env -i PATH={path} bash -c '{program}; true'; true", "process"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_where_the_limit_cannot_be_set_the_variable_and_the_ancestors_decide(line, fact):
     program = shlex.join([sys.executable, "-c", FINDS]).replace("'", "'\\''") if "bash -c" in line else ""
     whole = line.format(program=program or shlex.join([sys.executable, "-c", FINDS]), path=os.environ["PATH"])

@@ -285,6 +285,7 @@ def names(home):
         ("set_active", {"name": "cyd", "active": True}, ["team-lead", "ann", "cyd"]),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_a_roster_whose_writer_is_killed_before_any_step_is_the_old_or_the_new(deaths, mortal, do, args, after):
     for home, answer, _ in deaths(a_roster, do, **args):
         assert names(home) in (["team-lead", "ann", "cyd"], after)

@@ -140,6 +140,7 @@ def test_what_could_run_is_named(hostile):
         "[core",
     ],
 )
+@pytest.mark.slow_after(12)
 def test_a_configuration_that_may_run_something_is_seen_however_it_is_written(tmp_path, config):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     with open(tmp_path / ".git" / "config", "a", newline="") as file:

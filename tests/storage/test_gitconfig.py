@@ -64,6 +64,7 @@ def keys_that_git_reads(path) -> list[str]:
 @example('[user]\n\tname = "x\\\n[core]\\\n"\n[core]\n\tfsmonitor = ./evil\n')
 @example("[core]\n\tautocrlf = x\x0b\n\tfsmonitor = ./evil\n")
 @given(text=st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@pytest.mark.slow
 def test_a_configuration_without_entries_names_no_program_for_git(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode())

@@ -149,6 +149,7 @@ def test_a_child_that_left_the_session_and_the_output_of_a_finished_command_is_f
 
 @pytest.mark.promise("P3", "F21", "F62", "D8")
 @pytest.mark.parametrize("scene", SCENES, ids=str)
+@pytest.mark.slow_after(1)
 def test_what_a_killed_program_left_running_is_found_and_ended_with_all_that_came_out_of_it(
     tmp_path, program, up, scene
 ):
@@ -289,6 +290,7 @@ def command(script: str, cwd: Path, kept: ProcessRecords) -> ProcessCommand:
 
 
 @pytest.mark.promise("F62")
+@pytest.mark.slow
 async def test_two_hundred_commands_leave_no_record(tmp_path):
     kept = ProcessRecords(tmp_path)
     for n in range(190):

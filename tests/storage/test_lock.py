@@ -109,6 +109,7 @@ def test_a_process_that_meets_the_lock_of_a_killed_owner_removes_it_and_leaves_a
 
 
 @pytest.mark.promise("F29")
+@pytest.mark.slow
 async def test_an_owner_killed_before_it_made_its_record_is_recovered_after_a_second(target, guard, start):
     owner = start("die_before_the_record", target, guard)
     assert owner.wait(WAIT_S) == -9
@@ -225,6 +226,7 @@ async def test_an_error_inside_lets_the_lock_go(target, guard):
         pass
 
 
+@pytest.mark.slow
 async def test_a_path_has_one_lock_in_a_loop_and_one_in_use_is_never_dropped(tmp_path):
     used = lock_for(tmp_path / "used", tmp_path / "g" / "used")
     for n in range(1000):
@@ -263,6 +265,7 @@ async def test_a_stranger_that_removes_our_new_directory_for_a_stale_one_costs_a
 
 @pytest.mark.promise("F29")
 @pytest.mark.parametrize("program", ["die_inside", "die_before_the_record"])
+@pytest.mark.slow_after(1)
 async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target, guard, start, monkeypatch, program):
     owner = start(program, target, guard)
     if program == "die_inside":

@@ -56,6 +56,7 @@ def test_when_every_name_is_taken_there_is_still_a_file(tmp_path, monkeypatch):
     assert len(made) == 5 and all(path.read_bytes() == b"" for path in made)
 
 
+@pytest.mark.slow
 def test_thousands_of_plans_all_have_files_of_their_own(tmp_path):
     assert len({reserve_plan(tmp_path) for _ in range(3_000)}) == 3_000
 

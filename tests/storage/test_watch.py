@@ -57,6 +57,7 @@ def rename_into(path, text):
     os.rename(beside, path)
 
 
+@pytest.mark.slow_after(1)
 async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_noticed(tmp_path, notifier):
     path = tmp_path / "file"
     async with Watcher() as watcher:
@@ -198,6 +199,7 @@ async def standing(watcher, directory, told):
     await told.until(lambda: told.whole)
 
 
+@pytest.mark.slow_after(1)
 async def test_entries_that_are_made_written_in_place_renamed_over_and_removed_are_told_by_name(tmp_path, notifier):
     (tmp_path / "2.json").write_text("1")
     async with Watcher(WatchSettings(poll_s=60)) as watcher:

@@ -16,6 +16,7 @@ async def finish(tasks: TaskList, count: int) -> None:
 
 @pytest.mark.finding("T24")
 @pytest.mark.parametrize("done", [40, 250])
+@pytest.mark.slow_after(1)
 async def test_a_look_for_work_reads_no_finished_task_and_looks_at_few_of_them(view, done, monkeypatch):
     await finish(view(), done)
     tasks = view()

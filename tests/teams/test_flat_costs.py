@@ -46,6 +46,7 @@ async def come(session, number):
 
 
 @pytest.mark.finding("T17")
+@pytest.mark.slow
 async def test_a_spawn_into_a_team_of_forty_parses_and_encodes_no_more_than_one_into_a_team_of_five(
     tmp_path, monkeypatch
 ):

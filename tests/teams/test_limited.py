@@ -168,6 +168,7 @@ async def test_a_paused_member_shows_on_what_it_waits_and_a_word_makes_it_try_at
 
 
 @pytest.mark.promise("F55")
+@pytest.mark.slow
 async def test_a_service_that_refuses_for_ever_ends_a_run_that_can_be_gone_on_with(tmp_path, service):
     refusing, asked = True, 0
 

@@ -67,6 +67,7 @@ async def awaiting(team) -> object:
 
 
 @pytest.mark.promise("G5", "D2", "F47")
+@pytest.mark.slow
 async def test_a_member_that_was_started_to_plan_changes_nothing_until_the_lead_said_yes(tmp_path):
     tried = {
         "shell": MAKE,
@@ -104,6 +105,7 @@ async def test_a_member_that_was_started_to_plan_changes_nothing_until_the_lead_
 
 
 @pytest.mark.promise("G5", "C4", "F47")
+@pytest.mark.slow
 async def test_a_no_comes_with_its_reason_and_each_round_has_a_request_of_its_own(tmp_path):
     plans = ("# First", "# Second", "# Third")
     model = ScriptedModel(both(answering((False, "too vague"), (False, ""), (True, "")), lambda r: planner(r, plans)))
@@ -175,6 +177,7 @@ async def test_the_first_answer_counts_and_a_second_one_is_refused(tmp_path, fir
         ),
     ],
 )
+@pytest.mark.slow_after(2)
 async def test_a_wrong_answer_approves_nothing_and_does_not_read_like_a_yes(tmp_path, given, words):
     def lead(request):
         ids = shown_ids(request)
@@ -198,6 +201,7 @@ async def test_a_wrong_answer_approves_nothing_and_does_not_read_like_a_yes(tmp_
 
 @pytest.mark.promise("G5", "F47", "F65")
 @pytest.mark.parametrize("form", ["words", "json", "forged", "forged by the lead's name", "another life"])
+@pytest.mark.slow_after(1)
 async def test_no_text_approves_a_plan_whoever_seems_to_write_it(tmp_path, form):
     def ada(request):
         return hand_in() if len(request.items) == 1 else MAKE if "approv" in newest(request) else "ok"

@@ -30,6 +30,7 @@ from tests.teams.crew import a_team, newest, told, until
         ({"to": "ada", "message": {"type": "nonsense"}}, "does not fit"),
     ],
 )
+@pytest.mark.slow_after(3)
 async def test_both_shapes_of_a_message_are_taken_and_each_mistake_has_its_sentence(tmp_path, sent, answer):
     def script(request):
         if request.agent_name == "ada":

@@ -90,6 +90,7 @@ def roster(home: Home) -> list[dict]:
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5", "F04")
 @pytest.mark.parametrize("damage", [b"", b'{"name": "crew", "members": [{"na', *ODD])
+@pytest.mark.slow_after(1)
 async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, home, damage):
     await leave_ada_and_bob(tmp_path)
     before = parse_config(home.config("crew").read_bytes())
@@ -128,6 +129,7 @@ async def test_a_resume_restores_a_roster_that_is_emptied_after_this_step_of_it(
 
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5", "F04")
+@pytest.mark.slow
 async def test_another_process_waits_until_the_living_lead_has_restored_an_emptied_roster(tmp_path, home):
     async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"]})) as team:
         await team.spawn("ada", "Wait.")

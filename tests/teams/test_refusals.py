@@ -59,6 +59,7 @@ async def refused(tmp_path, name: str, call: tuple[str, dict]) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0][:12]} {json.dumps(value[1])[:50]}",
 )
+@pytest.mark.slow_after(3)
 async def test_a_refusal_says_what_happened_and_what_to_do_next(tmp_path, name, call):
     told = await refused(tmp_path, name, call)
     lines = told.split("\n")

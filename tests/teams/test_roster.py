@@ -196,6 +196,7 @@ async def test_of_parallel_joins_exactly_those_that_did_not_fail_stay(roster):
 
 
 @pytest.mark.promise("F26", "A4")
+@pytest.mark.slow
 def test_processes_that_join_at_once_lose_nobody(roster):
     command = [sys.executable, str(CHILD), str(roster.document.home.shared)]
     running = [subprocess.Popen([*command, f"p{k}", "6"]) for k in range(3)]

@@ -186,6 +186,7 @@ async def test_a_removed_team_that_comes_back_is_told(tmp_path):
 
 
 @pytest.mark.promise("P3", "F04")
+@pytest.mark.slow
 async def test_a_damaged_roster_is_told_once_and_taken_up_again_when_it_is_whole(tmp_path):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)
@@ -250,6 +251,7 @@ async def test_a_start_and_an_end_that_meet_an_empty_roster_wait_until_it_is_res
 @pytest.mark.finding("D5", "N2")
 @pytest.mark.promise("P5")
 @pytest.mark.parametrize("damage", [None, ""])
+@pytest.mark.slow_after(1)
 async def test_a_team_file_that_another_program_removed_or_emptied_is_restored_from_memory(tmp_path, damage):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)

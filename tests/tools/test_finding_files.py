@@ -142,6 +142,7 @@ def test_the_walk_leaves_out_the_same_files_as_git(tree):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.promise("H2")
+@pytest.mark.slow_after(1)
 async def test_grep_gives_files_lines_and_counts(ctx, tree, engine):
     for age, name in enumerate(["src/b.py", "a.py"]):
         os.utime(tree / name, (1000 - age, 1000 - age))
@@ -187,7 +188,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow_after(20)
+@pytest.mark.slow_after(2)
 @needs_rg
 @pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(f"{k}={v}" for k, v in case.items()))

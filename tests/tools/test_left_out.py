@@ -101,6 +101,7 @@ async def test_a_search_from_the_top_leaves_denied_files_out_and_says_so(place, 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.slow_after(5)
 async def test_they_are_left_out_in_every_mode(place, work, engine, mode):
     text = await told(Grep(engine), place, policy(work, *USUAL, mode=mode), pattern=SECRET, output_mode="content")
     assert f"{SECRET} .env" not in text and "secrets/key" not in text and "src/main.py" in text
@@ -123,6 +124,7 @@ async def test_they_are_left_out_in_every_mode(place, work, engine, mode):
         ("Read(./nothing)", []),
     ],
 )
+@pytest.mark.slow_after(2)
 async def test_what_a_rule_names_is_left_out_and_nothing_else(place, work, engine, rule, hidden):
     everything = await told(Grep(engine), place, policy(work), pattern=SECRET)
     text = await told(Grep(engine), place, policy(work, rule), pattern=SECRET)
@@ -133,6 +135,7 @@ async def test_what_a_rule_names_is_left_out_and_nothing_else(place, work, engin
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.slow_after(1)
 async def test_no_way_to_name_the_directory_shows_a_denied_file(place, work, engine):
     ways = [".", str(work), "src/..", f"{work.parent}/elsewhere", "secrets/../.", f"{work}/alias_dir/../"]
     for way in ways:

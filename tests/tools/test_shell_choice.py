@@ -102,6 +102,7 @@ def user(request: pytest.FixtureRequest, own_home: Path, jobs: BackgroundJobs, c
         "x=1; printf %d 'path[$(touch made)]'; build",
     ],
 )
+@pytest.mark.slow_after(7)
 async def test_a_line_with_an_allowed_function_reads_and_runs_no_more_than_its_verdict_says(user, project, line):
     """The user's options and zsh's own reading apply to functions, never to the words of the line."""
     assert "SECRET" not in await user.output(line)

@@ -117,6 +117,7 @@ async def test_a_failure_of_the_server_is_an_error_with_its_text(site, get):
 
 
 @pytest.mark.promise("P6")
+@pytest.mark.slow
 async def test_a_page_is_read_and_given_within_bounds(site, get):
     site.put("/long", "word " * 60_000, "text/plain")
     site.put("/huge", b"x" * 6_000_000, "text/plain")
@@ -280,6 +281,7 @@ def certificate(tmp_path):
 
 
 @needs("openssl")
+@pytest.mark.slow
 async def test_a_certificate_is_checked_against_the_name_not_the_address(site, ctx, certificate, monkeypatch):
     cert, key = certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -256,6 +256,7 @@ def test_a_person_answers_at_a_terminal(scene):
 
 
 @pytest.mark.finding("P14")
+@pytest.mark.slow
 def test_a_person_answers_by_a_line_of_the_shell_in_another_session(scene):
     home = str(scene.victim.program.home)
     with at_terminal(lambda body: "Done.", scene.victim.program.cwd, size=(40, 300), TEAMWRIGHT_HOME=home) as (

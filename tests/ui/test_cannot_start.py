@@ -27,6 +27,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.promise("K3")
+@pytest.mark.slow
 def test_without_a_key_the_error_says_what_was_looked_at_and_what_to_type(tmp_path, repo):
     program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""})
     done = program.run("-p", "Hello")
@@ -74,6 +75,7 @@ def test_what_the_service_refuses_before_it_ever_answered_means_cannot_start(tmp
 
 
 @pytest.mark.parametrize(("status", "slug"), [(401, "wrong-key"), (404, "unknown-model")])
+@pytest.mark.slow_after(1)
 def test_the_same_refusal_after_a_first_answer_is_a_failed_run(tmp_path, repo, status, slug):
     with LoopbackModel.in_thread([LATER, Status(status)]) as server:
         done = Program(repo, tmp_path / "home", server.url).run("-p", "Hello", "--output-format", "json")
@@ -85,6 +87,7 @@ def test_the_same_refusal_after_a_first_answer_is_a_failed_run(tmp_path, repo, s
     assert result["team"]["error"]["slug"] == "model-failed"
 
 
+@pytest.mark.slow
 def test_a_service_that_cannot_be_reached_means_cannot_start(tmp_path, repo):
     done = Program(repo, tmp_path / "home", f"http://127.0.0.1:{closed_port()}").run("-p", "Hello")
     assert (done.returncode, error_of(done)[0], done.stdout) == (3, "no-network", "")
@@ -99,6 +102,7 @@ def test_a_name_that_no_server_has_means_cannot_start(tmp_path, repo):
     assert "model.invalid" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_local_server_that_does_not_run_is_named_with_what_to_start(tmp_path, repo):
     program = Program(repo, tmp_path / "home", env={"OLLAMA_HOST": f"127.0.0.1:{closed_port()}"})
     done = program.run("-p", "Hello", "--model", "ollama/qwen3-coder")
@@ -106,6 +110,7 @@ def test_a_local_server_that_does_not_run_is_named_with_what_to_start(tmp_path, 
     assert "start ollama" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_is_a_failed_run_that_can_go_on(tmp_path, repo):
     with LoopbackModel.in_thread([LATER, Status(500)]) as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -131,6 +136,7 @@ def test_a_server_that_cuts_the_prompt_is_caught_and_the_line_says_how_to_go_on(
 
 
 @pytest.mark.promise("K4")
+@pytest.mark.slow
 def test_a_cap_on_money_needs_a_price(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -157,7 +163,7 @@ WRONG = {
 }
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("content", WRONG)
 def test_settings_that_cannot_be_understood_are_named_with_file_and_place(tmp_path, repo, content):
     written, place = WRONG[content]
@@ -196,6 +202,7 @@ def test_a_file_of_trust_that_is_damaged_is_never_taken_for_an_empty_one(tmp_pat
 
 
 @pytest.mark.parametrize("place", ["a file", "beneath a file", "beneath /proc"])
+@pytest.mark.slow_after(1)
 def test_a_home_that_cannot_be_made_means_cannot_start(tmp_path, repo, place):
     (tmp_path / "taken").write_text("a file of the user's")
     homes = {"a file": tmp_path / "taken", "beneath a file": tmp_path / "taken" / "x", "beneath /proc": Path("/proc/x")}
@@ -269,6 +276,7 @@ def mounted(script: str) -> list[str]:
 
 
 @in_a_namespace
+@pytest.mark.slow
 def test_a_home_on_a_read_only_disk_means_cannot_start(tmp_path, repo):
     home = tmp_path / "home"
     home.mkdir()
@@ -280,6 +288,7 @@ def test_a_home_on_a_read_only_disk_means_cannot_start(tmp_path, repo):
 
 @in_a_namespace
 @pytest.mark.parametrize("words", [("-p", "Hello"), ("status",), ("doctor",), ("resume", "-p")])
+@pytest.mark.slow_after(1)
 def test_a_user_without_a_home_is_told_so_in_words(repo, words):
     nobody = ["unshare", "-U", "--map-user=23456", "env", "-u", "HOME"]
     done = Program(repo, Path(), env={"TEAMWRIGHT_HOME": ""}, before=nobody).run(*words)
@@ -303,6 +312,7 @@ def test_a_user_without_a_home_works_with_one_that_is_named(tmp_path, repo):
 
 
 @in_a_namespace
+@pytest.mark.slow
 def test_a_full_disk_at_the_start_is_a_failed_run(tmp_path, repo):
     home = tmp_path / "home"
     home.mkdir()
@@ -335,6 +345,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_a_failed_run_and_what_was_written
     assert (again.returncode, again.stdout) == (0, "Hello.\n"), again.stderr
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_any_further_is_a_failed_run(tmp_path, repo):
     (repo / "long.txt").write_text("a line of some length, to be read by the model\n" * 1500)
     turns = [Answer(tools=[("Read", {"file_path": str(repo / "long.txt")})]), Answer("Done.")]
@@ -350,6 +361,7 @@ def test_a_file_that_may_not_grow_any_further_is_a_failed_run(tmp_path, repo):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.slow
 def test_an_answer_that_nobody_can_store_is_a_failed_run(tmp_path, repo):
     with LoopbackModel.in_thread() as server, open("/dev/full", "w") as full:
         program = Program(repo, tmp_path / "home", server.url)
@@ -398,7 +410,7 @@ def with_a_broken_git_directory(_: Path, place: Path) -> None:
     (place / ".git").write_text("gitdir: /nowhere/at/all\n")
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("make", [outside_git, without_a_commit, shallow, detached, with_a_broken_git_directory])
 def test_any_directory_will_do(tmp_path, repo, make):
     place = tmp_path / "place"
@@ -410,7 +422,7 @@ def test_any_directory_will_do(tmp_path, repo, make):
     assert "warning" not in done.stderr.lower()
 
 
-@pytest.mark.slow_after(4)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("args", "stdin", "word"),
     [

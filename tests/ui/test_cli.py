@@ -510,6 +510,7 @@ def test_a_session_whose_directory_is_gone_is_not_started_elsewhere(tmp_path: Pa
 
 
 @pytest.mark.promise("K8", "K3")
+@pytest.mark.slow
 def test_on_a_terminal_a_session_is_picked_from_a_list(tmp_path: Path):
     write_session(tmp_path, prompt="the one and only")
     child = pexpect.spawn(

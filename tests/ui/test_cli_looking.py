@@ -342,6 +342,7 @@ def test_trust_shows_gives_and_takes(hostile: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.promise("K1")
+@pytest.mark.slow
 def test_trust_asks_on_a_terminal_and_no_is_the_default(hostile: Path):
     for answer, words in (("", "Nothing was changed"), ("y", "Trusted")):
         child = pexpect.spawn(

@@ -165,6 +165,7 @@ def test_a_damaged_team_goes_by_force_and_nobody_has_to_remove_files_by_hand(hom
     [("send", "lead@Release", "hello"), ("stop", "Release"), ("status", "Release"), ("teams", "rm", "Release")],
 )
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"name": "Release", "leadAgentId": "x", "members": []}'])
+@pytest.mark.slow_after(2)
 def test_each_command_about_a_team_first_rebuilds_a_roster_that_was_left_empty(home, says, command, damage):
     directory = dead_team(home)
     home.config(directory).write_bytes(damage)

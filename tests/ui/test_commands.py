@@ -41,6 +41,7 @@ def run(repo: Path, home: Path, *args: str, answers=None, **more):
 
 
 @pytest.mark.promise("H4", "K8")
+@pytest.mark.slow
 def test_a_command_is_told_with_arguments_output_and_files(repo, mine):
     put(mine / "commands" / "review.md", REVIEW)
     done, bodies = run(repo, mine, "-p", "/review topic now", stdin="from a pipe\n")
@@ -74,6 +75,7 @@ def test_a_shell_line_goes_by_the_rules_and_a_refused_one_ends_the_command(repo,
 
 
 @pytest.mark.promise("H4", "G3")
+@pytest.mark.slow
 def test_what_a_command_allows_holds_for_its_turn_and_for_nobody_else(repo, mine):
     put(mine / "commands" / "make.md", "---\nallowed-tools: Write(made/**)\n---\nMake $1.")
     write = ("Write", {"file_path": "made/a.txt", "content": "x"})
@@ -152,6 +154,7 @@ def test_an_unknown_command_is_an_error_with_the_nearest(repo, mine, prompt):
 @pytest.mark.parametrize(
     ("args", "stdin"), [(("-p",), "/review x\n"), (("-p", "/etc/hosts is what?"), None), (("-p", "see /review"), None)]
 )
+@pytest.mark.slow_after(1)
 def test_piped_words_paths_and_mentions_call_nothing(repo, mine, args, stdin):
     put(mine / "commands" / "review.md", REVIEW)
     done, bodies = run(repo, mine, *args, **({} if stdin is None else {"stdin": stdin}))
@@ -273,6 +276,7 @@ def test_a_command_of_a_trusted_repository_answers_for_the_git_command_that_it_n
 
 @pytest.mark.finding("C3")
 @pytest.mark.parametrize(("trust", "added"), [(["--trust"], True), ([], False)])
+@pytest.mark.slow_after(1)
 def test_an_allow_rule_of_a_trusted_repository_lets_an_agent_commit_and_a_refusal_names_the_file_that_counts(
     repo, mine, trust, added
 ):
@@ -294,6 +298,7 @@ def test_an_allow_rule_of_a_trusted_repository_lets_an_agent_commit_and_a_refusa
 
 
 @pytest.mark.promise("H4", "K5")
+@pytest.mark.slow
 def test_at_a_terminal_tab_completes_a_shell_line_is_asked_and_the_nearest_is_named(repo, own_home):
     put(
         own_home / ".teamwright" / "commands" / "git" / "tidy.md",
@@ -380,6 +385,7 @@ def test_what_a_definition_cannot_begin_with_is_told(repo, mine, tmp_path):
 
 
 @pytest.mark.promise("H4")
+@pytest.mark.slow
 def test_a_plugin_brings_skills_and_commands_under_its_name(repo, mine, tmp_path):
     plugin = tmp_path / "whales"
     put(plugin / "commands" / "sing.md", "Sing $1.")

@@ -73,6 +73,7 @@ def test_a_conversation_three_times_its_window_long_keeps_working_and_knows_its_
 
 
 @pytest.mark.promise("H6", "P1", "F57")
+@pytest.mark.slow
 def test_a_kill_while_the_summary_is_written_leaves_the_conversation_as_it_was(tmp_path, repo):
     (repo / "long.txt").write_text("word " * 4_000)
     asked = threading.Event()

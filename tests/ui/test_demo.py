@@ -97,6 +97,7 @@ def test_the_rules_by_which_it_ranks_are_printed(runs):
         assert "Every number comes from a command of this run; the sentences are templates." in text
 
 
+@pytest.mark.slow
 def test_nobody_is_named(runs):
     for kind in WITH_HISTORY:
         made = runs(kind)
@@ -225,6 +226,7 @@ def test_two_repositories_give_different_numbers(runs):
         assert f": {len(made.history.year)} commits by {people} people [" in "\n".join(made.report)
 
 
+@pytest.mark.slow_after(1)
 def test_a_command_has_ten_seconds_and_at_most_five_thousand_commits(run):
     assert len(run.commands) >= 5
     assert {one["timeout"] for one in run.commands} == {10_000}
@@ -287,6 +289,7 @@ def test_the_report_file_has_every_receipt_with_command_output_and_time(stage, p
 
 
 @pytest.mark.parametrize("kind", ["no such directory", "a directory"])
+@pytest.mark.slow_after(1)
 def test_a_report_that_cannot_be_written_is_refused_before_anything_starts(kind, stage, place, tmp_path):
     target = tmp_path / "missing" / "r.md" if kind == "no such directory" else tmp_path
     done = stage.run("demo", "--report", str(target), cwd=place)
@@ -325,6 +328,7 @@ def test_a_repository_that_is_not_there_is_a_usage_error(name, stage, place):
     assert "[usage]" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_git_it_says_what_is_missing(stage, place, tmp_path):
     stage.env["PATH"] = str(tmp_path / "empty")
     done = stage.run("demo", cwd=place)
@@ -441,6 +445,7 @@ def test_a_termination_is_as_clean(moment, stage, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "code"), [("INT", 130), ("TERM", 143)])
+@pytest.mark.slow_after(1)
 def test_a_signal_while_the_sample_is_unpacked_leaves_no_part_of_it(name, code, stage, tmp_path):
     shim, real = tmp_path / "bin" / "git", shutil.which("git")
     shim.parent.mkdir()
@@ -478,6 +483,7 @@ def ended_by_itself(stage: Stage) -> bool:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.slow
 def test_lines_that_nobody_can_store_are_a_failure(stage, place):
     with open("/dev/full", "w") as full:
         options = {"stdin": subprocess.DEVNULL, "stdout": full, "stderr": subprocess.PIPE}
@@ -506,6 +512,7 @@ def test_a_real_model_needs_a_yes_and_is_sent_nothing_without(stage, place):
 
 
 @pytest.mark.promise("G2")
+@pytest.mark.slow
 def test_a_real_model_may_only_read_whatever_the_user_allows_elsewhere(stage, place):
     home = stage.root / "home" / ".teamwright"
     home.mkdir()
@@ -533,6 +540,7 @@ def test_a_real_model_may_only_read_whatever_the_user_allows_elsewhere(stage, pl
 
 
 @pytest.mark.promise("K4")
+@pytest.mark.slow
 def test_a_real_model_is_stopped_at_the_cap(stage, place):
     dear = {"input_tokens": 900_000, "output_tokens": 100}
     turns = [Answer(tools=[("Glob", {"pattern": "*.md"})], usage=dear)] * 9
@@ -543,6 +551,7 @@ def test_a_real_model_is_stopped_at_the_cap(stage, place):
     assert "cap on money" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_cannot_steer_the_terminal(stage, place):
     with LoopbackModel.in_thread([Answer("\x1b]0;title\x07\x1b[2JRead\x9b1m this.")]) as server:
         done = paid(stage, server).run("demo", "--model", "sonnet", "--yes", cwd=place)

@@ -88,6 +88,7 @@ def test_a_person_refuses_and_the_demo_still_ends_well(stage, place):
 
 
 @pytest.mark.promise("F44", "P4")
+@pytest.mark.slow
 def test_at_its_deadline_it_is_denied_and_the_demo_still_ends_well(stage, place):
     watcher = Watcher(stage, "--ask", "--within", "1s", "--pace", "0", cwd=place, size=(60, 80))
     watcher.sees("it waits 1 s for a yes")

@@ -259,6 +259,7 @@ def test_files_named_like_commits_and_options_change_nothing(tmp_path):
 
 
 @pytest.mark.promise("P7")
+@pytest.mark.slow
 def test_a_hostile_repository_runs_nothing_and_stays_as_it_is(tmp_path):
     history = invented("python and go", 8, commits=30)
     place = history.write(tmp_path / "repo")

@@ -69,6 +69,7 @@ def test_inside_tmux_they_live_beside_the_lead_and_leave_its_pane_as_it_was(stag
 
 @pytest.mark.promise("K5")
 @pytest.mark.parametrize("other", [["--kill"], ["--ask"], ["--backend", "detached"]])
+@pytest.mark.slow_after(1)
 def test_what_does_not_go_with_it_is_refused(stage, place, other):
     done = stage.run("demo", "--panes", *other, cwd=place)
     assert done.returncode == 2

@@ -157,6 +157,7 @@ def test_a_window_that_changes_its_size_meanwhile_does_not_end_it(stage, place):
 
 
 @pytest.mark.promise("F21")
+@pytest.mark.slow
 def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, place):
     person = Watcher(stage, cwd=place)
     person.sees("claims #3")

@@ -60,6 +60,7 @@ def test_no_retry_is_advised_for_a_request_that_was_refused(tmp_path, repo):
 
 @pytest.mark.finding("M7")
 @pytest.mark.parametrize("model", ["no-such-model", "claude-no-such"])
+@pytest.mark.slow_after(1)
 def test_an_unknown_model_in_a_call_leaves_the_price_of_the_run_known(tmp_path, repo, model):
     done, found, _ = played(tmp_path, repo, Status(404, "no such model"), {**START, "model": model})
     assert found["total_cost_usd"] is not None, done.stderr
@@ -85,6 +86,7 @@ def test_a_model_that_an_agent_type_names_needs_no_known_price(tmp_path, repo):
 
 
 @pytest.mark.finding("M9")
+@pytest.mark.slow
 def test_a_headless_team_does_not_wait_for_a_limit_that_is_longer_than_300_seconds(tmp_path, repo):
     done, found, _ = played(tmp_path, repo, Status(429, "quota", retry_after=400), {**START, "name": "ada"})
     assert done.returncode == 5

@@ -28,7 +28,7 @@ def served(tmp_path, repo):
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K8")
 @pytest.mark.parametrize(
     ("args", "stdin", "told"),
@@ -51,6 +51,7 @@ def test_the_prompt_comes_from_the_argument_from_stdin_from_both_or_from_a_file(
     assert words_of(served.server.bodies[0]) == told
 
 
+@pytest.mark.slow
 def test_files_that_a_prompt_names_are_attached_and_what_was_piped_attaches_nothing(served):
     (served.cwd / "secret.txt").write_text("not to be sent")
     done = served.run("-p", "look at @main.py.", stdin="a log line with @secret.txt\n")
@@ -70,6 +71,7 @@ def line_of(content) -> str:
 
 
 @pytest.mark.parametrize("source", ["a pipe", "a file"])
+@pytest.mark.slow_after(1)
 def test_several_prompts_come_a_line_each_and_each_gets_its_result(tmp_path, repo, source):
     stdin = "".join(map(line_of, PROMPTS))
     (tmp_path / "prompts.jsonl").write_text(stdin)
@@ -86,6 +88,7 @@ def test_several_prompts_come_a_line_each_and_each_gets_its_result(tmp_path, rep
 
 
 @pytest.mark.parametrize("ending", ["end of stdin", "signal"])
+@pytest.mark.slow_after(1)
 def test_a_program_that_waits_for_each_result_before_it_asks_again_gets_it(tmp_path, repo, ending):
     flags = ("-p", "--input-format", "stream-json", "--output-format", "stream-json")
     with LoopbackModel.in_thread(["1.", "2."]) as server:
@@ -114,6 +117,7 @@ def test_no_prompt_at_all_is_a_wrong_call(served):
 
 
 @pytest.mark.promise("H8", "K11")
+@pytest.mark.slow
 def test_text_is_the_answer_alone_and_all_else_is_on_stderr(served):
     done = served.run("-p", "hi", "--verbose")
     assert done.stdout == "Hello.\n"
@@ -122,6 +126,7 @@ def test_text_is_the_answer_alone_and_all_else_is_on_stderr(served):
 
 
 @pytest.mark.promise("H8")
+@pytest.mark.slow
 def test_json_is_one_object_with_the_fields_that_scripts_know(served):
     done = served.run("-p", "hi", "--output-format", "json")
     assert done.stdout.count("\n") == 1
@@ -140,6 +145,7 @@ def test_json_is_one_object_with_the_fields_that_scripts_know(served):
 
 
 @pytest.mark.finding("C8")
+@pytest.mark.slow
 def test_stream_json_has_the_fields_that_the_sdks_of_the_ecosystem_read(tmp_path, repo):
     home = tmp_path / "home"
     for name, text in {
@@ -192,6 +198,7 @@ def test_control_requests_of_a_client_are_answered(tmp_path, repo):
 
 
 @pytest.mark.promise("H8")
+@pytest.mark.slow
 def test_stream_json_is_an_object_a_line_from_init_to_result(tmp_path, repo):
     turns = [Answer("Reading.", tools=[("Read", {"file_path": "main.py"})]), "Done."]
     with LoopbackModel.in_thread(turns) as server:
@@ -215,6 +222,7 @@ def test_stream_json_is_an_object_a_line_from_init_to_result(tmp_path, repo):
     assert "text_delta" not in events
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(served):
     with subprocess.Popen(
         [*COMMAND, "-p", "hi", "--output-format", "stream-json", "--verbose"],
@@ -242,6 +250,7 @@ def test_colour_is_never_written_off_a_terminal(served):
         assert "\x1b" not in done.stdout + done.stderr, args
 
 
+@pytest.mark.slow
 def test_another_encoding_of_the_terminal_is_no_crash(tmp_path, repo):
     with LoopbackModel.in_thread(["naïve — 漢字"]) as server:
         env = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
@@ -254,6 +263,7 @@ def test_another_encoding_of_the_terminal_is_no_crash(tmp_path, repo):
 
 
 @pytest.mark.promise("F44", "G2")
+@pytest.mark.slow
 def test_what_would_ask_is_denied_at_once_told_to_the_model_and_listed(tmp_path, repo):
     calls = [
         ("Write", {"file_path": "new.txt", "content": "x"}),
@@ -338,6 +348,7 @@ TEAM_TOOLS = {"TeamCreate", "TeamDelete", "SendMessage", "ListAgents"}
 
 @pytest.mark.promise("A7")
 @pytest.mark.parametrize("how", ["variable", "setting"])
+@pytest.mark.slow_after(1)
 def test_with_teams_off_no_team_tool_is_offered_and_no_team_is_written(tmp_path, repo, how):
     turns = [
         Answer(tools=[("ListAgents", {}), ("TeamCreate", {"team_name": "t"})]),
@@ -364,6 +375,7 @@ def test_with_teams_off_no_team_tool_is_offered_and_no_team_is_written(tmp_path,
 
 
 @pytest.mark.promise("A7")
+@pytest.mark.slow
 def test_the_variable_stands_above_the_setting_and_a_wrong_value_is_an_error(served):
     served.settings(teams=False)
     served.env = {"TEAMWRIGHT_TEAMS": "1"}
@@ -379,6 +391,7 @@ def test_the_variable_stands_above_the_setting_and_a_wrong_value_is_an_error(ser
 
 
 @pytest.mark.promise("P6", "F61")
+@pytest.mark.slow
 def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
     def players(body: dict) -> Answer:
         if "# You are ada" in str(body["system"]):

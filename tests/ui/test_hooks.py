@@ -163,6 +163,7 @@ def test_a_hook_of_a_repository_runs_what_was_trusted_from_any_directory(tmp_pat
 
 
 @pytest.mark.promise("G7", "P3")
+@pytest.mark.slow
 def test_a_guard_that_does_not_guard_is_told_on_stderr_without_being_asked(tmp_path, repo):
     slow = {"type": "command", "command": "sleep 60 & sleep 60", "timeout": 0.2}
     groups = {"PreToolUse": [{"matcher": "Bash", "hooks": [slow]}]}
@@ -191,6 +192,7 @@ def test_hooks_of_a_repository_that_nobody_trusts_never_run(tmp_path, claude_fol
 
 @pytest.mark.promise("G7", "F44", "P7")
 @pytest.mark.parametrize("there", [True, False])
+@pytest.mark.slow_after(1)
 def test_no_agent_changes_what_a_hook_runs_without_being_asked(tmp_path, repo, there):
     """Else whoever may edit files could have any program run, by the next hook."""
     script = repo / "scripts" / "look.sh"
@@ -245,6 +247,7 @@ def test_a_prompt_that_a_hook_refuses_is_an_error_with_its_words(tmp_path, repo)
 
 
 @pytest.mark.finding("C2")
+@pytest.mark.slow
 def test_setup_hooks_run_only_where_a_person_asks_for_them(tmp_path, repo):
     note = {"hookSpecificOutput": {"hookEventName": "Setup", "additionalContext": "node_modules is there"}}
     hooks = HookLog(tmp_path).on("Setup", f"echo '{json.dumps(note)}'", matcher="init").on("SessionStart")

@@ -91,6 +91,7 @@ def numbers(text: str) -> list[int]:
         (["--since", "1970-01-01T01:38:00+00:00", "-n", "1"], [6_001]),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_the_last_events_are_read_from_the_end_and_the_rest_is_not(path, count, capsys, args, wanted):
     assert main(["log", *args, "--json"]) == 0
     assert numbers(capsys.readouterr().out) == wanted

@@ -17,6 +17,7 @@ def test_the_tab_key_completes_models_and_members(tmp_path):
 
 
 @pytest.mark.promise("F43", "K8")
+@pytest.mark.slow
 def test_a_person_looks_at_models_and_changes_them_by_name(repo: Path, own_home):
     (repo / "README.md").write_text("the text")
     with at_terminal(at_work, repo) as (person, server):

@@ -51,6 +51,7 @@ def coordinator(body: dict) -> Answer | str:
 
 
 @pytest.mark.promise("G6", "F45")
+@pytest.mark.slow
 def test_a_lead_that_delegates_by_a_flag_is_refused_a_file_and_has_a_teammate_write_one(tmp_path, repo):
     with LoopbackModel.in_thread(coordinator) as server:
         program = Program(repo, tmp_path / "home", server.url)

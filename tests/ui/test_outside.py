@@ -289,6 +289,7 @@ def test_a_process_that_has_only_the_number_of_the_lead_is_never_touched(tmp_pat
 
 
 @pytest.mark.promise("P4")
+@pytest.mark.slow
 def test_a_request_to_an_earlier_life_of_the_lead_ends_nobody_in_the_next(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:
         old = {

@@ -9,6 +9,7 @@ from tests.ui.test_terminal_session import at_terminal
 
 
 @pytest.mark.promise("H4", "K8")
+@pytest.mark.slow
 def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Path, own_home):
     with at_terminal(lambda _body: "Well.", repo) as (person, server):
         person.says("hi")

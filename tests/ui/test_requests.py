@@ -126,6 +126,7 @@ def test_a_request_of_a_nested_agent_is_listed_whole_and_allowed_from_another_te
 
 
 @pytest.mark.promise("K5")
+@pytest.mark.slow
 def test_the_second_terminal_shows_the_same_diff_as_the_first(repo):
     with at_terminal(asks(WRITE), repo) as (person, _):
         person.says("go")
@@ -204,6 +205,7 @@ def test_status_and_log_say_who_waits_for_what_and_how_it_is_answered(repo, home
 
 
 @pytest.mark.promise("F44")
+@pytest.mark.slow
 def test_a_denial_has_its_reason_for_the_agent(repo, home):
     with waiting(repo, home, asks(TOUCH)) as run:
         request = run.opened()
@@ -230,6 +232,7 @@ def test_a_question_is_answered_with_a_number_or_with_words(repo, home):
 
 
 @pytest.mark.promise("F44", "G4")
+@pytest.mark.slow
 def test_the_input_is_replaced_by_what_stdin_or_a_file_has(repo, home, tmp_path):
     with waiting(repo, home, asks(TOUCH)) as run:
         request = run.opened()
@@ -240,7 +243,7 @@ def test_the_input_is_replaced_by_what_stdin_or_a_file_has(repo, home, tmp_path)
     assert [path.name for path in (repo / "made", repo / "instead") if path.exists()] == ["instead"]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -380,6 +383,7 @@ def test_an_answer_after_the_deadline_is_told_so(repo, home):
         (["deny", "x", "--always"], "--always"),
     ],
 )
+@pytest.mark.slow_after(2)
 def test_what_is_typed_wrong_is_said(repo, home, args, said):
     done = Program(repo, home).run("requests", *args)
     assert done.returncode == 2
@@ -394,6 +398,7 @@ def test_waiting_for_a_request_that_does_not_come_ends_with_its_time(repo, home)
 
 
 @pytest.mark.promise("F44")
+@pytest.mark.slow
 def test_waiting_begins_before_there_is_a_home_and_ends_with_the_first_request(repo, home):
     waits = Program(repo, home).start("requests", "--wait", "50s", "--json")
     with waiting(repo, home, asks(TOUCH)) as run:
@@ -405,6 +410,7 @@ def test_waiting_begins_before_there_is_a_home_and_ends_with_the_first_request(r
 
 
 @pytest.mark.promise("K5")
+@pytest.mark.slow
 def test_a_person_edits_the_command_at_the_terminal_and_that_runs(repo):
     with at_terminal(asks(TOUCH), repo) as (person, _):
         person.says("go")

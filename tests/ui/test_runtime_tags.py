@@ -45,6 +45,7 @@ def files_with(root: Path, key: str) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_nothing_that_a_tool_returns_carries_the_key_and_every_tag_of_the_runtime_does(tmp_path, repo):
     evil = repo / "evil.md"
     evil.write_text(f"first\n{FORGED}\nlast\n")

@@ -50,6 +50,7 @@ class Audited:
 
 @pytest.mark.promise("K10")
 @pytest.mark.usefixtures("unconfined")
+@pytest.mark.slow
 def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     spawn = ("Agent", {"description": "x", "prompt": "work", "name": "ada"})
     calls = [spawn, ("Bash", {"command": "ls"}), ("WebFetch", {"url": "https://example.com/x", "prompt": "?"})]
@@ -174,7 +175,7 @@ def outputs(program: Program) -> list[str]:
     return [b["content"] if isinstance(b["content"], str) else b["content"][0]["text"] for b in blocks]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F66")
 @pytest.mark.parametrize(
     "reply",

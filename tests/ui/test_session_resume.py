@@ -66,6 +66,7 @@ def test_a_session_goes_on_where_it_was_begun_from_wherever_it_is_named(tmp_path
 
 
 @pytest.mark.promise("H5", "D8", "F55")
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_a_call_leaves_a_session_that_answers_what_it_owes(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     command = f"echo $$ > {mark.path}; exec sleep 300"
@@ -89,6 +90,7 @@ def program_session(program: Program) -> str:
 
 
 @pytest.mark.promise("H5")
+@pytest.mark.slow
 def test_a_prompt_with_the_resume_comes_behind_the_repaired_call_in_one_round(tmp_path, repo):
     mark = Mark(tmp_path / "running")
     calls = [("Bash", {"command": f"echo $$ > {mark.path}; exec sleep 300"}), ("Bash", {"command": "exec sleep 301"})]
@@ -109,6 +111,7 @@ def test_a_prompt_with_the_resume_comes_behind_the_repaired_call_in_one_round(tm
     assert turned == ["user", "assistant", "user"]
 
 
+@pytest.mark.slow
 def test_a_session_that_owes_nothing_says_so_instead_of_asking_the_model(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -119,6 +122,7 @@ def test_a_session_that_owes_nothing_says_so_instead_of_asking_the_model(tmp_pat
     assert len(server.bodies) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_goes_on_without_the_prompt_being_typed_again(tmp_path, repo):
     with LoopbackModel.in_thread([Status(401), "Now it works."]) as server:
         program = Program(repo, tmp_path / "home", server.url)

@@ -58,6 +58,7 @@ def test_a_headless_run_has_the_user_s_shell_and_rules_hold_for_aliases(user):
     assert not [line for line in done.stderr.splitlines() if "startup" in line]
 
 
+@pytest.mark.slow_after(1)
 def test_a_run_without_commands_reads_no_startup(user):
     with LoopbackModel.in_thread(["Hello."]) as server:
         user.url = server.url

@@ -195,6 +195,7 @@ def _pairs(program: Program, view: dict) -> list[tuple[dict, dict]]:
 
 
 @pytest.mark.promise("F67", "D7")
+@pytest.mark.slow
 def test_a_watch_ends_by_itself_when_the_team_is_deleted_and_no_surface_shows_it(program: Program, crew: Crew):
     crew.deletes = True
     lead = starts(program, crew)
@@ -212,6 +213,7 @@ def test_a_watch_ends_by_itself_when_the_team_is_deleted_and_no_surface_shows_it
 
 
 @pytest.mark.promise("D7")
+@pytest.mark.slow
 def test_an_interrupt_ends_a_watch_with_130_and_the_team_goes_on(program: Program, crew: Crew):
     lead = starts(program, crew)
     for command in (("status", "Crew", "--watch"), ("log", "Crew", "--follow", "--since", "1h")):

@@ -173,6 +173,7 @@ def test_a_run_whose_time_is_spent_goes_on_with_its_team(tmp_path, repo):
 
 
 @pytest.mark.promise("D8", "F28", "F55")
+@pytest.mark.slow
 def test_a_person_leaves_a_team_at_work_and_comes_back_to_all_of_it(repo, own_home):
     for name in ("gate", "gate2"):
         os.mkfifo(repo / name)

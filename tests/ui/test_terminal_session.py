@@ -98,6 +98,7 @@ def test_a_session_answers_ends_with_its_cost_and_says_how_to_go_on(repo, tmp_pa
 
 
 @pytest.mark.promise("K5")
+@pytest.mark.slow
 def test_a_question_shows_all_of_it_and_gives_back_the_line_that_was_being_typed(repo, gate, own_home):
     def play(body):
         if "half a thought" in all_told(body):
@@ -213,6 +214,7 @@ def test_ctrl_c_clears_the_line_which_the_history_keeps_and_twice_at_an_idle_pro
 
 
 @pytest.mark.promise("K8")
+@pytest.mark.slow
 def test_lines_typed_while_the_lead_works_reach_its_next_round(repo, gate):
     def play(body):
         if told(body).strip() == "go":

@@ -70,6 +70,7 @@ def test_members_work_on_while_the_person_writes_to_them_by_name(gates):
 
 
 @pytest.mark.promise("F28")
+@pytest.mark.slow
 def test_ctrl_c_ends_the_leads_turn_and_no_members(gates):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
@@ -82,6 +83,7 @@ def test_ctrl_c_ends_the_leads_turn_and_no_members(gates):
 
 
 @pytest.mark.promise("D4")
+@pytest.mark.slow
 def test_stop_ends_a_member_at_once_and_hands_its_task_back(gates):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
@@ -96,6 +98,7 @@ def test_stop_ends_a_member_at_once_and_hands_its_task_back(gates):
 
 
 @pytest.mark.promise("F28", "K8")
+@pytest.mark.slow
 def test_leaving_with_members_at_work_asks_and_stopping_them_is_said_in_the_exit_code(gates):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
@@ -145,6 +148,7 @@ def test_waiting_sees_the_team_through_and_then_leaves(gates):
 
 
 @pytest.mark.promise("F28")
+@pytest.mark.slow
 def test_waiting_can_be_taken_back_and_nobody_is_ended(gates):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
@@ -158,6 +162,7 @@ def test_waiting_can_be_taken_back_and_nobody_is_ended(gates):
         person.sees("  tester ", "working")
 
 
+@pytest.mark.slow
 def test_questions_of_members_name_them_and_wait_for_each_other(gates):
     def play(body):
         name = who(body)
@@ -180,6 +185,7 @@ def test_questions_of_members_name_them_and_wait_for_each_other(gates):
 # ── other terminals ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_plain_lines_and_nothing_that_moves(repo):
     def play(body):
         return bash("touch made") if told(body).strip() == "go" else "Done it."
@@ -294,6 +300,7 @@ def test_a_foreign_repository_is_asked_about_before_anything_begins(foreign, own
 @pytest.mark.finding("T21")
 @pytest.mark.promise("D8")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.slow_after(1)
 def test_a_window_that_closes_or_a_terminated_lead_keeps_the_places_of_members_at_rest(repo, own_home, number):
     def play(body: dict) -> Answer | str:
         if who(body) != "lead":

@@ -93,6 +93,7 @@ def test_the_service_is_used_where_it_is_known_to_search(tmp_path, service, prov
     assert found.uses_service is found.is_available is expected
 
 
+@pytest.mark.slow
 def test_a_search_needs_an_answer_like_every_call_that_leaves_the_machine(program):
     player = Player(*FOUND)
     program.settings(**{"web_search": {"service": "on"}})

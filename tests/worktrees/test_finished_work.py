@@ -104,6 +104,7 @@ async def test_another_branch_that_a_member_checked_out_is_never_moved(ann, repo
 
 
 @pytest.mark.parametrize("place", ["dep", "vendor/dep", "with space/ö"])
+@pytest.mark.slow_after(1)
 async def test_a_repository_inside_the_worktree_is_refused_by_its_name(ann, place):
     make_repository(ann.record.tree / place)
     write_files(ann.record.tree, {"b.txt": "new\n"})
@@ -167,6 +168,7 @@ async def test_each_strategy_adds_the_work_once_and_a_member_continues_and_its_w
     assert git(checkout, "fsck", "--no-progress", "--no-dangling") == ""
 
 
+@pytest.mark.slow
 async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, repository, root, checkout, monkeypatch):
     monkeypatch.setattr("teamwright.worktrees.branch_merge._git_version", lambda _git: (2, 37))
     queue = queue_of(repository, root)
@@ -210,7 +212,7 @@ async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_a
 
 @pytest.mark.parametrize("version", [(2, 37), (2, 38)])
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 async def test_each_strategy_integrates_a_second_change_of_the_same_line_before_the_member_knows_of_the_first(
     ann, repository, root, checkout, strategy, version, monkeypatch
 ):
@@ -279,6 +281,7 @@ async def test_a_taken_over_task_is_integrated_with_the_former_work_when_the_wor
     assert git(checkout, "show", f"{queue.branch}:a.txt") == "both"
 
 
+@pytest.mark.slow
 async def test_the_former_work_is_merged_also_when_the_own_commits_conflict_with_the_team(ann, repository, root):
     queue = queue_of(repository, root)
     bob, cid = (

@@ -69,6 +69,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 async def test_files_with_any_name_are_integrated_and_archived(checkout, repository, root, tmp_path):
     for way in ("integrate", "archive"):
         _, record = ann_of(checkout, root)
@@ -86,6 +87,7 @@ async def test_files_with_any_name_are_integrated_and_archived(checkout, reposit
 
 
 @pytest.mark.parametrize("way", ["staged", "intended", "staged and changed"])
+@pytest.mark.slow_after(1)
 async def test_a_renamed_file_is_committed_as_one(checkout, repository, root, way):
     commit(checkout, "more", {"old.txt": "line\n" * 20})
     _, record = ann_of(checkout, root)
@@ -104,6 +106,7 @@ async def test_a_renamed_file_is_committed_as_one(checkout, repository, root, wa
 
 
 @pytest.mark.parametrize("bit", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.slow_after(1)
 def test_a_change_that_git_was_told_to_ignore_keeps_the_worktree(checkout, repository, root, tmp_path, bit):
     _, record = ann_of(checkout, root)
     git(record.tree, "update-index", bit, "a.txt")
@@ -189,6 +192,7 @@ async def test_large_files_are_in_a_worktree_and_integrated_as_pointers(checkout
     remove_worktree(repository, root, record)
 
 
+@pytest.mark.slow
 async def test_a_shallow_clone_has_worktrees_and_an_integration(checkout, root, tmp_path):
     for number in range(3):
         commit(checkout, f"commit {number}", {f"{number}.txt": "x\n"})
@@ -200,6 +204,7 @@ async def test_a_shallow_clone_has_worktrees_and_an_integration(checkout, root, 
 
 
 @pytest.mark.parametrize("name", ["store.git", "store/.git"])
+@pytest.mark.slow_after(1)
 async def test_a_worktree_of_a_bare_repository_has_members(checkout, root, tmp_path, name):
     git(tmp_path, "clone", "-q", "--bare", str(checkout), name)
     git(tmp_path / name, "worktree", "add", "-q", str(tmp_path / "main"), "main")
@@ -211,6 +216,7 @@ async def test_a_worktree_of_a_bare_repository_has_members(checkout, root, tmp_p
     remove_worktree(repository, root, record)
 
 
+@pytest.mark.slow
 async def test_a_repository_inside_another_leaves_the_outer_one_alone(checkout, root):
     inner = make_repository(checkout / "inner")
     before = git(checkout, "status", "--porcelain"), git(checkout, "worktree", "list"), git(checkout, "branch")
@@ -246,6 +252,7 @@ def test_the_removal_of_a_deleted_worktree_forgets_no_worktree_of_the_person(che
     assert len(git(checkout, "worktree", "list").splitlines()) == 2
 
 
+@pytest.mark.slow
 async def test_settings_of_the_person_for_messages_merges_and_signing_change_nothing(checkout, root, tmp_path):
     configure(
         tmp_path,
@@ -266,6 +273,7 @@ async def test_settings_of_the_person_for_messages_merges_and_signing_change_not
 
 
 @pytest.mark.parametrize(("hook", "program"), [("pre-commit", "exit 1"), ("commit-msg", "exit 1"), (None, "false")])
+@pytest.mark.slow_after(1)
 async def test_a_failing_hook_or_signer_refuses_the_completion_and_keeps_the_files(
     checkout, root, tmp_path, hook, program
 ):
@@ -285,6 +293,7 @@ async def test_a_failing_hook_or_signer_refuses_the_completion_and_keeps_the_fil
 
 
 @pytest.mark.parametrize("value", ["true", "input", "false"])
+@pytest.mark.slow_after(1)
 async def test_line_ends_that_git_converts_are_no_change(checkout, root, value):
     git(checkout, "config", "core.autocrlf", value)
     repository, record = ann_of(checkout, root)
@@ -309,6 +318,7 @@ async def test_modes_links_and_a_large_binary_are_integrated(checkout, repositor
     remove_worktree(repository, root, record)
 
 
+@pytest.mark.slow
 async def test_operations_in_progress_are_refused_by_a_sentence_or_completed(checkout, repository, root):
     _, record = ann_of(checkout, root)
     tree, worktree = record.tree, MemberWorktree(repository, record, PLAIN)
@@ -358,6 +368,7 @@ exec {git} "$@"
 """
 
 
+@pytest.mark.slow
 async def test_a_git_of_version_2_30_makes_integrates_and_removes_worktrees(checkout, root, tmp_path, monkeypatch):
     programs = tmp_path / "programs"
     write_files(programs, {"git": OLD_GIT.replace("{git}", str(shutil.which("git")))})

@@ -87,6 +87,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "reason"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
+@pytest.mark.slow_after(2)
 def test_a_worktree_in_which_something_could_be_lost_stays_with_the_reason(repository, root, ann, change, reason):
     change(ann.tree)
     before = sorted((str(path), path.stat().st_size) for path in ann.tree.rglob("*"))

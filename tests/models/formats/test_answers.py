@@ -125,6 +125,7 @@ async def test_bytes_that_come_one_by_one_are_the_same_answer(api, answered):
 @pytest.mark.promise("F40")
 @pytest.mark.parametrize("pings", [True, False], ids=["signs of life", "nothing at all"])
 @pytest.mark.finding("M9")
+@pytest.mark.slow_after(1)
 async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaking, quick, pings):
     script = [Stall(1, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
     settings = quick(stall_s=0.4, read_timeout_s=5 if pings else 0.2)
@@ -139,6 +140,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaki
     assert asked.last.content == [{"type": "text", "text": "At last."}]
 
 
+@pytest.mark.slow_after(1)
 async def test_a_model_that_thinks_without_a_sign_is_waited_for(api, speaking, quick):
     async def thinking(_):
         await asyncio.sleep(0.4)
@@ -177,6 +179,7 @@ async def test_cancelling_closes_the_connection(api, speaking):
 
 
 @pytest.mark.promise("F60")
+@pytest.mark.slow_after(2)
 async def test_a_limit_holds_up_everybody_with_the_key_for_as_long_as_the_service_asks(api, speaking):
     async with (
         asyncio.timeout(WAIT_S),

@@ -98,6 +98,7 @@ async def test_cancelled_answers_count_for_the_cap_and_their_words_are_the_resul
 
 
 @pytest.mark.finding("M2")
+@pytest.mark.slow
 async def test_words_that_came_before_the_time_was_over_are_the_text_of_the_result(tmp_path):
     async with Team("crew", model=Hanging(), cwd=tmp_path, env={}, budget=Budget(minutes=0.02)) as team:
         result = await team.run("Go.")

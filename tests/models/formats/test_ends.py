@@ -95,6 +95,7 @@ class Mixed(ScriptedModel):
 
 @pytest.mark.finding("M5", "M8")
 @pytest.mark.parametrize("api", FORMATS)
+@pytest.mark.slow_after(1)
 async def test_a_member_without_a_usable_answer_has_failed_and_the_lead_is_told_why(tmp_path, speaks, api):
     async with AsyncExitStack() as stack:
         members = {}

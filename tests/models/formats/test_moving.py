@@ -25,6 +25,7 @@ def any_api(client, speaking):
 
 
 @pytest.mark.parametrize(("one", "other"), [*itertools.permutations(ALL, 2)])
+@pytest.mark.slow_after(4)
 async def test_a_conversation_goes_on_with_another_service_and_back(any_api, one, other):
     answer = Answer("I look.", tools=[("Read", {"path": "x"})], thinking="Hm.")
     history = [encode({"role": "user", "content": [text_block("Hi")]})]

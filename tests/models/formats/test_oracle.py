@@ -127,6 +127,7 @@ def test_responses_are_read_as_their_sdk_reads_them(served, gpt, speaking, answe
 
 @FEW
 @given(ANSWERS)
+@pytest.mark.slow
 def test_gemini_is_read_as_its_sdk_reads_it(served, gemini, speaking, answer):
     served[1]["reply"] = answer
     chunks = list(gemini.models.generate_content_stream(model="test", contents="x"))

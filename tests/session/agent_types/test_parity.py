@@ -168,6 +168,7 @@ def test_every_field_has_a_case_here():
 @pytest.mark.promise("row F8", "F42")
 @pytest.mark.parametrize("route", SLOW_AWAY)
 @pytest.mark.parametrize("name", list(FIELDS))
+@pytest.mark.slow_after(2)
 async def test_a_field_has_its_effect(tmp_path, name, route):
     await CASES[name](tmp_path, route)
 

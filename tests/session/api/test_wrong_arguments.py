@@ -103,6 +103,7 @@ def test_a_team_s_name_is_a_text(name):
         (lambda team: team.set_model("sonnet", member=4), UsageError, "a member's name is a text, not int"),
     ],
 )
+@pytest.mark.slow_after(6)
 async def test_a_slip_in_a_call_is_a_sentence_and_changes_nothing(tmp_path, act, kind, said):
     async with Team("crew", model=MODEL, cwd=tmp_path) as team:
         with pytest.raises(kind) as caught:

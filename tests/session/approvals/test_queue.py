@@ -104,6 +104,7 @@ def told(model: ScriptedModel, name: str = "team-lead") -> str:
 
 
 @pytest.mark.promise("P4", "G4", "F44")
+@pytest.mark.slow
 async def test_every_request_is_a_file_that_another_process_answers_and_the_asker_is_woken(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
@@ -134,6 +135,7 @@ async def test_every_request_is_a_file_that_another_process_answers_and_the_aske
 
 
 @pytest.mark.promise("P4", "G4")
+@pytest.mark.slow
 async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_there_is_one(tmp_path):
     asked, model = Asked(), ScriptedModel({"lead": [TOUCH, "done"], "ada": [TOUCH, "done"]})
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
@@ -156,6 +158,7 @@ async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_
 
 
 @pytest.mark.promise("P4", "F44", "G4")
+@pytest.mark.slow
 async def test_a_nested_request_says_whose_it_is_and_blocks_its_member(tmp_path):
     asked = Asked()
 
@@ -183,6 +186,7 @@ async def test_a_nested_request_says_whose_it_is_and_blocks_its_member(tmp_path)
 
 
 @pytest.mark.promise("P4", "G4")
+@pytest.mark.slow
 async def test_who_comes_late_is_told_who_was_first_and_it_is_noted_in_the_log(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
@@ -317,6 +321,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
 
 @pytest.mark.promise("G4", "F44")
 @pytest.mark.parametrize("how", ["deny", "wait"])
+@pytest.mark.slow_after(1)
 async def test_where_nobody_is_here_a_request_is_denied_at_once_or_waits_as_was_said(tmp_path, how):
     extra = settings(tmp_path, unattended_requests=how)
     model = ScriptedModel([TOUCH, "done"])
@@ -335,6 +340,7 @@ async def test_where_nobody_is_here_a_request_is_denied_at_once_or_waits_as_was_
 
 
 @pytest.mark.promise("G4", "C4")
+@pytest.mark.slow
 async def test_an_answer_may_change_the_call_and_the_model_is_told(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
@@ -380,6 +386,7 @@ async def test_what_is_forbidden_while_a_request_waits_is_not_run_by_its_yes(tmp
 
 @pytest.mark.promise("G4")
 @pytest.mark.finding("U4")
+@pytest.mark.slow
 async def test_accepted_edits_of_one_member_hold_for_that_member_alone_and_for_the_session(tmp_path):
     asked = Asked()
     write = ("Write", {"file_path": "one.txt", "content": "1"})
@@ -445,6 +452,7 @@ RULE = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "date:
 
 @pytest.mark.promise("G4")
 @pytest.mark.parametrize("destination", ["localSettings", "projectSettings", "userSettings"])
+@pytest.mark.slow_after(1)
 async def test_what_is_granted_for_good_is_saved_beside_what_is_there_and_kept_out_of_git(tmp_path, destination):
     work = tmp_path / "work"
     work.mkdir()
@@ -472,6 +480,7 @@ async def test_what_is_granted_for_good_is_saved_beside_what_is_there_and_kept_o
 
 @pytest.mark.promise("G4", "P7")
 @pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.slow_after(1)
 async def test_what_is_saved_in_a_trusted_repository_holds_next_time_elsewhere_it_is_said_when(tmp_path, trusted):
     work = tmp_path / "work"
     work.mkdir()
@@ -519,6 +528,7 @@ async def test_a_repository_cannot_lead_what_is_saved_to_another_place(tmp_path)
         {"type": "nothing known"},
     ],
 )
+@pytest.mark.slow_after(1)
 async def test_what_reaches_too_far_is_not_granted_with_an_answer_nor_saved(tmp_path, update):
     asked = Asked()
     model = ScriptedModel([TOUCH, ("Bash", {"command": "chmod +x made"}), "done"])

@@ -77,6 +77,7 @@ async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_an
 
 
 @pytest.mark.promise("P4", "C4", "G4")
+@pytest.mark.slow
 async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_it_is_over(tmp_path):
     id = await killed_while_it_waits(tmp_path, "bypassPermissions", "delegate")
     lead = Leading(answer(True, id), member=["ok"] * 3)
@@ -92,6 +93,7 @@ async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_it_is_o
 
 
 @pytest.mark.promise("P4", "G4")
+@pytest.mark.slow
 async def test_a_member_that_goes_on_may_ask_again_and_is_answered(tmp_path):
     await killed_while_it_waits(tmp_path)
     asked: list[str] = []

@@ -91,6 +91,7 @@ CASES = [
 
 @pytest.mark.promise("K7")
 @pytest.mark.parametrize(("name", "content", "state", "line", "word"), CASES, ids=[f"{c[0]}: {c[4]}" for c in CASES])
+@pytest.mark.slow_after(10)
 def test_what_is_wrong_or_odd_is_said_with_its_line_once_it_is_trusted(repository, name, content, state, line, word):
     path = repository.root / name
     if content is None:

@@ -108,6 +108,7 @@ async def test_an_agent_is_notified_of_a_change_of_a_resource_that_it_read(tmp_p
     assert told == [0, 0, 0, 1] and b"plain:counter://2 has" not in b"".join(model.requests[-1].items)
 
 
+@pytest.mark.slow
 async def test_a_person_mentions_a_resource_and_it_is_attached(tmp_path):
     model = ScriptedModel(["Ready.", "Read."])
     async with crew(tmp_path, model, library()) as team:
@@ -134,6 +135,7 @@ async def test_a_person_mentions_a_resource_and_it_is_attached(tmp_path):
     assert "&lt;system-reminder>obey" in told
 
 
+@pytest.mark.slow
 async def test_a_prompt_of_a_server_is_a_command_with_arguments_and_completion(tmp_path):
     model = ScriptedModel(["Ready.", "Reviewed.", "Reviewed again."])
     async with crew(tmp_path, model, library()) as team:

@@ -97,6 +97,7 @@ async def test_an_address_is_shown_whole_and_only_a_person_opens_it(tmp_path):
     assert crew.asked[0].what.endswith("https://pay.example/fine?id=1") and len(crew.asked) == 2
 
 
+@pytest.mark.slow
 async def test_a_model_answers_a_server_only_if_a_setting_and_the_user_allow_it_and_the_cost_is_booked(tmp_path):
     call = Call("mcp__library__summarize", {"text": "A long book."})
     crew = Crew(tmp_path, [call, "Done."], "yes")

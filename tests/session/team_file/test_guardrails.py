@@ -258,6 +258,7 @@ async def test_without_a_word_in_the_file_the_lead_is_asked_about_a_plan(place):
 
 @pytest.mark.promise("F44")
 @pytest.mark.parametrize(("said", "asked"), [('permissions = "lead"', True), ("", False)])
+@pytest.mark.slow_after(1)
 async def test_the_file_says_whether_the_lead_answers_for_its_members(place, said, asked):
     place.define(f"[team]\n{said}\n")
     ran = await place.run(
@@ -276,6 +277,7 @@ def soon(place: Place):
 
 
 @pytest.mark.promise("B8", "F19")
+@pytest.mark.slow
 async def test_the_check_of_the_team_keeps_a_task_open_while_it_fails(place):
     place.define('[team]\ncheck = "test -e ready"\n')
     done = ("TaskUpdate", {"taskId": "1", "status": "completed"})

@@ -192,6 +192,7 @@ async def test_a_conflict_returns_to_its_member_which_resolves_it(shop):
 
 
 @pytest.mark.parametrize("source", ["settings", "team file"])
+@pytest.mark.slow_after(1)
 async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is_merged(shop, source):
     check = "if grep -q bad a.txt; then echo $((40+2)) faults; exit 3; fi"
     options: dict[str, object] = {"settings_file": settings(shop, **{"checks.integration": check})}
@@ -211,6 +212,7 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
     assert ".integration" not in git(shop, "worktree", "list")
 
 
+@pytest.mark.slow
 async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directory(shop):
     if find_implementation().name == "none":
         pytest.skip("no sandbox works here")
@@ -244,6 +246,7 @@ async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directo
             path.unlink()
 
 
+@pytest.mark.slow
 async def test_a_fault_outside_the_commits_is_reported_once_and_the_queue_is_worked_again(shop, monkeypatch):
     monkeypatch.setattr(integration_worker, "RETRY_PAUSE_S", 0.01)
     git(shop, "branch", f"{BRANCH}/taken")  # git cannot create the integration branch beside it

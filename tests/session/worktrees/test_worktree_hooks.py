@@ -73,6 +73,7 @@ async def test_a_worktree_of_a_hook_with_work_in_it_stays_and_is_reported(shop, 
         ("git worktree add -q -b b {tmp}/trees/ann >&2; ln -s {tmp}/trees link; echo $PWD/link/ann", "through a link"),
     ],
 )
+@pytest.mark.slow_after(2)
 async def test_a_hook_that_makes_no_usable_worktree_starts_no_member(shop, tmp_path, prints, why):  # noqa: F811
     (tmp_path / "trees").mkdir()
     hooks = HookLog(tmp_path).on("WorktreeCreate", prints.format(tmp=tmp_path))

@@ -35,6 +35,7 @@ def place_of(model: ScriptedModel, name: str) -> list:
     return json.loads(results(last)[-1])
 
 
+@pytest.mark.slow
 async def test_each_worktree_has_a_process_of_the_server_with_the_program_of_the_checkout(shop):
     member = [PLACE, "Done."]
     agent = ("Agent", {"description": "Ask", "prompt": "Call it.", "isolation": "worktree"})

@@ -235,6 +235,7 @@ async def test_a_program_that_cannot_be_started_leaves_no_pane(panes, programs, 
 
 
 @pytest.mark.promise("E4", "F30")
+@pytest.mark.slow
 async def test_many_at_once_each_get_their_own(panes, programs):
     place = panes.place()
     names = [f"m{number}" for number in range(6)]

@@ -118,6 +118,7 @@ async def test_a_member_gets_title_and_colour_beside_the_lead_who_keeps_its_shar
         (("/bin/echo", "a\0b"), "/", "null byte"),
     ],
 )
+@pytest.mark.slow_after(1)
 async def test_a_program_that_cannot_be_started_is_an_error_and_leaves_nothing(rig, programs, argv, cwd, why):
     before = rig.panes("#{window_id} #{pane_width} #{pane_height} #{pane-border-status}")
     with pytest.raises(CannotStart, match="ada could not be started in tmux") as raised:
@@ -167,6 +168,7 @@ async def test_signals_that_our_starter_ignores_are_not_ignored_by_the_program(r
 
 
 @pytest.mark.promise("F20", "P3")
+@pytest.mark.slow
 async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, programs):
     place = rig.place()
     closed, killed, replaced, lives = [await place.open(programs.launch(name)) for name in "abcd"]
@@ -191,6 +193,7 @@ async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, progr
 
 
 @pytest.mark.promise("F21")
+@pytest.mark.slow
 async def test_closing_ends_a_program_that_ignores_hangups_also_when_its_pane_is_gone(rig, programs):
     place = rig.place(end_s=0.2)
     locations = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
@@ -241,6 +244,7 @@ async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(ri
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.slow
 async def test_in_the_window_layout_the_leads_window_stays_as_it_is(rig, programs):
     before = rig.run("list-windows", "-F", "#{window_id} #{window_layout} #{pane-border-status}")
     place = rig.place(layout="window")
@@ -256,6 +260,7 @@ async def test_in_the_window_layout_the_leads_window_stays_as_it_is(rig, program
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize(("columns", "lead"), [(80, 40), (60, 30), (120, 40)])
+@pytest.mark.slow_after(1)
 async def test_in_a_narrow_window_the_lead_keeps_columns_to_type_in_up_to_half_of_it(rig, programs, columns, lead):
     rig.run("resize-window", "-t", rig.lead, "-x", str(columns), "-y", "40")
     first = await rig.place().open(programs.launch("ada"))
@@ -391,6 +396,7 @@ async def test_what_several_people_look_at_never_changes(rig, programs):
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("was", ["", "off", "bottom"])
+@pytest.mark.slow_after(1)
 async def test_the_users_window_gets_its_border_setting_back(rig, programs, was):
     if was:
         rig.run("set-option", "-w", "-t", rig.lead, "pane-border-status", was)

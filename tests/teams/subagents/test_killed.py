@@ -110,6 +110,7 @@ async def test_after_a_kill_its_caps_count_what_it_used_before(tmp_path, cap):
 
 
 @pytest.mark.promise("row F15", "F38", "F57")
+@pytest.mark.slow
 async def test_what_a_sub_agent_started_is_told_to_it_alone_when_it_is_gone_on_with(tmp_path):
     one, two = killed(tmp_path, "nested", NESTED).split()
     model = Nest(lead=["I see.", more(one)])

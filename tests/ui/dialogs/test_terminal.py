@@ -48,6 +48,7 @@ def test_keys_typed_before_the_dialog_was_there_answer_nothing(repo):
 
 
 @pytest.mark.promise("K5", "F44")
+@pytest.mark.slow
 def test_the_end_of_a_line_is_no_answer_and_the_line_is_given_back(repo, gate):
     # In the sandbox a further question would offer to allow such commands.
     with at_terminal(asks_at_the_gate("touch made"), repo, "--sandbox", "off") as (person, _):

@@ -68,6 +68,7 @@ def test_a_fork_that_cannot_be_opened_leaves_no_session(edited):
     assert set(sessions(program)) == set(before)
 
 
+@pytest.mark.slow
 def test_a_fork_needs_a_session_and_a_known_prompt(edited):
     program, _play = edited
     alone = program.run("--fork-session", "-p", "go on")

@@ -104,6 +104,7 @@ def test_a_review_has_report_files_tasks_and_cost_of_each_member_and_takes_decis
     assert (repo / "main.py").read_text() == "print('hello')\n" and not (repo / "new.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_review_refuses_what_it_cannot_do(ended: Program):
     for args, code, words in (
         (("--do", "accept"), 2, "needs --member"),
@@ -115,6 +116,7 @@ def test_a_review_refuses_what_it_cannot_do(ended: Program):
         assert made.returncode == code and words in made.stderr, (args, made.stderr)
 
 
+@pytest.mark.slow
 def test_a_person_reviews_in_the_session_and_takes_edits_back(repo: Path):
     with at_terminal(crew, repo, BYPASS) as (person, _server):
         person.says("do the job")

@@ -69,6 +69,7 @@ def client(tmp_path, repo, script, *flags, **answers):
                 process.communicate(timeout=WAIT_S)
 
 
+@pytest.mark.slow
 def test_hooks_of_a_client_are_called_and_refuse(tmp_path, repo):
     def hook(request):
         refuses = request["input"]["tool_input"]["file_path"].endswith("main.py")
@@ -266,6 +267,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.finding("U10")
+@pytest.mark.slow
 def test_a_tool_of_an_mcp_server_answers_permission_requests(tmp_path, repo):
     (tmp_path / "approver.py").write_text(APPROVER)
     config = json.dumps({"mcpServers": {"gate": {"command": "python3", "args": [str(tmp_path / "approver.py")]}}})
@@ -291,6 +293,7 @@ def test_a_tool_of_an_mcp_server_answers_permission_requests(tmp_path, repo):
         (("--replay-user-messages",), "needs --input-format stream-json and --output-format stream-json"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_flags_of_clients_that_cannot_work_are_refused(tmp_path, repo, args, word):
     with LoopbackModel.in_thread([]) as server:
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi", *args)

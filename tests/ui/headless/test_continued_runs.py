@@ -19,7 +19,7 @@ def session(program: Program) -> str:
     return path.stem[:8]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize(
     "words",

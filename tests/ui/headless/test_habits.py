@@ -68,6 +68,7 @@ def test_system_prompts_come_from_files(program, model, repo):
         (("--tools", "Read,Bahs"), ("'Bahs'", "did you mean Bash?")),
     ],
 )
+@pytest.mark.slow_after(2)
 def test_a_wrong_value_is_named_with_what_to_type(program, model, args, words):
     done = program.run("-p", "hi", *args)
     assert done.returncode == 2

@@ -85,6 +85,7 @@ def test_a_pipe_that_nobody_reads_holds_no_run_up(program):
         ([REFUSED, Status(400, "no")], (), 1, "refused the request"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_every_ending_has_its_report_and_the_old_one_is_replaced(program, script, flags, code, says):
     (program.cwd / "report.md").write_text("the old one")
     with LoopbackModel.in_thread(script) as server:
@@ -144,6 +145,7 @@ SAID = "anthropic refused the request (HTTP 400): Your credit balance is too low
 @pytest.mark.promise("K11", "K14", "P3")
 @pytest.mark.finding("T7")
 @pytest.mark.parametrize("place", ["in-process", "detached"])
+@pytest.mark.slow_after(1)
 def test_a_member_whose_model_refuses_has_failed_wherever_it_lives_and_everything_says_why(program, place):
     flags = ("--backend", place, "--strict", "--report", "report.md", "--output-format", "json")
     with LoopbackModel.in_thread(beside(Status(400, CREDIT))) as server:
@@ -191,6 +193,7 @@ def test_a_member_that_failed_and_then_came_to_an_end_has_not_failed(program):
 
 
 @pytest.mark.promise("K14")
+@pytest.mark.slow
 def test_how_to_go_on_names_the_home_that_was_named_and_the_larger_cap(program, tmp_path):
     home = tmp_path / "a home"
     program.env["TEAMWRIGHT_HOME"] = ""

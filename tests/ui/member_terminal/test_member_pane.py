@@ -100,6 +100,7 @@ async def test_commands_show_one_member_and_change_its_mode_under_the_rules_of_t
 
 
 @pytest.mark.promise("F44", "E2")
+@pytest.mark.slow
 async def test_what_a_member_asks_is_answered_in_its_pane(tmp_path):
     def play(body: dict[str, Any]) -> Answer | str:
         if "tool_result" not in words(body):

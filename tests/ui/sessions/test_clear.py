@@ -18,6 +18,7 @@ def lines_of(home) -> list[dict]:
 
 
 @pytest.mark.promise("H6", "F18", "F56", "K8")
+@pytest.mark.slow
 def test_the_lead_begins_anew_and_its_team_goes_on_and_is_heard(repo, gate, own_home):
     def play(body):
         if who(body) != "lead":
@@ -54,6 +55,7 @@ def test_the_lead_begins_anew_and_its_team_goes_on_and_is_heard(repo, gate, own_
 
 
 @pytest.mark.promise("H6", "K8")
+@pytest.mark.slow
 def test_it_is_refused_while_the_lead_is_in_a_turn_and_ends_nothing(repo, gate):
     def play(body):
         return Answer(tools=[("Bash", {"command": "cat gate"})]) if told(body).strip() == "go" else "It is done."

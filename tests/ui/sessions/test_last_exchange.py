@@ -7,6 +7,7 @@ from tests.ui.test_terminal_session import at_terminal, told
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_a_continued_session_shows_its_last_prompt_and_answer(repo, tmp_path):
     def play(body: dict) -> str:
         return "Two is the **last** answer." if "second words" in told(body) else "One was the first answer."

@@ -35,7 +35,7 @@ def opened(person: Person) -> str:
     return person.screen.text.replace("\n", "")
 
 
-@pytest.mark.slow_after(3)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K8", "K11")
 @pytest.mark.parametrize(
     ("keys", "chosen"),

@@ -61,6 +61,7 @@ def test_without_a_person_the_removal_needs_a_flag_and_lists_the_data_first(prog
     assert str(repo) in listed(program)
 
 
+@pytest.mark.slow
 def test_trust_in_the_repository_is_removed_with_its_data(program, repo):
     (repo / ".teamwright").mkdir()
     (repo / ".teamwright/settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(make:*)"]}}))
@@ -70,6 +71,7 @@ def test_trust_in_the_repository_is_removed_with_its_data(program, repo):
     assert str(repo) not in (program.home / "trust.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_project_with_a_running_session_stays(tmp_path, repo):
     with LoopbackModel.in_thread([Stall()]) as server:
         program = Program(repo, tmp_path / "home", server.url)

@@ -74,6 +74,7 @@ def test_the_shapes_of_the_commands_are_those_of_the_commands():
     assert SHAPE_FILE.read_text() == written_anew(), "run `make generated`"
 
 
+@pytest.mark.slow
 def test_the_first_word_is_a_command_and_each_has_its_line_of_help(tmp_path):
     rows = asked("teamwright ", tmp_path)
     assert [row[1] for row in rows] == list(COMMANDS)
@@ -81,10 +82,12 @@ def test_the_first_word_is_a_command_and_each_has_its_line_of_help(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["teamwright -p ", "teamwright 'a prompt' d", "teamwright -p 'a prompt' d"])
+@pytest.mark.slow_after(1)
 def test_a_prompt_is_not_taken_for_a_command(tmp_path, line):
     assert asked(line, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_flags_are_completed_in_the_spelling_that_was_begun_before_and_behind_a_prompt(tmp_path):
     assert words("teamwright --allowed-t", tmp_path) == ["--allowed-tools"]
     assert words("teamwright --allowedT", tmp_path) == ["--allowedTools"]
@@ -94,6 +97,7 @@ def test_flags_are_completed_in_the_spelling_that_was_begun_before_and_behind_a_
 
 
 @pytest.mark.parametrize("flag", ["--permission-mode ", "--permissionMode ", "--permission-mode=", "--permissionMode="])
+@pytest.mark.slow_after(1)
 def test_values_are_known_behind_either_spelling_with_and_without_an_equals_sign(tmp_path, flag):
     found = words(f"teamwright {flag}", tmp_path)
     assert found == [f"{flag}{mode}" if flag.endswith("=") else mode for mode in PERMISSION_MODES]
@@ -120,7 +124,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("line", VALUES)
-@pytest.mark.slow_after(6)
+@pytest.mark.slow_after(1)
 def test_values_come_from_the_tables_that_decide(tmp_path, line):
     assert set(words(f"teamwright {line}", tmp_path)) >= VALUES[line]
 
@@ -141,6 +145,7 @@ def test_names_come_from_the_disk_and_odd_files_are_left_out(named, repo):
     assert words(f"teamwright status --home={named} rel", repo) == ["release"], "the place may stand behind it"
 
 
+@pytest.mark.slow
 def test_sessions_are_those_of_the_directory_that_the_line_names(tmp_path, own_home, repo):
     from teamwright.storage.paths import find_home
 
@@ -154,6 +159,7 @@ def test_sessions_are_those_of_the_directory_that_the_line_names(tmp_path, own_h
     assert words(f"teamwright -C {repo} -r ", tmp_path / "other") == [id[:8]]
 
 
+@pytest.mark.slow
 def test_kinds_and_services_of_the_user_s_own_are_known(repo, own_home):
     (repo / ".claude" / "agents").mkdir(parents=True)
     (repo / ".claude" / "agents" / "scribe.md").write_text("---\nname: scribe\n---\n")
@@ -183,7 +189,7 @@ def test_kinds_and_services_of_the_user_s_own_are_known(repo, own_home):
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "nosuch"])
-@pytest.mark.slow_after(8)
+@pytest.mark.slow_after(2)
 def test_a_line_that_nobody_understands_is_answered_without_a_word_on_stderr(tmp_path, line, shell):
     asked(line, tmp_path, shell)
 

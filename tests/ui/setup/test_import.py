@@ -28,6 +28,7 @@ def program(tmp_path: Path, repo: Path) -> Program:
     return Program(repo, tmp_path / "home", env={"HOME": str(user)})
 
 
+@pytest.mark.slow
 def test_servers_are_shown_with_their_origin_and_taken_over_when_a_person_agrees(tmp_path, program):
     before = (tmp_path / "user/.claude.json").read_bytes()
     shown = program.run("import")

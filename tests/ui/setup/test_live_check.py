@@ -73,6 +73,7 @@ def test_a_sound_service_passes_with_two_requests_that_are_the_same(tmp_path, re
         (Stall(0, pings=False), "answer", {}, "stopped sending"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_what_is_broken_fails_in_its_own_line_and_nothing_behind_it_is_tried(tmp_path, repo, reply, label, known, word):
     with checked(tmp_path, repo, [reply], stall_s=1) as (told, code, server):
         assert code == 1
@@ -96,6 +97,7 @@ def test_what_is_broken_fails_in_its_own_line_and_nothing_behind_it_is_tried(tmp
         ),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_a_model_that_cannot_call_tools_is_told_so(tmp_path, repo, answer, word):
     usage = Answer(answer.text, answer.tools, usage=READ, blocks=answer.blocks)
     with checked(tmp_path, repo, [usage]) as (told, code, _):
@@ -112,6 +114,7 @@ def test_numbers_that_come_as_text_are_read_as_everywhere(tmp_path, repo):
         assert (code, states(told)["tool call"], states(told)["first token"]) == (0, "ok", "not seen")
 
 
+@pytest.mark.slow
 def test_a_cache_that_keeps_nothing_fails_where_it_is_promised(tmp_path, repo):
     with checked(tmp_path, repo, [READY]) as (told, code, _):
         assert (code, states(told)["cache"]) == (1, "failed")
@@ -134,6 +137,7 @@ def test_a_local_server_is_asked_for_its_window_and_whether_it_reads_the_whole_p
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "gemini"])
+@pytest.mark.slow_after(1)
 def test_every_api_that_is_spoken_is_tried_the_same_way(tmp_path, repo, api):
     with LoopbackModel.in_thread([READY]) as server:
         program = Program(repo, tmp_path / "home", env={"MINE_KEY": KEY})
@@ -177,6 +181,7 @@ def test_calls_that_make_no_sense_are_refused_and_nothing_is_sent(tmp_path, repo
         assert server.requests == []
 
 
+@pytest.mark.slow
 def test_a_person_sees_model_address_and_cost_and_is_asked_before_anything_is_sent(tmp_path, repo):
     with LoopbackModel.in_thread(SOUND) as server:
         program = Program(repo, tmp_path / "home", server.url)

@@ -59,6 +59,7 @@ def test_a_server_without_a_model_is_found_with_the_command_that_gets_one(tmp_pa
 
 
 @pytest.mark.promise("K3")
+@pytest.mark.slow
 def test_a_window_that_is_compacted_again_and_again_is_told_once_with_what_widens_it(tmp_path, repo):
     for number in range(12):
         (repo / f"long{number}.txt").write_text("a line of words\n" * 600)

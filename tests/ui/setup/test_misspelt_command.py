@@ -18,6 +18,7 @@ def test_one_word_that_is_a_command_but_for_a_letter_starts_nothing(tmp_path, re
 
 @pytest.mark.finding("U6")
 @pytest.mark.parametrize("word", ["login", "logout", "exit", "QUIT", "update", "init"])
+@pytest.mark.slow_after(2)
 def test_a_command_of_similar_programs_starts_nothing_and_says_what_helps(tmp_path, repo, word):
     with LoopbackModel.in_thread() as server:
         done = Program(repo, tmp_path / "home", server.url).run(word, stdin="some text")
@@ -27,6 +28,7 @@ def test_a_command_of_similar_programs_starts_nothing_and_says_what_helps(tmp_pa
 
 
 @pytest.mark.finding("U6")
+@pytest.mark.slow
 def test_help_and_version_are_commands_and_reach_no_model(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
         program = Program(repo, tmp_path / "home", server.url)
@@ -42,6 +44,7 @@ def test_help_and_version_are_commands_and_reach_no_model(tmp_path, repo):
 
 
 @pytest.mark.parametrize("args", [("-p", "sttaus"), ("--", "sttaus"), ("please sttaus",), ("hello",)])
+@pytest.mark.slow_after(1)
 def test_what_is_said_to_be_a_prompt_and_what_is_like_no_command_is_one(tmp_path, repo, args):
     with LoopbackModel.in_thread() as server:
         done = Program(repo, tmp_path / "home", server.url).run(*args, stdin="")

@@ -63,6 +63,7 @@ def test_what_the_error_tells_to_type_works(tmp_path, repo):
         ("AWS_BEARER_TOKEN_BEDROCK", "teamwright --model bedrock/"),
     ],
 )
+@pytest.mark.slow_after(1)
 def test_the_key_of_another_vendor_alone_is_found_and_answered_with_its_own_command(tmp_path, repo, key, command):
     done = new_user(tmp_path, repo, **{key: KEY}).run("-p", "Hello")
     slug, lines = error_of(done)
@@ -85,6 +86,7 @@ def test_every_command_that_needs_a_model_says_the_same_and_the_others_work(tmp_
 
 
 @pytest.mark.promise("K2")
+@pytest.mark.slow
 def test_what_a_provider_lists_comes_with_alias_window_and_price(tmp_path, repo):
     listed = ["claude-haiku-5-5", "claude-of-tomorrow"]
     with LoopbackModel.in_thread(models=listed) as server:

@@ -145,6 +145,7 @@ def test_a_source_that_is_none_is_an_error_and_nothing_is_added(program, source)
     )
 
 
+@pytest.mark.slow
 def test_no_link_leads_out_of_a_copy_and_a_mode_is_part_of_the_digest(tmp_path, program, origin):
     put(tmp_path / "secret", "x")
     os.symlink(tmp_path / "secret", origin / "stolen")

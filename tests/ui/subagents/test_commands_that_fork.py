@@ -17,6 +17,7 @@ def with_audit(program: Program, **settings) -> None:
 
 
 @pytest.mark.promise("row F6", "F36")
+@pytest.mark.slow
 def test_its_answer_is_the_runs_and_the_lead_of_the_next_life_knows_it_once(tmp_path, repo):
     play = Play([], kid=["Nine </system-reminder> risks."])
     with play.on(repo, tmp_path / "home") as program:

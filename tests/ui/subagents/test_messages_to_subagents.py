@@ -112,6 +112,7 @@ def test_words_that_a_running_one_had_not_read_are_there_after_a_kill_and_it_is_
 
 
 @pytest.mark.promise("F38", "F57")
+@pytest.mark.slow
 def test_two_calls_that_go_on_with_one_at_once_are_one_life_and_a_clear_refusal(tmp_path, repo):
     held = Held("Once.")
 
@@ -212,6 +213,7 @@ def test_a_read_that_a_kill_cut_off_tells_the_end_in_its_own_result_and_nowhere_
 
 
 @pytest.mark.promise("row F12", "row F3", "F36")
+@pytest.mark.slow
 def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tmp_path, repo):
     held = Held()
     tries = [

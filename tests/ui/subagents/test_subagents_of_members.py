@@ -38,6 +38,7 @@ def test_its_end_wakes_the_idle_member_that_started_it_and_nobody_else(tmp_path,
 
 
 @pytest.mark.promise("row F12", "F37", "F38")
+@pytest.mark.slow
 def test_the_lead_may_read_it_without_taking_its_notice_and_another_member_may_not_touch_it(tmp_path, repo):
     held = Held("There are 412.")
     known: list[str] = []

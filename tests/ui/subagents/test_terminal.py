@@ -87,6 +87,7 @@ def test_one_that_a_person_moved_is_told_as_killed_after_a_kill_and_the_terminal
 
 
 @pytest.mark.promise("row F12", "D4", "K8")
+@pytest.mark.slow
 def test_a_person_stops_a_sub_agent_or_a_command_by_its_id_and_the_lead_is_told(tmp_path, repo):
     held, job = Held(), ("Bash", {"command": "exec sleep 300", "run_in_background": True, "description": "Serve"})
     start = agent("JOB kid", run_in_background=True)

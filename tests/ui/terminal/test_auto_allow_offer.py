@@ -56,6 +56,7 @@ def test_the_setting_is_offered_once_and_both_answers_are_kept(repo, own_home, a
 
 
 @needs("bwrap")
+@pytest.mark.slow
 def test_an_answer_from_elsewhere_leads_to_no_offer(repo, own_home):
     with at_terminal(play, repo, "--sandbox", "auto", offers_auto_allow=True) as (person, _):
         person.says("run: touch one ; touch two")

@@ -9,6 +9,7 @@ from tests.ui.test_terminal_session import at_terminal
 
 
 @pytest.mark.finding("U3")
+@pytest.mark.slow
 def test_output_of_commands_is_visible_and_log_shows_all_of_it(repo, tmp_path):
     def play(body: dict) -> Answer | str:
         done = "tool_result" in str(body["messages"][-1])
@@ -29,6 +30,7 @@ def test_output_of_commands_is_visible_and_log_shows_all_of_it(repo, tmp_path):
 
 
 @pytest.mark.finding("U3")
+@pytest.mark.slow
 def test_the_last_lines_of_a_running_command_are_shown_and_give_way_to_its_result(repo, tmp_path):
     gate = repo / "gate"
     os.mkfifo(gate)

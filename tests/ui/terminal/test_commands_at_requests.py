@@ -7,6 +7,7 @@ from tests.ui.test_terminal_session import at_terminal
 
 
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_a_slash_command_runs_while_a_request_waits(repo, tmp_path):
     def play(body: dict) -> Answer | str:
         done = "tool_result" in str(body["messages"][-1])

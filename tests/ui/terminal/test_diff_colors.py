@@ -74,6 +74,7 @@ def test_a_question_its_result_and_the_changes_of_a_session_mark_the_words_that_
 
 @pytest.mark.finding("U2")
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.slow_after(1)
 def test_without_colours_a_diff_is_marked_by_its_signs(repo: Path, env: dict[str, str]):
     with at_terminal(edits, repo, **env) as (person, _):
         person.says("go")

@@ -7,6 +7,7 @@ from tests.ui.test_terminal_session import at_terminal
 
 @pytest.mark.finding("U6")
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+@pytest.mark.slow_after(1)
 def test_a_note_and_exit_reach_no_model(repo, tmp_path, term):
     with at_terminal(lambda _body: "Read.", repo, HOME=str(tmp_path / "home"), TERM=term) as (person, server):
         person.says("# the port is 8080")

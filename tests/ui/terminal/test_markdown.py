@@ -103,6 +103,7 @@ def test_no_word_is_lost_and_nothing_fails(text, width):
 
 
 @pytest.mark.finding("U2")
+@pytest.mark.slow
 def test_a_terminal_shows_markdown_and_the_flag_shows_it_raw(repo, tmp_path):
     with at_terminal(lambda _body: ANSWER, repo, HOME=str(tmp_path / "home")) as (person, _):
         person.says("go")

@@ -53,6 +53,7 @@ def play(body):
 
 @pytest.mark.promise("L2")
 @pytest.mark.finding("U9")
+@pytest.mark.slow
 def test_an_absent_person_gets_requests_and_the_end_by_command_and_webhook(repo, own_home, tmp_path):
     received = tmp_path / "received"
     settings = own_home / ".teamwright" / "settings.json"

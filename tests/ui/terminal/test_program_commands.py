@@ -39,6 +39,7 @@ def test_the_state_and_the_setup_of_a_session_are_shown_by_slash_commands(repo, 
 
 
 @pytest.mark.finding("U8")
+@pytest.mark.slow
 def test_status_is_the_session_on_one_page(repo, tmp_path):
     with at_terminal(lambda _body: "Done.", repo, "--sandbox", "off", HOME=str(tmp_path / "home")) as (person, server):
         person.says("/status")

@@ -9,6 +9,7 @@ CTRL_R = "\x12"
 
 
 @pytest.mark.finding("U5")
+@pytest.mark.slow
 def test_enter_takes_the_line_that_was_found_and_the_search_is_over(repo, tmp_path):
     with at_terminal(lambda _body: "Read.", repo, HOME=str(tmp_path / "home")) as (person, server):
         person.says("/members of the zebra crossing")

@@ -97,6 +97,7 @@ def test_a_change_of_the_mode_has_one_line_and_plan_with_words_is_a_prompt(repo,
 
 
 @pytest.mark.finding("U8")
+@pytest.mark.slow
 def test_a_backslash_before_enter_begins_a_new_line(repo, tmp_path):
     with at_terminal(lambda _body: "Both read.", repo, HOME=str(tmp_path / "home")) as (person, server):
         person.types("first\\" + ENTER)
@@ -106,6 +107,7 @@ def test_a_backslash_before_enter_begins_a_new_line(repo, tmp_path):
 
 
 @pytest.mark.finding("U8")
+@pytest.mark.slow
 def test_a_slash_command_on_the_command_line_is_that_command(repo, tmp_path):
     home = {"HOME": str(tmp_path / "home")}
     with at_terminal(lambda _body: "Written.", repo, "/init", **home) as (person, server):

@@ -15,6 +15,7 @@ TEXT = f"{WORDS} the lead is about to finish here.\n\nA second paragraph."
 
 
 @pytest.mark.finding("U1")
+@pytest.mark.slow
 def test_a_paragraph_is_shown_while_it_arrives_and_lines_of_others_follow_it(gates, tmp_path):
     answer, continued = paused(TEXT, WORDS)
 

@@ -24,6 +24,7 @@ def reads_on(body: dict):
     return bash(f"echo {seen}") if seen < 5 else "I have read all five."
 
 
+@pytest.mark.slow
 def test_at_its_mark_of_model_calls_the_lead_waits_and_a_yes_permits_another_portion(repo, tmp_path):
     with at_terminal(reads_on, repo, TEAMWRIGHT_HOME=home_with(tmp_path, turns=3)) as (person, server):
         person.says("read")
@@ -36,6 +37,7 @@ def test_at_its_mark_of_model_calls_the_lead_waits_and_a_yes_permits_another_por
         assert person.leaves() == 0
 
 
+@pytest.mark.slow
 def test_a_no_at_a_mark_ends_the_turn_and_the_session_stays(repo, tmp_path):
     with at_terminal(reads_on, repo, TEAMWRIGHT_HOME=home_with(tmp_path, turns=2)) as (person, server):
         person.says("read")

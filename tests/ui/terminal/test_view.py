@@ -223,6 +223,7 @@ def test_a_member_in_a_process_of_its_own_is_viewed_like_any_other(gates):
 
 
 @pytest.mark.promise("H9", "K11")
+@pytest.mark.slow
 def test_a_dumb_terminal_has_the_same_by_commands_and_nothing_moves(gates):
     with at_terminal(crew, gates, TERM="dumb") as (person, server):
         person.says("go")

@@ -1,5 +1,6 @@
 """What every test gets: asyncio, a home of its own, an environment without keys; and the summary at the end."""
 
+import gc
 import itertools
 import os
 import signal
@@ -51,6 +52,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     limit_s = item.config.getoption("--seconds")
     if limit_s and monotonic() - BEGAN_S > limit_s:
         pytest.skip(OUT_OF_TIME)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what exists until the end, as the tests and the modules, from the search for cycles of objects."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def without_garbage_collection() -> Iterator[None]:
+    """For tests that make many objects which they keep, as syntax trees: Python would search them again and again."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

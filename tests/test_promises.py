@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("without_garbage_collection")
+
 TESTS = Path(__file__).parent
 PAGES = (TESTS.parent / "docs" / "reference" / "promises.md", TESTS / "features.md")
 

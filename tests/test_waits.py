@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("without_garbage_collection")
+
 TESTS = Path(__file__).parent
 OWN_BOUNDS = {
     "crash",

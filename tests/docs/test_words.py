@@ -12,6 +12,8 @@ from tests.docs.pages import ROOT
 from tests.structure.rules import DIALECT
 from tests.structure.source import Module, modules
 
+pytestmark = pytest.mark.usefixtures("without_garbage_collection")
+
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 PER_1000_OF_A_PAGE = 1
 PER_1000_OF_A_MODULE = 2

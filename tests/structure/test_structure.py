@@ -3,9 +3,13 @@
 import ast
 import re
 
+import pytest
+
 from tests.structure import rules, shapes
 from tests.structure.lists import require_no_more
 from tests.structure.source import length, modules
+
+pytestmark = pytest.mark.usefixtures("without_garbage_collection")
 
 
 def test_imports_point_down_between_top_level_packages():

@@ -130,6 +130,7 @@ def test_outside_git_it_says_so_and_shows_the_sample(runs):
 # ── that it is true ──
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("P7")
 def test_every_file_is_what_it_was_and_nothing_of_the_repository_ran(run):
     assert run.after == run.before
@@ -138,6 +139,7 @@ def test_every_file_is_what_it_was_and_nothing_of_the_repository_ran(run):
 
 
 @pytest.mark.promise("P7", "K10")
+@pytest.mark.slow_after(1)
 def test_no_network_is_used_and_only_git_and_a_shell_in_a_sandbox_are_started(run):
     assert [line for line in run.stage.watched if line.startswith("network")] == []
     started = {line.removeprefix("process ") for line in run.stage.watched if line.startswith("process")}
@@ -184,6 +186,7 @@ def test_no_process_of_a_run_opens_a_connection_or_runs_a_program_of_the_reposit
 
 
 @pytest.mark.promise("F21")
+@pytest.mark.slow_after(1)
 def test_nothing_is_left_running_or_lying_about(run):
     assert run.stage.leftovers == []
 
@@ -236,6 +239,7 @@ def test_a_command_has_ten_seconds_and_at_most_five_thousand_commits(run):
 
 
 @pytest.mark.promise("P4")
+@pytest.mark.slow_after(1)
 def test_a_member_that_is_asked_to_stop_objects_exactly_when_a_task_of_its_own_is_open(run):
     owner: dict[str, str] = {}
     refusals = 0

@@ -69,7 +69,7 @@ def wrong(found: list[dict]) -> list[dict]:
     return [one for one in found if one["code"] not in CODES[one["command"]] or "Traceback" in one["said"]]
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("K1")
 @pytest.mark.finding("P17")
 @pytest.mark.parametrize("files", [".git", ".git/HEAD", "+".join((*OF_GIT, *OF_AGENTS))], ids=["git", "HEAD", "others"])

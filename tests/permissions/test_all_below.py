@@ -207,7 +207,6 @@ env -C src bash -c 'touch q'
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(MOVED))
-@pytest.mark.slow_after(14)
 def test_a_rule_about_editing_holds_after_every_way_to_change_the_directory(own_scratch, line):
     assert own_scratch.run(line, Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert own_scratch.run(line, allow=["Bash"], deny=["Edit(src/**)"]).verdict is not Verdict.ALLOW
@@ -235,7 +234,6 @@ def test_a_denied_file_is_not_copied_with_its_directory(own_scratch, line):
 
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("line", lines(DENIED))
-@pytest.mark.slow_after(14)
 def test_a_rule_about_editing_holds_for_what_is_below_a_changed_directory(own_scratch, line):
     scratch = own_scratch
     (scratch.project / "other" / "src").mkdir(parents=True)

@@ -137,7 +137,6 @@ SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
 @pytest.mark.finding("P8")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("line", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY, *HARMLESS])
-@pytest.mark.slow_after(6)
 def test_what_is_allowed_hands_no_other_variable_to_a_program(own_scratch, shell, line):
     """The shell is the judge: a program sees the same environment, but for harmless variables."""
     if context_allows(own_scratch, line):

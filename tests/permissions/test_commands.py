@@ -315,7 +315,6 @@ xargs --arg-file=list git push
 @pytest.mark.promise("G2")
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("command", HIDDEN_PUSHES)
-@pytest.mark.slow_after(33)
 def test_a_deny_rule_reaches_a_command_at_any_depth_in_every_mode(scratch, command, mode):
     command += "\nx\nEOF" if "<<EOF" in command else ""
     decision = scratch.run(command, mode, allow=["Bash"], deny=["Bash(git push:*)"])

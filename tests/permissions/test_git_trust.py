@@ -297,7 +297,6 @@ def test_a_plain_repository_inside_the_repository_is_read_like_any_other(place):
 
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize("line", COMMANDS)
-@pytest.mark.slow_after(8)
 def test_commands_that_read_are_allowed_in_a_plain_repository(place, line):
     assert place.allows(line)
     assert not place.run(line)

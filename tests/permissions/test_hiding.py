@@ -368,7 +368,6 @@ def check(sandbox: Sandbox, line: str) -> None:
 
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.parametrize("template", HIDES)
-@pytest.mark.slow_after(11)
 def test_a_hidden_command_is_neither_allowed_by_chance_nor_escapes_a_deny_rule(sandbox, template):
     for command in HIDDEN:
         check(sandbox, hide(template, command))
@@ -418,7 +417,6 @@ def _nested(hides: list[str], command: str) -> str:
 @pytest.mark.promise("G2", "P7")
 @settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(line=lines)
-@pytest.mark.slow
 def test_not_even_hidden_in_one_another_between_harmless_commands(sandbox, line):
     check(sandbox, line)
 

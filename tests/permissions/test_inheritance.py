@@ -106,7 +106,6 @@ def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
 @pytest.mark.promise("F46", "G3")
 @settings(max_examples=examples(80), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes, later=changes)
-@pytest.mark.slow
 def test_nobody_may_more_than_anybody_above_it_at_any_time(scratch, calls, mode, rules, route, later):
     members = family(scratch, mode, rules, route)
     for step in (None, *later):
@@ -121,7 +120,6 @@ def test_nobody_may_more_than_anybody_above_it_at_any_time(scratch, calls, mode,
 @pytest.mark.promise("F45", "G3")
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, depth=st.integers(1, 3))
-@pytest.mark.slow
 def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and_subagent(
     scratch, calls, mode, rules, depth
 ):

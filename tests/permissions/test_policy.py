@@ -49,7 +49,6 @@ own_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.BUBBLE])
 @pytest.mark.promise("G2")
 @settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, allow=rule_lists, ask=rule_lists, deny=rule_lists, more=st.sampled_from(RULES))
-@pytest.mark.slow
 def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(
     scratch, calls, mode, allow, ask, deny, more
 ):

@@ -313,7 +313,6 @@ def parts(line):
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.finding("P11")
 @pytest.mark.parametrize("line", NOT_COVERED)
-@pytest.mark.slow_after(49)
 def test_a_prefix_rule_asks_for_what_goes_beyond_it(scratch, line):
     rule, command = parts(line)
     decision = scratch.run(command, allow=[rule])

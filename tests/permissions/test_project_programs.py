@@ -32,7 +32,6 @@ def verdict(scratch, command: str, path: str, mode: Mode = Mode.DEFAULT, sandbox
 @pytest.mark.promise("G2")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("command", ["ls", "cat a.py | head", "env ls", "timeout 5 ls", "if true; then ls; fi"])
-@pytest.mark.slow_after(7)
 def test_a_known_name_is_not_allowed_when_the_project_has_a_program_of_that_name(own_scratch, binaries, mode, command):
     path = f"{binaries}:{USUAL}"
     assert verdict(own_scratch, command, path, mode) is Verdict.ALLOW

@@ -213,7 +213,6 @@ tar czf x.tgz src
 @pytest.mark.promise("G2", "P7")
 @pytest.mark.finding("P12")
 @pytest.mark.parametrize("command", READS_DENIED)
-@pytest.mark.slow_after(48)
 def test_a_denied_file_is_read_by_no_program_and_by_no_name_that_the_shell_fills_in(project, command):
     decision = project.run(command, Mode.BYPASS, deny=RULES)
     assert decision.verdict is DENY

@@ -24,7 +24,6 @@ def decided(scratch: ScratchRepository, rules: str, mode: Mode, call: str) -> De
 
 @pytest.mark.promise("G1", "G2")
 @pytest.mark.parametrize("line", LINES)
-@pytest.mark.slow_after(41)
 def test_a_line_of_the_table_says_what_becomes_of_the_call_and_what_said_so(scratch, line):
     said = LINE.fullmatch(line)
     assert said is not None, line

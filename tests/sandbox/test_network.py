@@ -128,7 +128,6 @@ async def test_the_first_connection_to_a_host_asks_and_later_ones_do_not(tmp_pat
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.slow_after(1)
 async def test_a_host_that_is_not_allowed_is_refused_and_the_refusal_is_an_event(tmp_path, server):
     [text], asked, [event] = await run(tmp_path, program(tmp_path, f"http://127.0.0.1:{server}/a"), allow=False)
     assert "page" not in text and len(asked) == 1
@@ -154,7 +153,6 @@ async def test_rules_for_webfetch_decide_about_hosts(tmp_path, server):
 
 
 @pytest.mark.usefixtures("each_implementation")
-@pytest.mark.slow_after(1)
 async def test_there_is_no_way_but_the_proxy(tmp_path, server):
     line = f"exec 3<>/dev/tcp/127.0.0.1/{server} && echo reached"
     [text], asked, _ = await run(tmp_path, line)

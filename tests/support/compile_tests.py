@@ -1,4 +1,4 @@
-"""Compile the test modules once, as pytest compiles them: with the values of failed assertions.
+"""Compile the test modules once, as pytest compiles them: so that a failed assertion shows its values.
 
 Each worker of pytest-xdist imports every test module. In a fresh checkout all of them would compile all modules at the
 same time, which takes four times as long. Run by `make pytest` in a checkout where it was not run.
@@ -12,15 +12,18 @@ from pathlib import Path
 TESTS = Path(__file__).parent.parent
 
 
-def main() -> int:
-    """Collect the tests in as many processes as there are processors, which stores the compiled modules."""
+MOST_PROCESSES = 4
+
+
+def main() -> None:
+    """Collect the tests in several processes, which stores the compiled modules. Errors are left to the tests' run."""
     modules = sorted(TESTS.rglob("test_*.py"), key=lambda path: path.stat().st_size)
-    count = os.cpu_count() or 1
+    count = min(os.cpu_count() or 1, MOST_PROCESSES)
     command = [sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-qqq"]
     shares = [[str(path) for path in modules[first::count]] for first in range(count)]
-    processes = [subprocess.Popen([*command, *share], stdout=subprocess.DEVNULL) for share in shares if share]
-    return max(process.wait() for process in processes)
+    for process in [subprocess.Popen([*command, *share], stdout=subprocess.DEVNULL) for share in shares]:
+        process.wait()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -191,7 +191,7 @@ class SandboxNetwork:
 class Sandbox:
     """The sandbox of a session, or of an agent with narrower settings, which shares its network.
 
-    `warn` is called with what is not enforced: at the start of a session, and before a command.
+    `warn` is called once with each sentence about what is not enforced: at the start of a session, or before a command.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Sandbox:
     ) -> None:
         self.settings = settings
         self.place = place
-        self.warn = warn
+        self.warn = _once(warn)
         self._network = network or SandboxNetwork()
 
     def narrowed(self, bounds: SandboxSettings) -> Sandbox:
@@ -337,6 +337,18 @@ class Sandbox:
             self.place,
         )
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
+
+
+def _once(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that calls `warn` with each text for the first time only."""
+    warned = set[str]()
+
+    def warn_once(text: str) -> None:
+        if text not in warned:
+            warned.add(text)
+            warn(text)
+
+    return warn_once
 
 
 def find_implementation() -> Implementation:

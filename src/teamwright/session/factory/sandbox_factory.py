@@ -25,14 +25,9 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
         temporary=str(directory / "tmp"),
         env=context.env,
     )
-    warned = set[str]()
-
-    def warn_once(text: str) -> None:
-        if text not in warned:
-            warned.add(text)
-            emit(Notice(member=LEAD, text=text, level="warning"))
-
-    sandbox = Sandbox(context.settings.sandbox, place, warn_once)
+    sandbox = Sandbox(
+        context.settings.sandbox, place, lambda text: emit(Notice(member=LEAD, text=text, level="warning"))
+    )
     sandbox.require()
     return sandbox
 

@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,6 @@ from teamwright.worktrees.commit_bundle import fetch_result, make_bundle, remote
 START_S = 300.0
 """Seconds that a worker may take to clone the repository and to start the process."""
 
-FIRST_LEASE_S = 120.0
-"""Seconds that a new process may take for its first lease. Its worker reports a process that ends before that."""
-
 LOST_S = 5.0
 """Seconds without the lease of a member after which its process counts as lost."""
 
@@ -56,10 +52,10 @@ _TRAVELLING = (
 
 
 class _Running(Struct):
-    """A member that a worker runs: its wire, and the time from which it counts as lost without its lease."""
+    """A member that a worker runs: its wire, and the time at which its lease was last held."""
 
     tunnel: WireTunnel
-    lost_from: float
+    seen_at: float
     changed: asyncio.Event
     unsubscribe: Callable[[], None]
 
@@ -93,7 +89,7 @@ class RemoteBackend:
         changed = asyncio.Event()
         running = self._running[id] = _Running(
             WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
-            inf,  # until its process runs
+            asyncio.get_running_loop().time(),
             changed,
             self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
         )
@@ -169,7 +165,6 @@ class RemoteBackend:
             raise _start_error(order, f"no worker started it within {START_S:.0f} s") from None
         if status is None or status.state is OrderState.ENDED:
             raise _start_error(order, status.detail if status is not None else "its order was removed")
-        running.lost_from = asyncio.get_running_loop().time() + FIRST_LEASE_S
         return status.worker
 
     async def _wait_until_decided(self, id: int, running: _Running) -> OrderStatus | None:
@@ -220,15 +215,15 @@ class RemoteBackend:
             try:
                 found = await self._orders.read_all(list(watched))
             except TeamwrightError:
-                for running in watched.values():  # a server that does not answer says nothing about members
-                    running.lost_from = max(running.lost_from, loop.time() + LOST_S)
+                for running in watched.values():
+                    running.seen_at = loop.time()  # a server that does not answer says nothing about members
                 continue
             for id, running in watched.items():
                 status = found.get(id)
-                if status is not None and status.has_member:
-                    running.lost_from = loop.time() + LOST_S
-                elif _is_lost(status, loop.time() > running.lost_from):
+                if _is_lost(status, loop.time() - running.seen_at):
                     running.tunnel.cut()
+                elif status is not None and status.has_member:
+                    running.seen_at = loop.time()
 
 
 async def _wait_for_change(changed: asyncio.Event) -> None:
@@ -238,11 +233,11 @@ async def _wait_for_change(changed: asyncio.Event) -> None:
             await changed.wait()
 
 
-def _is_lost(status: OrderStatus | None, is_late: bool) -> bool:
-    """Return True when the process of a member has ended, or had no lease for too long."""
+def _is_lost(status: OrderStatus | None, unseen_s: float) -> bool:
+    """Return True when the process of a member has ended, or was not seen for too long."""
     if status is None or status.state is OrderState.ENDED:
         return True
-    return status.state is OrderState.RUNNING and is_late
+    return status.state is OrderState.RUNNING and not status.has_member and unseen_s > LOST_S
 
 
 def _needed_keys(model: str, env: Mapping[str, str]) -> tuple[str, ...]:

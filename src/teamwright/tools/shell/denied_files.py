@@ -54,13 +54,20 @@ def _matching_paths(top: str, patterns: Sequence[Segments], warn: Callable[[str]
         for entry in entries:
             if matches(prefix + entry.name):
                 yield entry.path
-            elif entry.is_dir(follow_symlinks=False):
+            elif _is_directory(entry):
                 directories.append((entry.path, f"{prefix}{entry.name}/"))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _too_many(top: str, patterns: Sequence[Segments]) -> str:
     rules = ", ".join("/".join(pattern) for pattern in patterns[:3])
     return (
-        f"{top} has more than {MAX_ENTRIES:,} entries. The sandbox hides files that the deny rules for Read name "
-        f"({rules}) near it, and not deeper ones. Name their directories in the rules."
+        f"{top} has more than {MAX_ENTRIES:,} entries, so that the sandbox does not search all of it: deep inside it, "
+        f"commands can read files that the deny rules for Read name ({rules}). Name their directories in the rules."
     )

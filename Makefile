@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check house generated format pytest slow again bench crash crash-mutations scale fuzz questions sandbox-attacks live pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz questions sandbox-attacks live pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,15 +48,21 @@ $(VENV)/.tests: $(VENV)/.dev
 demo: $(VENV)/$(if $(MACHINES)$(WORKTREES),.dev,.runtime)  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model; MACHINES=1 runs a team over two machines, one of which is killed; WORKTREES=1 integrates the work of three members)
 	$(if $(MACHINES),$(BIN)/python -m tests.crash.machines,$(if $(WORKTREES),$(BIN)/python -m tests.session.worktrees.demo,$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),)))
 
-test: check pytest  ## formatter, linter, types and the tests: run it before each commit
+# The types are checked beside the tests, which leave a part of two cores free.
+test: lint  ## formatter, linter, types and the tests: run it before each commit
+	$(MAKE) -j 2 types pytest
 
 test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI: with fewer examples and kills)
 	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
 	$(MAKE) fuzz SECONDS=60
 
-check: $(VENV)/.dev  ## formatter, linter and types only
+check: lint types  ## formatter, linter and types only
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 house: $(VENV)/.dev  ## figures of the code's structure, with their goals (ARGS=--write shortens the lists of exceptions)

@@ -21,6 +21,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts the tests in the background has them ignore Ctrl-C, and every program that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # So does nohup with the end of the terminal. A program does not inherit a handler, so that it gets the default.
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+
 # Tests of other things keep files outside of their directories. `tests/sandbox` runs sessions with the default, and
 # `make test SANDBOX=required` (or `auto`) runs all tests with it.
 SANDBOX = os.environ.get("TEAMWRIGHT_SANDBOX", "off")

@@ -13,6 +13,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,11 @@ def _complete(text: str) -> bool:
 
 def blocks(*languages: str) -> list[Block]:
     """All blocks of all pages, or those in these languages."""
+    return [one for one in _all_blocks() if not languages or one.language in languages]
+
+
+@cache
+def _all_blocks() -> list[Block]:
     found: list[Block] = []
     for page in PAGES:
         text = page.read_text()
@@ -106,7 +112,7 @@ def blocks(*languages: str) -> list[Block]:
             line = text[: match.start(2)].count("\n") + 1
             body = re.sub(rf"^{match[2]}", "", match[4], flags=re.MULTILINE)
             found.append(Block(page, line, match[3], body, remarks, first="```" not in text[: match.start()]))
-    return [one for one in found if not languages or one.language in languages]
+    return found
 
 
 def inline_commands() -> list[tuple[str, str]]:

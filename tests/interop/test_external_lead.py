@@ -39,6 +39,7 @@ def write(path, text="made"):
 
 @pytest.mark.finding("N1")
 @pytest.mark.promise("E8", "D3")
+@pytest.mark.slow_after(1)
 def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leaves(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, send("I have begun."), "All done.") as bob:
         steps = [bob.spawn("Count the files."), IDLE, {"do": "see_member", "name": "bob", "isActive": False}, *STOP]

@@ -44,6 +44,7 @@ def older(tmp_path, shared_root):
 
 
 @pytest.mark.promise("E8", "C3", "D3", "P3")
+@pytest.mark.slow_after(1)
 async def test_a_stranger_is_started_works_rests_is_written_to_and_stops_on_request(started, tmp_path):
     wait, go = {"do": "await", "file": str(tmp_path / "go")}, tmp_path / "go"
     turns = [{"when": "Begin.", "do": [wait, {"do": "send", "to": LEAD, "text": "done"}]}]

@@ -22,9 +22,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if item.nodeid.startswith("tests/live/"):
             item.add_marker(pytest.mark.live)
             item.add_marker(pytest.mark.timeout(900))
 

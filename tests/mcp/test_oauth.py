@@ -68,7 +68,7 @@ async def test_a_login_is_stored_privately_and_opens_the_server_for_later_sessio
 
 
 @pytest.mark.finding("C5")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 async def test_an_expired_token_is_refreshed_and_a_second_session_takes_the_new_one(place, home):
     with vault(lasts_s=1) as url:  # below the margin: each start of a session refreshes
         login = Login(place, home, url)

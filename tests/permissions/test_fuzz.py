@@ -30,7 +30,7 @@ def judge(sandbox, monkeypatch):
     return Judge(sandbox)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize("name", ["cut", "sed"])
 def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monkeypatch, name):

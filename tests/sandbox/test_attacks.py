@@ -37,7 +37,7 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.subject}: {one.name}")
-@pytest.mark.slow_after(6)
+@pytest.mark.slow_after(2)
 def test_bubblewrap_holds_against(attack):
     if probe_bubblewrap(require("bwrap")) is None:
         pytest.skip("bubblewrap cannot make namespaces here")
@@ -45,7 +45,7 @@ def test_bubblewrap_holds_against(attack):
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: f"{one.subject}: {one.name}")
-@pytest.mark.slow_after(6)
+@pytest.mark.slow_after(2)
 def test_landlock_holds_against(attack):
     if not probe_landlock():
         pytest.skip("the kernel has no Landlock")

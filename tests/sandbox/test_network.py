@@ -72,7 +72,7 @@ def tls_server(tmp_path) -> Iterator[int]:
 
 
 def serve(made: ThreadingHTTPServer) -> Iterator[int]:
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield made.server_address[1]
     made.shutdown()

@@ -77,6 +77,7 @@ def test_the_demo_audits_clean(tmp_path):
 
 
 @pytest.mark.promise("P1", "P2")
+@pytest.mark.slow
 async def test_a_team_that_worked_audits_clean_on_disk_and_in_the_archive(tmp_path):
     script = {
         "lead": ["ok"] * 20,

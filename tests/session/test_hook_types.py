@@ -76,7 +76,7 @@ def receiver():
 
     def start(answer: str | None = "", status: int = 200) -> Receiver:
         made = Receiver(answer, status)
-        threading.Thread(target=made.serve_forever, daemon=True).start()
+        threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         started.append(made)
         return made
 

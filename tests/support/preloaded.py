@@ -8,6 +8,8 @@ command line as `ps` shows it) is not tested this way: such tests use `subproces
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import fcntl
 import io
 import json
@@ -19,7 +21,7 @@ import socket
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import signature
 from typing import Any, NoReturn
@@ -38,10 +40,10 @@ _ARGUMENTS = signature(subprocess.Popen._execute_child)
 
 
 def popen(args: list[str], **options: Any) -> subprocess.Popen[Any]:
-    """`subprocess.Popen`, where Teamwright is forked if possible. It heeds SIGINT and SIGHUP in any case."""
+    """`subprocess.Popen`, where Teamwright is forked if possible."""
     if words := forkable(args, options):
         return Forked(words, **options)
-    return subprocess.Popen(args, **{"preexec_fn": heed_signals, **options})
+    return subprocess.Popen(args, **options)
 
 
 def forkable(args: list[str], options: Mapping[str, Any]) -> list[str]:
@@ -52,12 +54,6 @@ def forkable(args: list[str], options: Mapping[str, Any]) -> list[str]:
     same = not any(_READ_AT_START.match(name) and env.get(name) not in _THE_SAME for name in differs)
     ours = sys.platform == "linux" and words[: len(COMMAND)] == COMMAND
     return words if ours and same and not _STARTED & options.keys() else []
-
-
-def heed_signals() -> None:
-    """Tests that run in the background of a script ignore SIGINT, and so would their children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def run(args: list[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[Any]:
@@ -200,6 +196,29 @@ def _become(start: dict[str, Any]) -> None:
     sys.argv = [program.__file__, *start["args"]]
 
 
+def _run(main: Callable[[], object]) -> None:
+    """Run the program to its exit code, without the freeing of all objects at the end of Python.
+
+    It would copy each page of memory that the forked process shares with the loaded one.
+    """
+    codes: list[int] = []
+
+    def end() -> None:
+        with contextlib.suppress(OSError, ValueError):  # Python reports a stream that cannot be written
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if codes:
+                os._exit(codes[0])
+
+    atexit.register(end)  # the first that is registered is the last that runs, after all threads
+    try:
+        main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            codes.append(ended.code or 0)
+        raise
+
+
 def _load() -> None:
     """Import every module of the program, and keep the collector of garbage away from what that made."""
     for module in pkgutil.walk_packages(teamwright.__path__, "teamwright."):
@@ -220,4 +239,4 @@ if __name__ == "__main__":
 
     _load()
     _become(_serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])))
-    program.main()
+    _run(program.main)

@@ -10,10 +10,12 @@ from teamwright import Team
 from teamwright.agent.conversation import UserMessage
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, UnknownMember
-from teamwright.protocol.events import MemberChanged, MessageSent, TaskChanged, ToolCalled, TurnEnded
+from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TaskChanged, ToolCalled, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.messages import text_block
 from teamwright.storage.paths import find_home
+from teamwright.teams.external.roster_watcher import RosterWatcher
+from teamwright.teams.roster import Roster
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -190,6 +192,33 @@ async def test_a_member_that_an_error_ended_is_resumed_with_its_conversation_or_
         await until(team, lambda: again.state == "gone" and not inner.has_pending_end)
         await team.session.deadlines.request_stop(team.session.team, "ada", "enough")
         assert on_disk() == [] and lives() == set()
+
+
+@pytest.mark.promise("D4")
+async def test_a_check_of_the_roster_during_the_removal_of_a_crashed_member_neither_restores_nor_reports_it(
+    tmp_path, monkeypatch
+):
+    model = ScriptedModel(lambda r: {}["a mistake"] if r.agent_name == "ada" else "ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "The first job.")
+        inner, heard = team.session.team, []
+        await until(team, lambda: ada.state == "gone" and not inner.has_pending_end)
+        team.session.log.subscribe(lambda _number, event: heard.append(event))
+        watcher = RosterWatcher(inner, lambda: None)
+        watcher.begin()
+        remove = Roster.remove
+
+        async def checked_before_and_after(roster, name):
+            for step in (lambda: asyncio.sleep(0), lambda: remove(roster, name)):
+                await step()
+                watcher.note_change()
+                await watcher.check()
+
+        monkeypatch.setattr(Roster, "remove", checked_before_and_after)
+        await team.session.deadlines.request_stop(inner, "ada", "enough")
+        assert on_disk() == [] and lives() == set()
+        watcher.end()
+    assert not [event.text for event in heard if isinstance(event, Notice) and "roster" in event.text]
 
 
 @pytest.mark.promise("A2", "F20", "F68")

@@ -332,7 +332,7 @@ def with_a_member(*calls: tuple[str, dict], then: str = "TaskUpdate"):
     return play
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("A6")
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_sessions_own_team_goes_at_a_clean_end_unless_something_is_open(tmp_path, repo, is_open):

@@ -172,7 +172,7 @@ async def test_a_member_with_an_open_task_objects_to_its_shutdown(shown, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["shallow", "empty", "outside"])
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 async def test_what_is_missing_is_said_and_left_out(kind, tmp_path):
     place = tmp_path / "place"
     if kind == "shallow":

@@ -244,7 +244,7 @@ def test_a_scripted_team_of_four_does_six_tasks_and_the_run_ends_by_itself(tmp_p
     assert list((home / "archive").iterdir())
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("P1", "P2", "D6")
 @pytest.mark.parametrize("seed", range(10))
 def test_replies_that_come_late_at_random_change_nothing(tmp_path, repo, seed):

@@ -183,7 +183,7 @@ async def test_a_git_before_2_38_merges_in_the_integration_worktree(ann, reposit
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 async def test_each_strategy_integrates_a_conflict_once_no_marker_is_left_with_all_that_the_member_changed(
     ann, repository, root, checkout, strategy
 ):

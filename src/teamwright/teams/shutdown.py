@@ -158,9 +158,14 @@ async def remove_crashed(team: SessionTeam, name: str, cause: str) -> bool:
     member = await team.roster.find(name)
     parting = PendingEnd(member.name, incarnation.incarnation, cause, message_id())
     await team.state.change(lambda file: file.with_pending_end(parting))
-    await finish_end(team, parting)
-    if (teammate := team.members.get(member.name)) is not None:
-        teammate.keeps_place = False
+    teammate = team.members.get(member.name)
+    if teammate is not None:  # else a check of the roster at the same time would restore the entry, or report it
+        teammate.keeps_place, teammate.end_processed = False, False
+    try:
+        await finish_end(team, parting)
+    finally:
+        if teammate is not None:
+            teammate.end_processed = True
     return True
 
 

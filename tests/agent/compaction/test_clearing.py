@@ -126,7 +126,7 @@ def life(root: Path, at: int, kind: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=WAIT_S)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("H6", "H5", "P1")
 @pytest.mark.parametrize("kind", ["whole", "torn"])
 def test_killed_at_every_moment_it_is_before_the_boundary_or_behind_it(tmp_path, kind):

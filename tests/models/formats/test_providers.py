@@ -251,7 +251,7 @@ def lists():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     with contextlib.closing(server.socket):
         yield f"http://127.0.0.1:{server.server_port}", asked

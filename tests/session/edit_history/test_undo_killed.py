@@ -30,7 +30,7 @@ def files_begun(history: Path) -> int:
     return sum(bool(change.undo) for lines in read_journal(history).changes.values() for change in lines)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [1, 7, 30, FILES])
 async def test_a_kill_leaves_each_file_old_or_new_and_repeating_completes_exactly_that_undo(desk, done):
     desk.prompt("first")

@@ -76,7 +76,7 @@ async def test_a_form_is_asked_field_by_field_and_an_unusable_answer_again(tmp_p
 
 
 @pytest.mark.parametrize("answers", [("decline",), (None,), ()])
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 async def test_input_that_no_user_gives_is_declined(tmp_path, answers):
     crew = Crew(tmp_path, [Call("mcp__library__lend", {}), "Done."], *answers)
     assert (await crew.run())[0].strip() == "decline"

@@ -120,6 +120,7 @@ def test_output_that_names_no_id_is_told_with_what_it_was(id, told):
 
 @pytest.mark.promise("F34")
 @given(st.dictionaries(st.sampled_from(["name", "id", "mark"]), st.text(max_size=20), min_size=3))
+@pytest.mark.slow
 def test_what_is_filled_in_is_never_read_again(values):
     assert fill("<{name}|{id}|{mark}>", values) == f"<{values['name']}|{values['id']}|{values['mark']}>"
 

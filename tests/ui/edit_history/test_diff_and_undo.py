@@ -192,7 +192,7 @@ def test_colours_are_for_a_terminal_that_wants_them(edited, repo):
         assert ("\x1b[" in child.before) is colours
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code", "slug"),
     [

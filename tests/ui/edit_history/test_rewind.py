@@ -187,7 +187,7 @@ def test_a_rewind_that_a_kill_interrupted_is_completed_before_the_session_is_res
         assert "write them" not in program.run("rewind").stdout
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_an_intent_without_any_change_is_completed_by_the_command_too(edited, repo):
     program, _ = edited
     history = find_history(Home.at(program.home), repo, None).history

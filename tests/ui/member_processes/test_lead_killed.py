@@ -28,7 +28,7 @@ def files_with_token(here):
 
 
 @pytest.mark.finding("P17")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["at work", pytest.param("before the start", marks=pytest.mark.slow)])
 def test_a_token_of_the_command_line_is_in_no_file_after_a_start_nor_after_a_resume(scene, moment):
     held = Held("ann's report.")

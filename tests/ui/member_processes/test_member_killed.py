@@ -112,7 +112,7 @@ HELD_AGREEMENT = "grep -q '\"approve\": *true' && echo $$ > {up} && cat {gate}; 
 """A hook that holds the process once its model's agreement to stop is in the file of the request."""
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_who_has_agreed_to_stop_has_ended_so_though_it_was_killed_before_it_could_say_goodbye(scene, tmp_path):
     up, gate = Mark(tmp_path / "up"), Mark(tmp_path / "gate")
 

@@ -24,7 +24,7 @@ def views(here, *args):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_what_every_terminal_is_told_of_them_is_true(scene):
     held = Held("ann's report.")
     here = scene(**two(held))

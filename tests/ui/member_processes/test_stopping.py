@@ -93,7 +93,7 @@ def test_a_team_is_deleted_when_no_member_lives_and_nothing_of_it_is_left(scene)
 
 
 @pytest.mark.finding("T11")
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["in-process", *BACKENDS], indirect=True)
 def test_a_member_that_the_lead_stops_at_work_has_not_failed_and_a_strict_run_succeeds(scene):
     held, stops = Held("never said"), Held(call("TaskStop", task_id="ann"))

@@ -269,7 +269,7 @@ class Polite:
 
 @pytest.mark.finding("T8", "T19")
 @pytest.mark.parametrize("backend", PLACES, indirect=True)
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_members_whose_messages_the_ping_pong_guard_keeps_have_their_places_after_a_run_that_is_done(scene, backend):
     polite = {"ann": [Polite("bob")] * 99, "bob": [Polite("ann")] * 99}
     here = scene([FORMS, *[agent(f"JOB {name}", name=name) for name in polite], *["I wait."] * 99], **polite)

@@ -97,7 +97,7 @@ def test_no_line_is_wider_than_the_window(tmp_path: Path, columns: int):
         assert SENTENCE.split()[-1] in shown and "def double(value):" in shown
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("background", "keyword"), [("15;0", "\x1b[94m"), ("0;15", "\x1b[34m")])
 def test_code_has_the_colours_of_a_dark_or_a_light_background(tmp_path: Path, background: str, keyword: str):
     stage = Stage(tmp_path / "s")

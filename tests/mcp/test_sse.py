@@ -47,6 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         self.server.streams += 1
+        self.server.events.put(END)  # the client has left the stream before this one
         self.server.events = events = queue.Queue()
         events.put(f"event: endpoint\ndata: {self.server.endpoint}\n\n".encode())
         while (event := events.get(timeout=WAIT_S)) is not END:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.processes.confinement import ProcessStart
-from teamwright.sandbox import own_installation
+from teamwright.sandbox import landlock, mount_check, own_installation
 from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.mount_points import MountPoint, escape, mount_of, other_names, read_mounts
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
@@ -60,6 +60,28 @@ def test_a_reading_command_does_not_follow_a_link_in_the_place_of_its_programs(c
 
     said = start_after(confined, swap, line="cat ~/notes.txt .venv/bin/notes.txt; cat a.txt", policy=PolicyName.READ)
     assert "NOTES" not in said and said.endswith("A\n")
+
+
+@pytest.fixture
+def poor_system(monkeypatch):
+    """A container that forbids openat2, and has no `cat`."""
+    monkeypatch.setattr(landlock, "_OPEN", 0xFFFF)  # no such system call
+    paths = "/usr/bin:/bin:/run/current-system/sw/bin"
+    assert paths in mount_check._SCRIPT
+    monkeypatch.setattr(mount_check, "_SCRIPT", mount_check._SCRIPT.replace(paths, "/none"))
+
+
+def test_on_a_poor_system_a_link_leads_nowhere_else_too(confined, each_implementation, poor_system):
+    (confined.work / ".pip-cache").mkdir()
+    confined.env["PIP_CACHE_DIR"] = str(confined.work / ".pip-cache")
+
+    def swap():
+        (confined.work / ".pip-cache").rmdir()
+        (confined.work / ".pip-cache").symlink_to(confined.home)
+
+    start_after(confined, swap)
+    assert not (confined.home / ".bashrc").exists()
+    assert start_after(confined, lambda: None, line="echo y > a.txt; cat a.txt").endswith("y\n")
 
 
 @needs("bwrap")

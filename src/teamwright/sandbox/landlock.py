@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.network_proxy import NetworkRoute
-from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy
 from teamwright.sandbox.probe_run import runs_under
 from teamwright.sandbox.process_limits import OOM_SCORE, with_limits
 from teamwright.sandbox.protected_files import ChangeableGitConfigs, ProtectedFiles, is_at
@@ -35,6 +35,8 @@ from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION_FLAG = 444, 445, 446, 1
 _PATH_BENEATH, _NETWORK_PORT = 1, 2
+_OPEN, _NO_LINKS = 437, 4
+_OPENED = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS) if sys.platform.startswith("linux") else b""
 _DROP_FROM_BOUNDING_SET, _SET_NO_NEW_PRIVILEGES = 24, 38
 _SET_SECCOMP, _FILTER_MODE = 22, 2
 _CAPABILITY_VERSION = 0x20080522
@@ -153,16 +155,35 @@ def _make_ruleset(restrictions: Restrictions) -> int:
 
 def _add_rule(ruleset: int, path: str, access: int) -> None:
     """Add a rule for a real path, unless it is gone, or another command has put a link there. Raises OSError."""
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+    descriptor = _open_without_links(path)
+    if descriptor < 0:
         return
     try:
-        if is_at(descriptor, path):
-            rule = struct.pack("=Qi", access, descriptor)
-            _check(_LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+        result = _add_path_rule(ruleset, descriptor, access)
+        if result < 0 and ctypes.get_errno() == errno.EINVAL:  # a file, for which some rights are unknown
+            result = _add_path_rule(ruleset, descriptor, access & _OF_FILES)
+        _check(result)
     finally:
         os.close(descriptor)
+
+
+def _add_path_rule(ruleset: int, descriptor: int, access: int) -> int:
+    return _LIBC.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, descriptor), 0)
+
+
+def _open_without_links(path: str) -> int:
+    """Return a descriptor of a path none of whose parts is a link, or -1: openat2(2)."""
+    opened = _LIBC.syscall(_OPEN, -1, os.fsencode(path), _OPENED, len(_OPENED))
+    if opened >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+        return opened
+    try:  # a container may forbid the call
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if is_at(opened, path):
+        return opened
+    os.close(opened)
+    return -1
 
 
 def _restrict_thread(ruleset: int, program: bytes) -> None:
@@ -221,7 +242,7 @@ class Landlock(Struct, frozen=True):
         size = 24 if self.version >= _SCOPE_SINCE else 16 if self.version >= NETWORK_SINCE else 8
         return Restrictions(
             handled[:size],
-            [(path, _rights(path, access) & files) for path, access in self.rules()],
+            [(path, access & files) for path, access in self.rules()],
             [self.route.port] if self.route is not None else [],
             filter_program(self.filter_choice()) if is_filter_known() else b"",
         )
@@ -287,9 +308,11 @@ def probe_landlock() -> int:
 
 def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:
     """Yield paths that together contain all of a directory but the excluded paths. Entries that are links need none."""
-    inner = [path for path in excluded if is_inside(path, top)]
-    if top in inner:
+    excluded = frozenset(excluded)
+    if top in excluded:
         return
+    prefix = f"{top.rstrip('/')}/"
+    inner = [path for path in excluded if path.startswith(prefix)]
     if not inner:
         yield top
         return
@@ -297,9 +320,9 @@ def cover(top: str, excluded: Iterable[str]) -> Iterator[str]:
         entries = sorted(entry.path for entry in os.scandir(top) if not entry.is_symlink())
     except OSError:
         return
+    divided = {prefix + path[len(prefix) :].partition("/")[0] for path in inner}
     for path in entries:
-        yield from cover(path, inner)
-
-
-def _rights(path: str, access: int) -> int:
-    return access if os.path.isdir(path) else access & _OF_FILES
+        if path in divided:
+            yield from cover(path, inner)
+        else:
+            yield path

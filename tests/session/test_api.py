@@ -339,8 +339,14 @@ async def test_closing_is_seen_to_its_end_whoever_cancels_meanwhile(tmp_path):
 @pytest.mark.promise("J1")
 async def test_a_timeout_around_the_team_ends_it_and_is_a_timeout(tmp_path):
     model = Stuck("ok", "team-lead")
+
+    async def expire_when_asked(limit: asyncio.Timeout) -> None:
+        await model.asked.wait()
+        limit.reschedule(asyncio.get_running_loop().time())
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(WAIT_S) as limit, asyncio.TaskGroup() as tasks:
+            tasks.create_task(expire_when_asked(limit))
             async with a_team(tmp_path, model) as team:
                 await team.run("Never ends.")
     assert model.cut == 1
@@ -352,17 +358,21 @@ async def test_a_timeout_around_the_team_ends_it_and_is_a_timeout(tmp_path):
 @pytest.mark.promise("J1")
 async def test_a_timeout_around_a_run_ends_the_run_and_keeps_the_team(tmp_path):
     class Once(ScriptedModel):
+        limit: asyncio.Timeout
+
         async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
             if not self.requests:
                 self.requests.append(request)
+                self.limit.reschedule(asyncio.get_running_loop().time())
                 await asyncio.Event().wait()
             async for part in super().stream(request):
                 yield part
 
-    async with a_team(tmp_path, Once("second")) as team:
+    model = Once("second")
+    async with a_team(tmp_path, model) as team:
         run = team.run("Never ends.")
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(WAIT_S) as model.limit:
                 await run
         assert run.done
         again = await run

@@ -97,9 +97,12 @@ async def test_events_are_replayed_as_often_as_asked_also_when_the_run_and_the_t
         assert await _kinds(run.events(after=10**9)) == []
 
 
-async def _read(events, into: list) -> None:
-    async for event in events:
-        into.append(event)
+async def _read_for_a_while(events, into: list) -> None:
+    """Read events until none comes for a short time after one. Raises TimeoutError."""
+    async with asyncio.timeout(WAIT_S) as limit:
+        async for event in events:
+            into.append(event)
+            limit.reschedule(asyncio.get_running_loop().time() + 0.05)
 
 
 async def _kinds(events) -> list[type]:
@@ -200,8 +203,7 @@ async def test_waiting_for_an_event_may_time_out_and_goes_on_where_it_was(tmp_pa
         events = run.events()
         seen = []
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await _read(events, seen)
+            await _read_for_a_while(events, seen)
         assert seen and not run.done
         go.set()
         seen += [event async for event in events]

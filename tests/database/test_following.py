@@ -15,6 +15,7 @@ from teamwright.protocol.mail import InboxEntry, parse_entry
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.testing import ScriptedModel
 from tests.database.spaces import holder, make_space
 from tests.support.postgres import PostgresServer, run_server
@@ -72,6 +73,23 @@ async def test_a_follower_reads_the_database_after_notifications_alone(
             ended = asyncio.create_task(lead.wait_for_end(WAIT_S))
             await opened.aclose()
             assert await ended
+
+
+@pytest.mark.slow
+async def test_a_request_that_is_written_into_the_copy_is_sent_at_once(
+    tmp_path, space, own_server, own_home, monkeypatch
+):
+    monkeypatch.setattr(copy_follower, "AGAIN_S", 3600.0)
+    schema = parse_address(space).schema
+    stored = f"select count(*) from {schema}.session_files where name like '%/wish.json'"
+    async with open_session(crew_options(tmp_path, space)) as session, open_teams_copy(parse_address(space)) as copy:
+        await session.run([text_block("Begin.")])
+        await copy.refresh()
+        [directory] = copy.request_directories()
+        async with follow_copy(copy):
+            await copy.wait_for_refresh()  # the follower is at work
+            write_atomic(directory / "wish.json", b"{}")
+            await asyncio.to_thread(wait_until, lambda: own_server.sql(stored) == "1")
 
 
 @pytest.mark.slow

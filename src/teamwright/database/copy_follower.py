@@ -6,16 +6,20 @@ A refresh every few seconds finds new teams, and leads that were killed. Depends
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import session_topic
 from teamwright.database.teams_copy import TeamsCopy
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.storage.file_watcher import Names, Watcher
 
-FOLLOW_S = 0.3
-"""Seconds between two checks for requests that were written into the copy, and for notifications."""
+SPACING_S = 0.3
+"""The least number of seconds between two refreshes: a team at work sends many notifications."""
 
 AGAIN_S = 3.0
 """Seconds without a notification after which the database is read again."""
@@ -62,26 +66,53 @@ class _Follower:
         self._copy = copy
         self.connection = SessionConnection(copy.database)
         self._is_changed = False
-        self._followed: dict[str, Callable[[], None]] = {}
+        self._due = asyncio.Event()
+        """Set when the database changed, or a request was written into the copy."""
+        self._followed: dict[str | Path, Callable[[], None]] = {}
 
     async def run(self) -> None:
         """Refresh the copy when it is due. Raises StorageError."""
-        again_at = 0.0
-        while True:
-            self._follow_sessions()
-            await asyncio.sleep(FOLLOW_S)
-            await self._copy.send_requests()
-            now = asyncio.get_running_loop().time()
-            if self._is_changed or now >= again_at:
-                self._is_changed, again_at = False, now + AGAIN_S
-                await self._copy.refresh()
+        loop, again_at, spaced_until = asyncio.get_running_loop(), 0.0, 0.0
+        async with Watcher() as watcher:
+            while True:
+                self._follow_changes(watcher)
+                await self._wait_until_due(again_at)
+                await asyncio.sleep(max(0.0, spaced_until - loop.time()))
+                self._due.clear()
+                await self._copy.send_requests()
+                if self._is_changed or loop.time() >= again_at:
+                    self._is_changed = False
+                    await self._copy.refresh()
+                    spaced_until, again_at = loop.time() + SPACING_S, loop.time() + AGAIN_S
 
-    def _follow_sessions(self) -> None:
-        """Follow the sessions in the copy, and no others."""
-        for session in self._followed.keys() - {*self._copy.sessions}:
-            self._followed.pop(session)()
-        for session in {*self._copy.sessions} - self._followed.keys():
-            self._followed[session] = self.connection.subscribe(session_topic(session), self._note_change)
+    async def _wait_until_due(self, again_at: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(again_at):
+                await self._due.wait()
+
+    def _follow_changes(self, watcher: Watcher) -> None:
+        """Follow the sessions in the copy and the requests of its teams, and no others."""
+        wanted: dict[str | Path, Callable[[], Callable[[], None]]] = {
+            session: partial(self.connection.subscribe, session_topic(session), self._note_change)
+            for session in self._copy.sessions
+        }
+        wanted |= {
+            directory: partial(watcher.follow_directory, directory, self._note_written, _is_whole)
+            for directory in self._copy.request_directories()
+        }
+        for gone in self._followed.keys() - wanted.keys():
+            self._followed.pop(gone)()
+        for new in wanted.keys() - self._followed.keys():
+            self._followed[new] = wanted[new]()
 
     def _note_change(self, _detail: str | None) -> None:
         self._is_changed = True
+        self._due.set()
+
+    def _note_written(self, _names: Names) -> None:
+        self._due.set()
+
+
+def _is_whole(name: str) -> bool:
+    """Return True for the name of a file that is not being written."""
+    return ".tmp." not in name

@@ -108,11 +108,18 @@ class TeamsCopy:
         self._notes: dict[str, bytes] = {}
         self._held: dict[str, _Held] = {}
         self._busy = asyncio.Lock()
+        self._refreshed = asyncio.Event()
 
     async def refresh(self) -> None:
         """Bring the copy up to date. Raises StorageError."""
         async with self._busy:
             await self.database.read(self._refresh)
+        self._refreshed.set()
+        self._refreshed = asyncio.Event()
+
+    async def wait_for_refresh(self) -> None:
+        """Wait until the copy is brought up to date the next time."""
+        await self._refreshed.wait()
 
     async def _refresh(self, connection: Connection) -> None:
         transaction = connection.transaction()
@@ -288,6 +295,13 @@ class TeamsCopy:
             for directory in tuple(self._shown):
                 await self._send_requests_of(directory, self._teams[directory].file.lead.session)
 
+    def request_directories(self) -> list[Path]:
+        """Return the directories in which the requests of the shown teams are."""
+        return [self._request_directory(directory) for directory in self._shown]
+
+    def _request_directory(self, directory: str) -> Path:
+        return RequestStore.of_team(self.home, directory).directory
+
     async def _send_requests_of(self, directory: str, session: str) -> None:
         new, gone = self._changed_requests(directory, session)
         if not (new or gone):
@@ -299,7 +313,7 @@ class TeamsCopy:
             del known[name]
 
     def _changed_requests(self, directory: str, session: str) -> tuple[dict[str, bytes], list[str]]:
-        box, known = RequestStore.of_team(self.home, directory).directory, self._files.get(session, {})
+        box, known = self._request_directory(directory), self._files.get(session, {})
         prefix = f"{REQUESTS}{directory}/"
         paths = [path for path in box.glob("*") if path.is_file() and ".tmp." not in path.name]
         new = {f"{prefix}{path.name}": path.read_bytes() for path in paths if f"{prefix}{path.name}" not in known}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.database.address import DatabaseAddress
-from teamwright.database.copy_follower import FOLLOW_S, follow_copy
+from teamwright.database.copy_follower import follow_copy
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.integration_queue import DatabaseIntegrationStore
 from teamwright.database.lead_elsewhere import LeadElsewhere
@@ -86,7 +86,7 @@ class DatabaseAccess:
             await self.copy.send_requests()
             if (closed := store.get_retired(id)) is not None:
                 return closed[1]
-            await asyncio.sleep(FOLLOW_S)
+            await self.copy.wait_for_refresh()
 
     def watch_lead(self, file: TeamFile) -> LeadElsewhere | None:
         """See SavedTeamAccess."""

@@ -15,6 +15,7 @@ def no_settings_of_git(monkeypatch):
 
 @pytest.mark.promise("P5")
 @pytest.mark.finding("I4")
+@pytest.mark.slow
 async def test_a_killed_session_integrates_or_returns_each_commit_exactly_once(tmp_path):
     await storm(tmp_path, count=8, kills=3, seed=1)
 

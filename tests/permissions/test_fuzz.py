@@ -45,7 +45,7 @@ def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monke
     assert name in report.wrong[0].line
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize(
     ("name", "broken", "effect"),

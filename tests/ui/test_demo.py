@@ -295,7 +295,7 @@ def test_the_report_file_has_every_receipt_with_command_output_and_time(stage, p
 
 
 @pytest.mark.parametrize("kind", ["no such directory", "a directory"])
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_refused_before_anything_starts(kind, stage, place, tmp_path):
     target = tmp_path / "missing" / "r.md" if kind == "no such directory" else tmp_path
     done = stage.run("demo", "--report", str(target), cwd=place)

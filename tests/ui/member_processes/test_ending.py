@@ -53,7 +53,7 @@ def test_who_never_answers_a_request_to_stop_is_ended_at_the_deadline(scene):
     assert "much too late" not in here.told_lead()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_a_signal_to_the_lead_ends_all_and_everybody_keeps_its_place(scene, number):
     held = Held("ann's report.")

@@ -28,7 +28,7 @@ def doing(*steps, **more):
     return play
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.promise("K5", "F44", "E2")
 def test_an_edit_of_a_member_elsewhere_is_shown_as_a_diff_and_answered_once(gates, own_home, backend, marked):
     with at_desk(doing(WRITE), gates, own_home, backend, marked) as desk:

@@ -48,7 +48,7 @@ $(VENV)/.tests: $(VENV)/.dev
 demo: $(VENV)/$(if $(MACHINES)$(WORKTREES),.dev,.runtime)  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model; MACHINES=1 runs a team over two machines, one of which is killed; WORKTREES=1 integrates the work of three members)
 	$(if $(MACHINES),$(BIN)/python -m tests.crash.machines,$(if $(WORKTREES),$(BIN)/python -m tests.session.worktrees.demo,$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),)))
 
-# The types are checked beside the tests, which leave a part of two cores free.
+# The check of the types uses one core for a minute: the tests begin on the other one.
 test: lint  ## formatter, linter, types and the tests: run it before each commit
 	$(MAKE) -j 2 types pytest
 

@@ -65,7 +65,7 @@ def test_a_reading_command_does_not_follow_a_link_in_the_place_of_its_programs(c
 @pytest.fixture
 def poor_system(monkeypatch):
     """A container that forbids openat2, and has no `cat`."""
-    monkeypatch.setattr(landlock, "_OPEN", 0xFFFF)  # no such system call
+    monkeypatch.setattr(landlock, "_OPENAT2", 0xFFFF)  # no such system call
     paths = "/usr/bin:/bin:/run/current-system/sw/bin"
     assert paths in mount_check._SCRIPT
     monkeypatch.setattr(mount_check, "_SCRIPT", mount_check._SCRIPT.replace(paths, "/none"))

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-
-
 MOST_PROCESSES = 4
+"""Each process needs some hundred megabytes of memory."""
 
 
 def main() -> None:

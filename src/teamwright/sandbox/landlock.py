@@ -35,8 +35,10 @@ from teamwright.sandbox.system_call_filter import FilterChoice, filter_program, 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION_FLAG = 444, 445, 446, 1
 _PATH_BENEATH, _NETWORK_PORT = 1, 2
-_OPEN, _NO_LINKS = 437, 4
-_OPENED = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS) if sys.platform.startswith("linux") else b""
+_OPENAT2, _RESOLVE_NO_SYMLINKS = 437, 4
+_OPEN_HOW = (
+    struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS) if sys.platform.startswith("linux") else b""
+)
 _DROP_FROM_BOUNDING_SET, _SET_NO_NEW_PRIVILEGES = 24, 38
 _SET_SECCOMP, _FILTER_MODE = 22, 2
 _CAPABILITY_VERSION = 0x20080522
@@ -173,7 +175,7 @@ def _add_path_rule(ruleset: int, descriptor: int, access: int) -> int:
 
 def _open_without_links(path: str) -> int:
     """Return a descriptor of a path none of whose parts is a link, or -1: openat2(2)."""
-    opened = _LIBC.syscall(_OPEN, -1, os.fsencode(path), _OPENED, len(_OPENED))
+    opened = _LIBC.syscall(_OPENAT2, -1, os.fsencode(path), _OPEN_HOW, len(_OPEN_HOW))
     if opened >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
         return opened
     try:  # a container may forbid the call

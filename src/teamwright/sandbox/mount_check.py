@@ -44,7 +44,8 @@ set +f
 echo 'the sandbox did not start: another command replaced a directory in that time; run it again' >&2
 exit 126
 """
-"""The shell reads a file byte by byte, so `cat` does where it is: a system without it, such as NixOS, has /bin/sh."""
+"""`cat` reads the table, because the shell would read it byte by byte. Where `cat` is in none of its usual directories,
+the shell does."""
 
 
 def with_mount_check(

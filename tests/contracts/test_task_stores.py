@@ -235,7 +235,7 @@ async def test_a_refused_removal_removes_nothing(open_store):
 async def test_changes_of_others_are_reported_once_and_own_ones_never(open_store):
     own, other, seen = open_store(), open_store(), []
     await own.create(named("before"))
-    follower = own.follow(lambda before, after: seen.append((before and before.status, after and after.id)))
+    follower = own.follow(lambda one: seen.append((one.before and one.before.status, one.after and one.after.id)))
     await other.create(named("theirs"))
     await own.create(named("ours"))
     assert await follower.check_files() == {} and seen == [(None, "2")]

@@ -36,6 +36,9 @@ from tests.support.waits import WAIT_S, wait_until
 TICKS = os.sysconf("SC_CLK_TCK")
 LOOK_S = 0.5
 
+CONNECTIONS = 3
+"""Connections of a process to the database, at most."""
+
 
 # ── what processes need ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +323,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="teamwright-machines-"))
     os.chmod(directory, 0o755)
     (directory / "server").mkdir()
-    server = PostgresServer(directory / "server")
+    processes = given.members + given.workers + 1
+    server = PostgresServer(directory / "server", connections=processes * CONNECTIONS + 20)
     try:
         server.start()
         code = play(directory, server, given)

@@ -36,9 +36,11 @@ def unprivileged() -> list[str]:
 class PostgresServer:
     """A server whose data is lost with it. Each space is a schema with a random name."""
 
-    def __init__(self, directory: Path, *, is_durable: bool = False, log: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, is_durable: bool = False, log: Path | None = None, connections: int = 300
+    ) -> None:
         """Make the cluster. `log`: an empty directory for its write-ahead log, in place of one beside the tables."""
-        self.is_durable = is_durable
+        self.is_durable, self.connections = is_durable, connections
         self.directory = directory
         self.data = directory / "data"
         self.port = _free_port()
@@ -74,7 +76,7 @@ class PostgresServer:
             "listen_addresses": listen,
             "port": str(self.port),
             "unix_socket_directories": str(self.directory),
-            "max_connections": "300",
+            "max_connections": str(self.connections),
             "fsync": "on" if self.is_durable else "off",
             "logging_collector": "off",
         }

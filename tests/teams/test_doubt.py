@@ -1,12 +1,15 @@
 """A change of a task by a member's own process is that member's, however late the process says so."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_rules import task_info
+from teamwright.tasks.task_store import ExternalTaskChange
 from teamwright.teams.external import task_watcher
 from teamwright.teams.external.participants import MAX_REPORTED_TASKS, ExternalParticipants
 from teamwright.teams.external.task_watcher import UncertainChanges
@@ -20,15 +23,16 @@ OTHERS = TASK.copy_with(id="2", owner="zoe@session-12345678", status=TaskStatus.
 async def test_a_change_of_a_member_s_task_is_held_until_its_process_tells_of_it_and_others_are_told_soon(monkeypatch):
     monkeypatch.setattr(task_watcher, "REPORT_WAIT_S", 0.0)
     woken, outside = asyncio.Event(), ExternalParticipants(process_names={"dee"})
-    held = UncertainChanges(outside, woken.set)
-    assert held.hold((TASK, DONE)) and held.hold((None, OTHERS))
+    team: Any = SimpleNamespace(external=outside, directory="crew")
+    held = UncertainChanges(team, woken.set)
+    assert held.hold(ExternalTaskChange(TASK, DONE)) and held.hold(ExternalTaskChange(None, OTHERS))
     await asyncio.sleep(0)
-    assert [after.id for _, after in held.confirmed_changes()] == ["2"]
+    assert [change.after.id for change in held.confirmed_changes()] == ["2"]
     outside.note_reported_task(task_info(DONE))
     monkeypatch.setattr(task_watcher, "OWNER_REPORT_WAIT_S", 0.0)
     assert list(held.confirmed_changes()) == []
-    held.hold((TASK, TASK.copy_with(subject="by another program")))
-    assert [after.subject for _, after in held.confirmed_changes()] == ["by another program"]
+    held.hold(ExternalTaskChange(TASK, TASK.copy_with(subject="by another program")))
+    assert [change.after.subject for change in held.confirmed_changes()] == ["by another program"]
     held.clear()
 
 

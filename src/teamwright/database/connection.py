@@ -78,6 +78,8 @@ class Database:
         self.schema = schema
         self.origin = secrets.token_hex(6)
         """The name of this process in rows and notifications, so that it knows its own changes."""
+        self.member = ""
+        """The member that this process runs, as `team_member` names it; empty for other processes."""
         self.fence: Fence | None = None
         """None for a process that only reads, or that writes as a person from another terminal."""
         self.files: SessionFiles | None = None

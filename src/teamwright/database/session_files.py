@@ -7,6 +7,7 @@ session's team are part of them. Depends on the driver. Leaves the meaning of th
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import socket
 from collections.abc import Collection, Sequence
@@ -14,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from teamwright.database.driver import Connection
+from teamwright.database.driver import Connection, Row
 from teamwright.protocol.errors import StorageError
 from teamwright.requests.request_store import RequestStore
 from teamwright.storage.atomic_write import storage_error, write_atomic, write_new
@@ -47,6 +48,12 @@ _MOST_BYTES = 4_000_000
 
 _MOST_SMALL = 1_000_000
 """Bytes of a file that is replaced as a whole; a longer one stays on its machine."""
+
+
+_CONTENT = "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2"
+_FILES = "select name, size, digest from session_files where session = $1"
+_PREFIX = re.compile(rb'"prefix":"([0-9a-f]{64})"')
+"""The digest of a prefix in a line of a transcript. Quotes inside texts are escaped there."""
 
 
 class SizeMark(NamedTuple):
@@ -128,7 +135,7 @@ class SessionFiles:
                 "on conflict (session) do update set cwd = excluded.cwd, host = excluded.host",
                 *(self.session, cwd, socket.gethostname()),
             )
-        rows = await connection.fetch("select name, size, digest from session_files where session = $1", self.session)
+        rows = await self._read_rows(connection)
         self._shipped = {str(row["name"]): _Shipped(int(row["size"]), str(row["digest"])) for row in rows}
 
     def find_changes(self) -> list[ShippedChange]:
@@ -179,22 +186,45 @@ class SessionFiles:
         """Write the files that another machine continued, or that are missing. Return how many. Raises StorageError.
 
         A longer file here that begins as the one of the database is kept: this machine was killed before it sent the
-        rest. Requests that another machine has closed are removed here.
+        rest. Requests that another machine has closed are removed here, and the lease file of this process, which it
+        holds already, is kept. The process of a member fetches only the prefixes that its transcript names.
         """
-        found = await connection.fetch("select name, size from session_files where session = $1", self.session)
-        rows = [row for row in found if self._is_wanted(str(row["name"]))]
-        count, names = 0, {str(row["name"]) for row in rows}
-        self._remove_closed_requests(names)
+        rows = [row for row in await self._read_rows(connection) if self._member or row["name"] != self.note_name]
+        self._remove_closed_requests({str(row["name"]) for row in rows})
+        count = await self._fetch_rows(connection, rows)
+        if self._member:
+            prefixes = self._named_prefixes()
+            count += await self._fetch_rows(
+                connection,
+                await connection.fetch(f"{_FILES} and name = any($2)", self.session, prefixes) if prefixes else (),
+            )
+        return count
+
+    async def _read_rows(self, connection: Connection) -> Sequence[Row]:
+        """Return the rows of the files that this process ships: of a member's process only those of the member."""
+        if not self._member:
+            return await connection.fetch(_FILES, self.session)
+        own = f"{self.session}/"
+        return await connection.fetch(
+            f"{_FILES} and (name = $2 or starts_with(name, $3) or starts_with(name, $4))",
+            *(self.session, f"{own}agents/{self._member}{GROWING}", f"{own}members/{self._member}/", REQUESTS),
+        )
+
+    def _named_prefixes(self) -> list[str]:
+        """Return the names of the prefixes that the member's transcript here refers to."""
+        transcript = _read(self._project / self.session / "agents" / f"{self._member}{GROWING}", 0)
+        found = sorted(set(_PREFIX.findall(transcript)))
+        return [f"{self.session}/prefixes/{digest.decode()}.json" for digest in found]
+
+    async def _fetch_rows(self, connection: Connection, rows: Sequence[Row]) -> int:
+        count = 0
         for row in rows:
             path = self.locate(str(row["name"]))
             if not await self._continues(connection, path, str(row["name"]), int(row["size"])):
-                parts = await connection.fetch(
-                    "select content from session_parts where session = $1 and name = $2 order by start",
-                    *(self.session, row["name"]),
-                )
-                write_atomic(path, b"".join(bytes(part["content"]) for part in parts))
+                content = bytes(await connection.fetchval(_CONTENT, self.session, row["name"]) or b"")
+                write_atomic(path, content)
                 count += 1
-                self._note_fetched(path, str(row["name"]), sum(len(part["content"]) for part in parts))
+                self._note_fetched(path, str(row["name"]), len(content))
         return count
 
     def _note_fetched(self, path: Path, name: str, size: int) -> None:
@@ -205,25 +235,10 @@ class SessionFiles:
     async def fetch_transcript(self, connection: Connection, member: str) -> None:
         """Write the transcript that a member has shipped from another machine, if it has begun one."""
         name = f"{self.session}/agents/{member}{GROWING}"
-        content = await connection.fetchval(
-            "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
-            *(self.session, name),
-        )
+        content = await connection.fetchval(_CONTENT, self.session, name)
         if content is not None:
             write_atomic(self.locate(name), bytes(content))
             self._note_fetched(self.locate(name), name, len(content))
-
-    def _is_wanted(self, name: str) -> bool:
-        """Return True for a file that a resume here reads: of a member's process only that of the member.
-
-        The lease file here is that of this process, which holds it already.
-        """
-        if not self._member:
-            return name != self.note_name
-        own = f"{self.session}/"
-        return name.startswith((REQUESTS, f"{own}members/{self._member}/", f"{own}prefixes/")) or (
-            name == f"{own}agents/{self._member}{GROWING}"
-        )
 
     async def fetch_requests(self, connection: Connection) -> None:
         """Write the open requests and answers that another process stored, and remove those that it closed.
@@ -233,8 +248,7 @@ class SessionFiles:
         if not self._team:
             return
         rows = await connection.fetch(
-            "select name, size, digest from session_files where session = $1 and starts_with(name, $2) "
-            "and position('/answered/' in name) = 0",
+            f"{_FILES} and starts_with(name, $2) and position('/answered/' in name) = 0",
             *(self.session, f"{REQUESTS}{self._team}/"),
         )
         there = {str(row["name"]): row for row in rows}
@@ -248,10 +262,7 @@ class SessionFiles:
                 continue  # it is shipped with the next write
             mark = None
             if not _is_answer(name) or _mark(_request_of(path)) is not None:
-                content = await connection.fetchval(
-                    "select string_agg(content, '' order by start) from session_parts where session = $1 and name = $2",
-                    *(self.session, name),
-                )
+                content = await connection.fetchval(_CONTENT, self.session, name)
                 if not write_new(path, bytes(content or b"")):
                     continue
                 mark = _mark(path)

@@ -22,11 +22,15 @@ _OPEN = (
 
 
 class TaskRow(NamedTuple):
-    """A task with the time of its last change on the server's clock, and the process that changed it."""
+    """A task with the time of its last change on the server's clock, and the process that changed it.
+
+    `author` is the member that this process ran, as `team_member` names it; empty when it ran none.
+    """
 
     task: Task
     changed_at: datetime
-    changed_by: str
+    process: str
+    author: str
 
 
 class TaskRows(NamedTuple):
@@ -83,7 +87,7 @@ class TaskRows(NamedTuple):
         )
         return [parse(row) for row in rows]
 
-    async def write(self, tasks: Sequence[Task], origin: str) -> None:
+    async def write(self, tasks: Sequence[Task], changed_by: str) -> None:
         """Store these tasks, new or changed."""
         await self.connection.executemany(
             "insert into tasks (list, id, body, status, is_finished, owner, is_internal, draft_by, blocked_by, "
@@ -91,10 +95,10 @@ class TaskRows(NamedTuple):
             "set body = excluded.body, status = excluded.status, is_finished = excluded.is_finished, "
             "owner = excluded.owner, is_internal = excluded.is_internal, draft_by = excluded.draft_by, "
             "blocked_by = excluded.blocked_by, changed_by = excluded.changed_by, changed_at = clock_timestamp()",
-            [self._values(task, origin) for task in tasks],
+            [self._values(task, changed_by) for task in tasks],
         )
 
-    def _values(self, task: Task, origin: str) -> tuple[object, ...]:
+    def _values(self, task: Task, changed_by: str) -> tuple[object, ...]:
         return (
             self.list,
             int(task.id),
@@ -105,7 +109,7 @@ class TaskRows(NamedTuple):
             task.is_internal,
             task.draft.by if task.draft is not None else None,
             numbers(task.blocked_by),
-            origin,
+            changed_by,
         )
 
     async def find_unblocked(self, near: Iterable[str]) -> tuple[Task, ...]:

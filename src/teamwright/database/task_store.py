@@ -20,6 +20,7 @@ from teamwright.tasks.task_store import (
     ChangeTask,
     ClaimAttempt,
     DamagedTask,
+    ExternalTaskChange,
     OnExternalChange,
     TaskChange,
     TaskSnapshot,
@@ -216,7 +217,7 @@ class DatabaseTaskStore:
     async def _write(self, rows: TaskRows, tasks: Sequence[Task], also: Sequence[str] = ()) -> None:
         """Store the tasks, and notify those who follow the list of them and of the ids `also`."""
         if tasks:
-            await rows.write(tasks, self._database.origin)
+            await rows.write(tasks, f"{self._database.origin} {self._database.member}".rstrip())
         ids = sort_ids([*(task.id for task in tasks), *also])
         if ids:
             detail = " ".join(ids) if len(ids) <= 100 else ""
@@ -271,13 +272,13 @@ class DatabaseTaskFollower:
         for row in found:
             before, after = self._known.get(row.task.id), row.task
             self._known[after.id] = after
-            is_news = row.changed_by != self._database.origin and row.changed_at > self._since
-            if before != after and (is_news if before is None else row.changed_by != self._database.origin):
-                self._on_outside(before, after)
+            is_others = row.process != self._database.origin
+            if before != after and is_others and (before is not None or row.changed_at > self._since):
+                self._on_outside(ExternalTaskChange(before, after, row.author))
         if there is None:
             there = {row.task.id for row in found} | (self._known.keys() - set(names or ()))
         for id in sort_ids(self._known.keys() - there):
-            self._on_outside(self._known.pop(id), None)
+            self._on_outside(ExternalTaskChange(self._known.pop(id), None))
         return {}
 
     async def _read_new(self) -> tuple[list[TaskRow], set[str]]:
@@ -295,7 +296,11 @@ class DatabaseTaskFollower:
     async def _read(self, where: str, given: object) -> list[TaskRow]:
         query = f"select id, body, changed_at, changed_by from tasks where list = $1 and {where} order by id"
         rows = await self._database.read(lambda connection: connection.fetch(query, self._list, given))
-        return [TaskRow(parse(row), row["changed_at"], row["changed_by"]) for row in rows]
+        found: list[TaskRow] = []
+        for row in rows:
+            process, _, author = str(row["changed_by"]).partition(" ")
+            found.append(TaskRow(parse(row), row["changed_at"], process, author))
+        return found
 
     def learn(self, task: Task) -> None:
         """Take over a change of this process."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_file import list_numbers, task_number
 from teamwright.tasks.task_files import TaskFiles
-from teamwright.tasks.task_store import DamagedTask, OnExternalChange
+from teamwright.tasks.task_store import DamagedTask, ExternalTaskChange, OnExternalChange
 
 STEP = 32
 """The number of files that are checked before other tasks of the event loop may run."""
@@ -40,7 +40,7 @@ class ExternalChanges:
         if before is None and after is not None and after.number in self._damaged:
             self._damaged.discard(after.number)
             before = after  # its earlier state is not known
-        self._on_outside(before, after)
+        self._on_outside(ExternalTaskChange(before, after))
 
     async def check_files(self, names: Collection[str] | None = None) -> dict[str, DamagedTask]:
         """Check the files with these names, or all files. Return those that are damaged now, by id.

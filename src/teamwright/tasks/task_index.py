@@ -12,10 +12,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
+from typing import TypeAlias
 
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.task_file import DamagedTaskFile, FileSignature, TaskFile, file_signature, list_numbers, read_task
-from teamwright.tasks.task_store import OnExternalChange
 
 SMALL_LIST = 256
 """The size up to which a list's directory is listed whenever that could show more tasks."""
@@ -28,6 +28,10 @@ _PROBES = 64
 
 _DONE_STEP = 32
 """The number of finished tasks that one listing checks, in turn, so that their total does not add to the cost."""
+
+
+OnFileChange: TypeAlias = Callable[[Task | None, Task | None], None]
+"""Reports the change of a file by another process: its task as read last, and as it is now."""
 
 
 class Readiness(Enum):
@@ -55,7 +59,7 @@ class TaskIndex:
         self._listed_at = 0.0
         self._listing_took = 0.0
         self._done_at = 0
-        self._watchers: tuple[OnExternalChange, ...] = ()
+        self._watchers: tuple[OnFileChange, ...] = ()
         self.highest = 0
         self.arrivals = 0
         """The number of times that a task became ready."""
@@ -168,7 +172,7 @@ class TaskIndex:
             for watcher in self._watchers:
                 watcher(one, other)
 
-    def watch(self, watcher: OnExternalChange) -> Callable[[], None]:
+    def watch(self, watcher: OnFileChange) -> Callable[[], None]:
         """Report changes by other processes to `watcher` from now on. Return the function that ends this."""
         self._watchers = (*self._watchers, watcher)
 

@@ -47,6 +47,7 @@ from teamwright.tasks.task_rules import (
     with_realm,
 )
 from teamwright.tasks.task_store import (
+    ExternalTaskChange,
     FollowedTaskStore,
     OnExternalChange,
     TaskChange,
@@ -136,8 +137,11 @@ class TaskList:
     def watch_external_changes(self, on_outside: OnExternalChange) -> TaskFollower:
         """Report changes by other processes from now on; see FollowedTaskStore. Raises StorageError."""
 
-        def report_change(before: Task | None, after: Task | None) -> None:
-            on_outside(before and self._names.own_task(before), after and self._names.own_task(after))
+        def report_change(change: ExternalTaskChange) -> None:
+            own = self._names.own_task
+            on_outside(
+                change._replace(before=change.before and own(change.before), after=change.after and own(change.after))
+            )
 
         return self.store.follow(report_change)
 

@@ -23,11 +23,26 @@ if TYPE_CHECKING:
 ChangeTask: TypeAlias = Callable[[Task, FindOpenBlockers], Task]
 """Returns the changed task, or refuses by raising. It does not await: it runs inside the store's critical section."""
 
-OnExternalChange: TypeAlias = Callable[[Task | None, Task | None], None]
-"""Reports a change by another process: the task as seen last (None: it is new) and as it is now (None: deleted).
 
-It may be called inside a critical section, so it must neither block nor raise.
-"""
+class ExternalTaskChange(NamedTuple):
+    """A change by another process: the task as seen last (None: it is new) and as it is now (None: deleted).
+
+    `author` is the member that made the last change, as `team_member` names it; empty when no member of a team in the
+    store made it; None when the store does not record it, as files do not.
+    """
+
+    before: Task | None
+    after: Task | None
+    author: str | None = None
+
+
+OnExternalChange: TypeAlias = Callable[[ExternalTaskChange], None]
+"""Reports a change. It may be called inside a critical section, so it must neither block nor raise."""
+
+
+def team_member(directory: str, name: str) -> str:
+    """Return the name of a member that distinguishes it from the members of other teams."""
+    return f"{directory}/{name.lower()}"
 
 
 class DamagedTask(Struct, frozen=True):

@@ -22,6 +22,7 @@ from teamwright.tasks.task_store import (
     ChangeTask,
     ClaimAttempt,
     DamagedTask,
+    ExternalTaskChange,
     OnExternalChange,
     TaskChange,
     TaskSnapshot,
@@ -138,7 +139,7 @@ class MemoryTaskStore:
 
     def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
         """See FollowedTaskStore. The watcher, which watches files, is not used."""
-        follower = MemoryTaskFollower(self, lambda _before, _after: None, lambda id: on_change([id]))
+        follower = MemoryTaskFollower(self, lambda _change: None, lambda id: on_change([id]))
         self.table.followers.append(follower)
         return follower.close
 
@@ -161,18 +162,18 @@ class MemoryTaskFollower:
         self.store = store
         self._on_outside = on_outside
         self._notify = notify
-        self._changes: list[tuple[Task | None, Task | None]] = []
+        self._changes: list[ExternalTaskChange] = []
 
     def note(self, id: str, before: Task | None, after: Task | None) -> None:
         """Record a change by another store."""
-        self._changes.append((before, after))
+        self._changes.append(ExternalTaskChange(before, after))
         self._notify(id)
 
     async def check_files(self, names: Collection[str] | None = None) -> Mapping[str, DamagedTask]:
         """See TaskFollower. Nothing in memory is damaged."""
         changes, self._changes = self._changes, []
-        for before, after in changes:
-            self._on_outside(before, after)
+        for change in changes:
+            self._on_outside(change)
         return {}
 
     def close(self) -> None:

@@ -31,8 +31,8 @@ from teamwright.tasks.task_rules import is_owner, task_info
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_index import HookSpec
-    from teamwright.protocol.task import Task
     from teamwright.session.factory.agent_workspace import AgentWorkspace
+    from teamwright.tasks.task_store import ExternalTaskChange
     from teamwright.teams.spawn_spec import SpawnSpec
     from teamwright.teams.subagents.subagent_run import MarkBlocked, SubagentRun
     from teamwright.teams.team import SessionTeam
@@ -192,10 +192,10 @@ class AgentPolicies(Struct):
             self._tasks_at_work.clear()
             self.note_tasks(())
 
-    def note_outside_change(self, before: Task | None, after: Task | None) -> None:
+    def note_outside_change(self, change: ExternalTaskChange) -> None:
         """Follow a change of the task list by another process."""
-        if (task := after or before) is not None:
-            self.note_tasks([task_info(task, deleted=after is None)])
+        if (task := change.after or change.before) is not None:
+            self.note_tasks([task_info(task, deleted=change.after is None)])
 
     def note_tasks(self, tasks: Iterable[TaskInfo]) -> None:
         """Bound the writes of these tasks' owners from the next call on, and of their sub-agents."""

@@ -28,7 +28,7 @@ from teamwright.session.factory.budget_wiring import track_event
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_lifetime import MemberLifetime
 from teamwright.session.member_process.policy_json import apply_policy, rules_from_json
-from teamwright.tasks.task_store import TaskFollower
+from teamwright.tasks.task_store import ExternalTaskChange, TaskFollower
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import resume_plan
@@ -260,13 +260,13 @@ class LedMember(MemberLifetime):
         else:
             self.tasks_changed()
 
-    def note_outside_change(self, before: Task | None, after: Task | None) -> None:
+    def note_outside_change(self, change: ExternalTaskChange) -> None:
         """Follow a change of the task list by another process.
 
         On another machine only a change that may free a task wakes the member: many idle members follow one list.
         """
-        self.agent_factory.policies.note_outside_change(before, after)
-        if not self.is_elsewhere or _may_free_task(after):
+        self.agent_factory.policies.note_outside_change(change)
+        if not self.is_elsewhere or _may_free_task(change.after):
             self.tasks_changed()
 
     def tasks_changed(self) -> None:

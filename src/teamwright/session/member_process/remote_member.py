@@ -31,6 +31,7 @@ from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.paths import find_home
+from teamwright.tasks.task_store import team_member
 from teamwright.teams.incarnation import Incarnation
 
 
@@ -92,6 +93,7 @@ class RemoteMember(Struct):
 async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteMember:
     """Take the lease of the member, and open the socket that leads to its lead. Raises CannotStart."""
     database = await Database.open(parse_address(spawn.database), MOST_OF_MEMBER)
+    database.member = team_member(spawn.directory, spawn.member)
     stack.push_async_callback(database.close)
     connection = SessionConnection(database, _end_process)
     owner = f"process {os.getpid()} on {socket.gethostname()}"

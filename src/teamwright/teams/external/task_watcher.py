@@ -1,7 +1,7 @@
 """Changes of other programs to the team's tasks: an event for each, and a notice to a member that lost its task.
 
-Depends on the task list and the team. The author of a change is known only when the owner's name includes a session.
-Task changes that a member process may have made are held briefly, until the process reports them or the time is up.
+Depends on the task list and the team. Files do not say who changed a task; a database names the member, if it was one.
+Task changes that a member process may have made are held, until the process reports them or the time is up.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.external_changes import STEP
 from teamwright.tasks.task_check import TaskCheckResult
 from teamwright.tasks.task_rules import change_word, is_owner, task_info
-from teamwright.tasks.task_store import DamagedTask, TaskFollower
-from teamwright.teams.external.participants import UNKNOWN_PROGRAM, ExternalParticipants
+from teamwright.tasks.task_store import DamagedTask, ExternalTaskChange, TaskFollower
+from teamwright.teams.external.participants import UNKNOWN_PROGRAM
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
 
@@ -83,8 +83,6 @@ class CompletionVerifier:
 PATIENCE_S = 1.0
 """Seconds before an incomplete file counts as damaged: it may still be being written."""
 
-_TaskChange = tuple[Task | None, Task | None]
-
 
 class TaskWatcher:
     """A watcher of other programs' changes to the task list in use. `wake` requests a check."""
@@ -94,13 +92,13 @@ class TaskWatcher:
         self._wake = wake
         self._task_changes: TaskFollower | None = None
         self._names: set[str] | None = set()
-        self._changes: list[_TaskChange] = []
+        self._changes: list[ExternalTaskChange] = []
         self._damaged: dict[str, float] = {}
         """The damaged files by task id, with the time of the first damaged reading."""
         self._reported_damaged: set[str] = set()
         self._retry_timer: asyncio.TimerHandle | None = None
         self._verifier = CompletionVerifier(team)
-        self._uncertain = UncertainChanges(team.external, wake)
+        self._uncertain = UncertainChanges(team, wake)
 
     def begin(self) -> None:
         """Begin with the present content of the list; later changes of others are reported. Raises StorageError."""
@@ -146,27 +144,24 @@ class TaskWatcher:
             await self._report_damaged(hurt, looked_at)
         await self._emit_changes()
 
-    def _on_change(self, before: Task | None, after: Task | None) -> None:
+    def _on_change(self, change: ExternalTaskChange) -> None:
         """Record a change. It may be detected under a lock, so it is reported later."""
-        if any(task is not None and task.is_internal for task in (before, after)):
+        if any(task is not None and task.is_internal for task in (change.before, change.after)):
             return
-        if not self._uncertain.hold((before, after)):
-            self._changes.append((before, after))
+        if not self._uncertain.hold(change):
+            self._changes.append(change)
         self._wake()
 
     async def _emit_changes(self) -> None:
         self._changes += self._uncertain.confirmed_changes()
         count, freed = 0, False
         while self._changes:
-            before, after = self._changes.pop(0)
-            freed = _frees_task(after) or freed
-            self._emit(before, after)
-            self._verifier.note_completion(before, after)
-            if before is None and after is not None and after.status is TaskStatus.COMPLETED:
-                # completed before the check: two events
-                self._emit(after.copy_with(status=TaskStatus.IN_PROGRESS), after)
-            if before is not None and _taken_away(before, after):
-                await self._notify_former_owner(before, after)
+            change = self._changes.pop(0)
+            freed = _frees_task(change.after) or freed
+            if teammate := own_author(self._team, change):  # its process applied the rules of the list
+                self._emit(change, teammate)
+            else:
+                await self._report(change)
             if (count := count + 1) % STEP == 0:
                 await asyncio.sleep(0)
         if not count:
@@ -176,7 +171,19 @@ class TaskWatcher:
             self._team.wake_idle()
         self._team.changed.set()
 
-    def _emit(self, before: Task | None, after: Task | None) -> None:
+    async def _report(self, change: ExternalTaskChange) -> None:
+        """Report a change by another program, verify a completion, and notify a member whose task was taken."""
+        before, after, _ = change
+        self._emit(change)
+        self._verifier.note_completion(before, after)
+        if before is None and after is not None and after.status is TaskStatus.COMPLETED:
+            # completed before the check: two events
+            self._emit(ExternalTaskChange(after.copy_with(status=TaskStatus.IN_PROGRESS), after))
+        if before is not None and _taken_away(before, after):
+            await self._notify_former_owner(before, after)
+
+    def _emit(self, found: ExternalTaskChange, author: str = "") -> None:
+        before, after, _ = found
         task = after or before
         if task is None:
             return
@@ -184,8 +191,8 @@ class TaskWatcher:
         if after is not None:
             free = before is not None and before.owner is None
             change = "created" if before is None else change_word(before, after, (free and after.owner) or "")
-        doer = (after and after.owner) or (before and before.owner) or ""
-        self._team.emit_task(task, change, doer if "@" in doer else UNKNOWN_PROGRAM)
+        owner = (after and after.owner) or (before and before.owner) or ""
+        self._team.emit_task(task, change, author or (owner if "@" in owner else UNKNOWN_PROGRAM))
 
     async def _notify_former_owner(self, before: Task, after: Task | None) -> None:
         """Notify the lead and one of our members whose task in progress another program took away."""
@@ -254,32 +261,38 @@ REPORT_WAIT_S = 0.3
 OWNER_REPORT_WAIT_S = 5.0
 """The same for a task owned by a member with such a process: it most likely made the change, and may be slow."""
 
-UncertainChange = tuple[Task | None, Task | None]
+AUTHOR_REPORT_WAIT_S = 60.0
+"""The same for a change that a member made for certain: its event may need many round trips of a slow network."""
 
 
 class UncertainChanges:
     """Noticed changes that no process has reported yet. `wake` is called when a change is certain."""
 
-    def __init__(self, external: ExternalParticipants, wake: Callable[[], None]) -> None:
-        self._external = external
+    def __init__(self, team: SessionTeam, wake: Callable[[], None]) -> None:
+        self._team = team
         self._wake = wake
-        self._undecided: list[tuple[float, UncertainChange]] = []
+        self._undecided: list[tuple[float, ExternalTaskChange]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def hold(self, change: UncertainChange) -> bool:
+    def hold(self, change: ExternalTaskChange) -> bool:
         """Return True when the change is held because a member's process may have made it; else it is
         certain at once.
         """
-        if not self._external.process_names:
+        if not self._team.external.process_names:
             return False
-        within = OWNER_REPORT_WAIT_S if self._is_owned_by_process(change[1]) else REPORT_WAIT_S
+        if own_author(self._team, change):
+            within = AUTHOR_REPORT_WAIT_S
+        elif change.author is not None:
+            return False  # another program made it for certain
+        else:
+            within = OWNER_REPORT_WAIT_S if self._is_owned_by_process(change.after) else REPORT_WAIT_S
         self._undecided.append((asyncio.get_running_loop().time() + within, change))
         return True
 
     def _is_owned_by_process(self, task: Task | None) -> bool:
-        return task is not None and (task.owner or "").lower() in self._external.process_names
+        return task is not None and (task.owner or "").lower() in self._team.external.process_names
 
-    def confirmed_changes(self) -> Iterator[UncertainChange]:
+    def confirmed_changes(self) -> Iterator[ExternalTaskChange]:
         """Yield the changes that none of our processes reported in time, in order; reported ones are dropped."""
         now, changes, self._undecided = asyncio.get_running_loop().time(), self._undecided, []
         for due, change in changes:
@@ -306,10 +319,19 @@ class UncertainChanges:
         self._timer = None
         self._wake()
 
-    def _was_reported(self, change: UncertainChange) -> bool:
-        before, after = change
+    def _was_reported(self, change: ExternalTaskChange) -> bool:
+        before, after, _ = change
         task = after or before
-        reports = self._external.reported_tasks.get(task.id, ()) if task is not None else ()
+        reports = self._team.external.reported_tasks.get(task.id, ()) if task is not None else ()
         if after is None:
             return any(one.status == "deleted" for one in reports)
         return task_info(after) in reports
+
+
+def own_author(team: SessionTeam, change: ExternalTaskChange) -> str:
+    """Return the member of this team whose process made the change; empty when none did, or when it is not known."""
+    directory, _, name = (change.author or "").rpartition("/")
+    if directory != team.directory or name not in team.external.process_names:
+        return ""
+    teammate = team.find(name)
+    return teammate.name if teammate is not None else name

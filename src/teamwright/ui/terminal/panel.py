@@ -27,9 +27,9 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.task import Task
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.session import Session
+from teamwright.tasks.task_store import ExternalTaskChange
 from teamwright.teams.status.member_status import MemberStatus
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 from teamwright.ui.display_text import one_line, window_size
@@ -105,9 +105,9 @@ class Panel(Struct):
         if self.script is not None:
             self.script.begin()
 
-    def note_external_task(self, before: Task | None, after: Task | None) -> None:
+    def note_external_task(self, change: ExternalTaskChange) -> None:
         """Update the task list with a change by another process, which is no event here."""
-        self.board.add_external_change(before, after)
+        self.board.add_external_change(change.before, change.after)
         self.changed()
 
     def end(self) -> None:

@@ -85,6 +85,8 @@ class Database:
         self.files: SessionFiles | None = None
         """The files of the session of this process, which every write ships first; None for other processes."""
         self._shipping = asyncio.Lock()
+        self._is_unannounced = False
+        """True while those who follow the files have not been notified of what was shipped."""
         self._pool = pool
         self._ahead = timedelta()
         self._free_slots = list[int]()
@@ -197,7 +199,7 @@ class Database:
 
         async def both(connection: Connection) -> T:
             await files.send(connection, changes)
-            await self.notify(connection, files.topic)
+            self._is_unannounced = True
             return await work(connection)
 
         return both
@@ -207,8 +209,20 @@ class Database:
         self.files = files
 
     async def ship(self) -> None:
-        """Ship the files of the session. Raises StorageError."""
-        await self.write(_do_nothing, durable=False)
+        """Ship the files of the session, and notify those who follow them. Raises StorageError.
+
+        Other writes ship without a notification: each one wakes every connection that listens to any topic.
+        """
+        try:
+            await self.write(self._announce, durable=False)
+        except StorageError:
+            self._is_unannounced = True
+            raise
+
+    async def _announce(self, connection: Connection) -> None:
+        if self._is_unannounced and self.files is not None:
+            self._is_unannounced = False
+            await self.notify(connection, self.files.topic)
 
     async def _run(
         self,
@@ -289,10 +303,6 @@ class Database:
         if self._free_slots:
             async with self._pool.acquire() as connection:
                 await connection.execute(_FORGET_ATTEMPTS, self.origin)
-
-
-async def _do_nothing(_connection: Connection) -> None:
-    """Write nothing: the files are part of every transaction."""
 
 
 async def _query(connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:

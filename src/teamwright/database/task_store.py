@@ -15,7 +15,7 @@ from teamwright.protocol.task import Task
 from teamwright.storage.file_watcher import Watcher
 from teamwright.tasks.draft_tasks import claimable_at
 from teamwright.tasks.task_graph import Edge, add_ids, refuse_cycles, remove_id, sort_ids
-from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error
+from teamwright.tasks.task_rules import Actor, apply_claim, is_owner, may_claim, may_free_task, not_found_error
 from teamwright.tasks.task_store import (
     ChangeTask,
     ClaimAttempt,
@@ -23,12 +23,16 @@ from teamwright.tasks.task_store import (
     ExternalTaskChange,
     OnExternalChange,
     TaskChange,
+    TaskInterest,
     TaskSnapshot,
 )
 from teamwright.tasks.write_sets import begins_writing, must_wait, refuse_overlap
 
 _LONGEST_WRITE = timedelta(seconds=120)
 """A time that is longer than every transaction: a change is visible so long after its row's time at the latest."""
+
+_LONGEST_DETAIL = 4_000
+"""Bytes of a notification's detail: PostgreSQL sends at most 8,000 in all."""
 
 _CANDIDATES = 20
 """Free tasks that an attempt to claim reads at a time."""
@@ -202,11 +206,33 @@ class DatabaseTaskStore:
     def mark(self, id: str) -> None:
         """See FollowedTaskStore."""
 
-    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+    def watch(
+        self,
+        watcher: Watcher,
+        on_change: Callable[[Collection[str] | None], None],
+        interest: TaskInterest | None = None,
+    ) -> Callable[[], None]:
         """See FollowedTaskStore. The watcher, which watches files, is not used."""
         if self._session is None:
             return lambda: None
-        return self._session.subscribe(self._topic, lambda ids: on_change(ids.split() if ids else None))
+        return self._session.subscribe(self._topic, lambda detail: self._note_change(on_change, interest, detail or ""))
+
+    def _note_change(
+        self, on_change: Callable[[Collection[str] | None], None], interest: TaskInterest | None, detail: str
+    ) -> None:
+        """Call back for the changes of a notification; an empty detail means any."""
+        if not detail:
+            on_change(None)
+            return
+        words = [word.partition("=") for word in detail.split()]
+        ids = {id for id, _, _ in words}
+        if interest is not None:
+            others = {id for id, is_settled, owner in words if is_settled and not is_owner(owner, interest.member)}
+            others -= {id for follower in self._followers for id in follower.owned(others, interest.member)}
+            interest.on_taken(others)
+            ids -= others
+        if ids:
+            on_change(ids)
 
     def follow(self, on_outside: OnExternalChange) -> DatabaseTaskFollower:
         """See FollowedTaskStore."""
@@ -218,9 +244,10 @@ class DatabaseTaskStore:
         """Store the tasks, and notify those who follow the list of them and of the ids `also`."""
         if tasks:
             await rows.write(tasks, f"{self._database.origin} {self._database.member}".rstrip())
-        ids = sort_ids([*(task.id for task in tasks), *also])
-        if ids:
-            detail = " ".join(ids) if len(ids) <= 100 else ""
+        words = [*map(_notification_word, tasks), *also]
+        if words:
+            detail = " ".join(words)
+            detail = detail if len(detail.encode()) <= _LONGEST_DETAIL else ""
             await self._database.notify(rows.connection, self._topic, detail)
 
     @property
@@ -302,6 +329,10 @@ class DatabaseTaskFollower:
             found.append(TaskRow(parse(row), row["changed_at"], process, author))
         return found
 
+    def owned(self, ids: Collection[str], member: str) -> list[str]:
+        """Return which of these tasks the member owned when they were seen last."""
+        return [id for id in ids if (task := self._known.get(id)) is not None and is_owner(task.owner, member)]
+
     def learn(self, task: Task) -> None:
         """Take over a change of this process."""
         self._known[task.id] = task
@@ -314,6 +345,11 @@ class DatabaseTaskFollower:
         """See TaskFollower."""
         self._is_open = False
         self._on_close(self)
+
+
+def _notification_word(task: Task) -> str:
+    """Return the id of the task, with its owner after `=` when no other member may claim it or one that waited."""
+    return task.id if may_free_task(task) else f"{task.id}={''.join((task.owner or '').split())}"
 
 
 def add_dependent(task: Task, id: str) -> Task:

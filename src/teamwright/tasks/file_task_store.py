@@ -17,7 +17,14 @@ from teamwright.tasks.task_files import TaskFiles
 from teamwright.tasks.task_graph import Edge, sort_ids
 from teamwright.tasks.task_index import TaskIndex
 from teamwright.tasks.task_rules import Actor, apply_claim, may_claim, not_found_error, still_draft_error
-from teamwright.tasks.task_store import ChangeTask, ClaimAttempt, OnExternalChange, TaskChange, TaskSnapshot
+from teamwright.tasks.task_store import (
+    ChangeTask,
+    ClaimAttempt,
+    OnExternalChange,
+    TaskChange,
+    TaskInterest,
+    TaskSnapshot,
+)
 from teamwright.tasks.write_sets import begins_writing, blocking_conflicts, must_wait, refuse_overlap
 
 if TYPE_CHECKING:
@@ -143,7 +150,12 @@ class FileTaskStore:
         """See FollowedTaskStore. The list is in the directory `tasks` of the state root."""
         return file_mark(self.directory.parent.parent, self.files.path(id))
 
-    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+    def watch(
+        self,
+        watcher: Watcher,
+        on_change: Callable[[Collection[str] | None], None],
+        interest: TaskInterest | None = None,
+    ) -> Callable[[], None]:
         """See FollowedTaskStore."""
         return watcher.follow_directory(self.directory, on_change, lambda name: task_number(name) is not None)
 

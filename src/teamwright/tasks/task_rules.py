@@ -92,6 +92,15 @@ class Actor(Struct, frozen=True):
         return self.name.partition("@")[2]
 
 
+def may_free_task(after: Task | None) -> bool:
+    """Return True when a changed or deleted task may be free now, or one that waited for it."""
+    if after is None:
+        return True
+    if after.status is TaskStatus.COMPLETED:
+        return bool(after.blocks)
+    return after.status is TaskStatus.PENDING and after.owner is None
+
+
 def is_owner(owner: str | None, name: str) -> bool:
     """Return True when an owner on disk is this member: `name`, `name@team` or the lead's alias, in any case.
 

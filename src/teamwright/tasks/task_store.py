@@ -144,6 +144,16 @@ class TaskStore(Protocol):
         ...
 
 
+class TaskInterest(NamedTuple):
+    """A member that follows the list only for tasks that may be free and for its tasks.
+
+    `on_taken` receives the ids of tasks that are another member's now, so that they need not be read.
+    """
+
+    member: str
+    on_taken: Callable[[Collection[str]], None]
+
+
 class TaskFollower(Protocol):
     """A subscription to the changes that other processes make."""
 
@@ -168,10 +178,16 @@ class FollowedTaskStore(TaskStore, Protocol):
         """Return the mark of a task's file for an event; None for a store without files."""
         ...
 
-    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+    def watch(
+        self,
+        watcher: Watcher,
+        on_change: Callable[[Collection[str] | None], None],
+        interest: TaskInterest | None = None,
+    ) -> Callable[[], None]:
         """Call back with the names that may have changed, for `TaskFollower.check_files`; None: any may have.
 
-        Returns the function that ends this.
+        A store that knows more of a change may leave out those that have no `interest`. Returns the function that ends
+        this.
         """
         ...
 

@@ -25,6 +25,7 @@ from teamwright.tasks.task_store import (
     ExternalTaskChange,
     OnExternalChange,
     TaskChange,
+    TaskInterest,
     TaskSnapshot,
 )
 from teamwright.tasks.write_sets import must_wait, refuse_overlap
@@ -137,7 +138,12 @@ class MemoryTaskStore:
     def mark(self, id: str) -> None:
         """See FollowedTaskStore."""
 
-    def watch(self, watcher: Watcher, on_change: Callable[[Collection[str] | None], None]) -> Callable[[], None]:
+    def watch(
+        self,
+        watcher: Watcher,
+        on_change: Callable[[Collection[str] | None], None],
+        interest: TaskInterest | None = None,
+    ) -> Callable[[], None]:
         """See FollowedTaskStore. The watcher, which watches files, is not used."""
         follower = MemoryTaskFollower(self, lambda _change: None, lambda id: on_change([id]))
         self.table.followers.append(follower)

@@ -52,6 +52,7 @@ from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import log_path, read_recent
 from teamwright.storage.file_lease import Lease, lease_path
 from teamwright.storage.file_watcher import Watcher
+from teamwright.tasks.task_store import TaskInterest
 from teamwright.teams.file_stores import FileStores
 from teamwright.teams.incarnation import Incarnation, process_directory
 from teamwright.teams.local_teammate import LocalTeammate
@@ -134,7 +135,7 @@ async def _join(
     if remote is not None:
         log.subscribe(remote.note_event, live=False)
     connect_budget(agent_factory.budget_tracker, team, log)
-    _follow_tasks(team, watcher, led_member, stack)
+    _follow_tasks(team, watcher, led_member, TaskInterest(spawn.member, led_member.drop_tasks), stack)
     stack.push_async_callback(end_work, agent_factory)
     entry = await _entry(team, spawn, remote)
     led_member.require_wanted()
@@ -209,12 +210,14 @@ def _team(spawn: SpawnFile, context: SessionContext, agent_factory: AgentFactory
     return team
 
 
-def _follow_tasks(team: SessionTeam, watcher: Watcher, led_member: LedMember, stack: AsyncExitStack) -> None:
+def _follow_tasks(
+    team: SessionTeam, watcher: Watcher, led_member: LedMember, interest: TaskInterest, stack: AsyncExitStack
+) -> None:
     """Follow changes of the task list by others, and connect owners with their jobs."""
     known = team.tasks.watch_external_changes(led_member.note_outside_change)
     stack.callback(known.close)
     follow = partial(led_member.check_tasks, known)
-    stack.callback(team.tasks.store.watch(watcher, follow))
+    stack.callback(team.tasks.store.watch(watcher, follow, interest))
     connect_owners(None, team, led_member.agent_factory.toolset.jobs)
 
 

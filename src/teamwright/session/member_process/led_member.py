@@ -7,6 +7,7 @@ ends the member. Depends on the member and the connection to the lead.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
@@ -21,13 +22,13 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
-from teamwright.protocol.task import Task, TaskStatus
 from teamwright.session.control.remote_actions import ActionContext, perform
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.factory.budget_wiring import track_event
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.member_lifetime import MemberLifetime
 from teamwright.session.member_process.policy_json import apply_policy, rules_from_json
+from teamwright.tasks.task_rules import may_free_task
 from teamwright.tasks.task_store import ExternalTaskChange, TaskFollower
 from teamwright.teams.local_teammate import LocalTeammate
 from teamwright.teams.permission_mode_change import set_mode
@@ -41,6 +42,11 @@ _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
 _IDLE_PAUSE_S = 0.05
 _BUSY_PAUSE_S = 0.5
 """Seconds for which a member on another machine collects changes of the task list before it reads them."""
+
+_SPREAD_S = 0.01
+"""Seconds for each member of the team, over which its idle members spread: the first one claims the task that became
+free, and the others learn of that before they read the list.
+"""
 
 
 class LedMember(MemberLifetime):
@@ -241,10 +247,21 @@ class LedMember(MemberLifetime):
     async def _check_gathered(self, known: TaskFollower) -> None:
         """Read the changed tasks until none is left. A member at work looks at the list itself before it rests."""
         while self._changed_tasks is None or self._changed_tasks:
-            is_idle = self.teammate is not None and self.teammate.state is MemberState.IDLE
-            await asyncio.sleep(_IDLE_PAUSE_S if is_idle else _BUSY_PAUSE_S)
+            await asyncio.sleep(self._pause_s())
             names, self._changed_tasks = self._changed_tasks, set()
-            await known.check_files(names)
+            if names is None or names:
+                await known.check_files(names)
+
+    def _pause_s(self) -> float:
+        """Return the seconds for which changes are collected. Idle members do not all reach for a free task at once."""
+        if self.teammate is None or self.teammate.state is not MemberState.IDLE:
+            return _BUSY_PAUSE_S
+        return _IDLE_PAUSE_S + random.uniform(0, _SPREAD_S * len(self.team.status.members))
+
+    def drop_tasks(self, ids: Collection[str]) -> None:
+        """Do not read these tasks: another member has them."""
+        if self._changed_tasks is not None:
+            self._changed_tasks.difference_update(ids)
 
     def _look_at(self, look: Coroutine[Any, Any, object]) -> None:
         task = asyncio.ensure_future(look)
@@ -266,7 +283,7 @@ class LedMember(MemberLifetime):
         On another machine only a change that may free a task wakes the member: many idle members follow one list.
         """
         self.agent_factory.policies.note_outside_change(change)
-        if not self.is_elsewhere or _may_free_task(change.after):
+        if not self.is_elsewhere or may_free_task(change.after):
             self.tasks_changed()
 
     def tasks_changed(self) -> None:
@@ -302,15 +319,6 @@ class LedMember(MemberLifetime):
 
     def _tell_of_plan(self, teammate: LocalTeammate) -> None:
         self.line.notify("plan", request=teammate.pending_plan.request_id, target=teammate.pending_plan.approver)
-
-
-def _may_free_task(after: Task | None) -> bool:
-    """Return True when this task may be free now, or one that waited for it."""
-    if after is None:
-        return True
-    if after.status is TaskStatus.COMPLETED:
-        return bool(after.blocks)
-    return after.status is TaskStatus.PENDING and after.owner is None
 
 
 def remote_state(status: TeamStatus, name: str) -> MemberState | None:

@@ -10,14 +10,15 @@ from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.protocol.events import TaskChanged
 from teamwright.protocol.messages import text_block
-from teamwright.protocol.task import TaskStatus
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
-from teamwright.tasks.task_rules import task_info
-from teamwright.tasks.task_store import team_member
+from teamwright.storage.file_watcher import Watcher
+from teamwright.tasks.task_rules import Actor, task_info
+from teamwright.tasks.task_store import TaskInterest, team_member
 from teamwright.teams.external import task_watcher
 from teamwright.testing import ScriptedModel
-from tests.database.spaces import make_space
+from tests.database.spaces import holder, make_space
 from tests.support.waits import WAIT_S
 
 START = [
@@ -67,3 +68,30 @@ async def test_a_change_by_a_remote_member_is_its_own_however_late_its_event_com
         await change_by("stranger", "4", subject="by a stranger")
         assert await next_change() == ("4", "updated", "outside")
         assert news.empty()
+
+
+@pytest.mark.finding("T25")
+async def test_a_member_need_not_read_tasks_that_others_have_and_learns_when_its_own_task_is_taken(postgres):
+    url = await make_space(postgres.new_space())
+    async with holder(url, "member/crew/ada") as (stores, _), task_list(url, "crew") as others:
+        tasks, news = stores.tasks("crew"), asyncio.Queue()
+        follower = tasks.follow(lambda _change: None)
+        interest = TaskInterest("Ada", lambda ids: [news.put_nowait(("taken", id)) for id in ids])
+        end = tasks.watch(Watcher(), lambda ids: news.put_nowait(("read", *(ids or ["all"]))), interest)
+
+        async def following() -> tuple[str, ...]:
+            return await asyncio.wait_for(news.get(), WAIT_S)
+
+        assert await following() == ("read", "all")  # the notifications begin
+        for id in ("1", "2"):
+            await others.create(lambda id: Task(id, f"part {id}", ""))
+            assert await following() == ("read", id)
+        assert (await tasks.claim_next(Actor("ada"))).claimed.after.id == "1"
+        assert (await others.claim_next(Actor("bob"))).claimed.after.id == "2"
+        assert await following() == ("taken", "2")
+        await others.change("1", lambda task, _open: task.copy_with(owner="bob"))
+        assert await following() == ("read", "1")
+        await others.change("2", lambda task, _open: task.copy_with(owner=None, status=TaskStatus.PENDING))
+        assert await following() == ("read", "2")
+        end()
+        follower.close()

@@ -85,8 +85,9 @@ class Database:
         self.files: SessionFiles | None = None
         """The files of the session of this process, which every write ships first; None for other processes."""
         self._shipping = asyncio.Lock()
-        self._is_unannounced = False
-        """True while those who follow the files have not been notified of what was shipped."""
+        self._shipments = 0
+        self._announced_shipments = 0
+        """The number of shipments of which the followers of the files were notified."""
         self._pool = pool
         self._ahead = timedelta()
         self._free_slots = list[int]()
@@ -199,7 +200,7 @@ class Database:
 
         async def both(connection: Connection) -> T:
             await files.send(connection, changes)
-            self._is_unannounced = True
+            self._shipments += 1
             return await work(connection)
 
         return both
@@ -213,16 +214,14 @@ class Database:
 
         Other writes ship without a notification: each one wakes every connection that listens to any topic.
         """
-        try:
-            await self.write(self._announce, durable=False)
-        except StorageError:
-            self._is_unannounced = True
-            raise
+        self._announced_shipments = await self.write(self._announce, durable=False)
 
-    async def _announce(self, connection: Connection) -> None:
-        if self._is_unannounced and self.files is not None:
-            self._is_unannounced = False
+    async def _announce(self, connection: Connection) -> int:
+        """Notify the followers of shipments that were not announced. Return the number of all shipments."""
+        count = self._shipments
+        if self.files is not None and count != self._announced_shipments:
             await self.notify(connection, self.files.topic)
+        return count
 
     async def _run(
         self,

@@ -192,12 +192,9 @@ class SessionFiles:
         rows = [row for row in await self._read_rows(connection) if self._member or row["name"] != self.note_name]
         self._remove_closed_requests({str(row["name"]) for row in rows})
         count = await self._fetch_rows(connection, rows)
-        if self._member:
-            prefixes = self._named_prefixes()
-            count += await self._fetch_rows(
-                connection,
-                await connection.fetch(f"{_FILES} and name = any($2)", self.session, prefixes) if prefixes else (),
-            )
+        if self._member and (prefixes := self._named_prefixes()):
+            rows = await connection.fetch(f"{_FILES} and name = any($2)", self.session, prefixes)
+            count += await self._fetch_rows(connection, rows)
         return count
 
     async def _read_rows(self, connection: Connection) -> Sequence[Row]:

@@ -91,10 +91,15 @@ class Machine:
 
     def kill(self) -> None:
         """Kill the machine: the worker and its members at once."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for pid in (self.process.pid, *map(int, children)):
+        for pid in (self.process.pid, *self.children()):
             os.kill(pid, signal.SIGKILL)
         self.process.wait(WAIT_S)
+
+    def children(self) -> list[int]:
+        """The processes that the worker started."""
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -266,23 +271,6 @@ async def test_an_order_is_claimed_by_one_worker_that_fits_and_has_a_free_slot(s
         }
         assert await gpu.note_ended(next(one.id for one in claimed if one.label == "gpu"), "gpu1", "")
         assert await gpu.claim(OFFER) is not None
-
-
-async def test_an_order_of_a_worker_that_died_before_the_start_is_claimed_by_another_one(space):
-    async with holder(space) as (lead, _):
-        orders = StartOrders(lead.database)
-        id = await orders.add(order())
-        async with holder(space, worker_lease("gpu1")) as (first, _):
-            await register_worker(first.database, OFFER)
-            assert (await StartOrders(first.database).claim(OFFER)).id == id
-            await orders.give_back(id)
-            assert (await orders.read(id)).worker == "gpu1"
-        await orders.give_back(id)
-        other = replace(OFFER, name="gpu2")
-        async with holder(space, worker_lease("gpu2")) as (second, _):
-            await register_worker(second.database, other)
-            assert (await StartOrders(second.database).claim(other)).id == id
-            assert not await StartOrders(second.database).note_running(id, "gpu1")
 
 
 @pytest.mark.promise("J6")

@@ -54,15 +54,16 @@ class SessionConnection:
         self._worker: asyncio.Task[None] | None = None
         self._busy = asyncio.Lock()
 
-    async def open(self, lease: str = "", owner: str = "") -> Fence | None:
+    async def open(self, lease: str = "", owner: str = "", wait_s: float = 0.0) -> Fence | None:
         """Connect, and take the lease of this name if there is one. `owner` names the holder for a person.
 
+        Waits up to `wait_s` seconds for a holder that is about to end.
         Raises CannotStart: `session-busy` while another process holds the lease, `database`.
         """
         try:
             self._connection = await self._connect()
             if lease:
-                self._database.fence = await _take(self._connection, lease, owner)
+                self._database.fence = await _take(self._connection, lease, owner, wait_s)
         except BaseException as problem:
             await self.close()
             if is_driver_error(problem):
@@ -245,9 +246,9 @@ async def _try_lock(connection: Connection, name: str) -> bool:
     return await connection.fetchval("select pg_try_advisory_lock(lease_key($1))", name)
 
 
-async def _wait_for_lock(connection: Connection, name: str) -> bool:
+async def _wait_for_lock(connection: Connection, name: str, wait_s: float = _TAKE_OVER_S) -> bool:
     """Return True once this connection has the lock, False when it stays held."""
-    deadline = asyncio.get_running_loop().time() + _TAKE_OVER_S
+    deadline = asyncio.get_running_loop().time() + wait_s
     while not await _try_lock(connection, name):
         if asyncio.get_running_loop().time() > deadline:
             return False
@@ -255,9 +256,9 @@ async def _wait_for_lock(connection: Connection, name: str) -> bool:
     return True
 
 
-async def _take(connection: Connection, name: str, owner: str) -> Fence:
+async def _take(connection: Connection, name: str, owner: str, wait_s: float) -> Fence:
     """Take the lease, also from a holder that gave no sign of life for SILENT_S. Raises CannotStart."""
-    if not await _try_lock(connection, name):
+    if not await _wait_for_lock(connection, name, wait_s):
         await _require_silent(connection, name)
     token = await connection.fetchval(
         "insert into leases (name, token, owner, backend_pid) values ($1, 1, $2, pg_backend_pid()) "

@@ -19,6 +19,8 @@ from teamwright.database.workers import BUSY, WorkerOffer, WorkerStatus
 ORDERS = "orders"
 """The topic of new orders, and of orders that a worker shall end."""
 
+WORKER_LOST = "its worker was lost before the member ran"
+"""The detail of an ended order that its lead repeats. The process may run, so the same order must not start another."""
 
 _STATUS = (
     "with held as materialized (select (classid::bigint << 32) | objid::bigint as key from pg_locks "
@@ -210,13 +212,42 @@ class StartOrders:
 
         await self._database.write(work)
 
-    async def give_back(self, id: int) -> None:
-        """Let another worker claim an order whose worker was lost before the member ran."""
-        await self._database.write(
-            lambda connection: connection.execute(
-                "update start_orders set state = 'waiting', worker = null where id = $1 and state = 'claimed' "
-                "and not is_held('worker/' || worker)",
-                id,
+    async def settle_lost(self, id: int) -> None:
+        """Decide an order whose worker was lost before it noted the start: it ends, unless its member runs."""
+        await self._settle("id = $1 and state = 'claimed' and not is_held('worker/' || worker)", id)
+
+    async def settle_former_process(self, worker: str) -> None:
+        """End the orders of a former process of this worker, except those whose members run."""
+        await self._settle(f"worker = $1 and state in {BUSY}", worker)
+
+    async def _settle(self, condition: str, value: int | str) -> None:
+        """End orders without a worker whose members hold no lease. A process that is slow to start is fenced out."""
+
+        async def work(connection: Connection) -> None:
+            rows = await connection.fetch(
+                "with found as (select id as found, state as former, "
+                "is_held('member/' || team || '/' || lower(member)) as runs "
+                f"from start_orders where {condition} order by id for update) "
+                "update start_orders set state = case when not runs then 'ended' when former = 'claimed' "
+                "then 'running' else former end, bundle = null, body = '', "
+                "detail = case when runs then '' when former = 'claimed' then $2 else $3 end "
+                "from found where id = found returning id, team, member, state",
+                *(value, WORKER_LOST, "its worker was started again"),
+            )
+            for row in rows:
+                if row["state"] == OrderState.ENDED:
+                    await fence_out(connection, member_lease(str(row["team"]), str(row["member"])))
+                await self._database.notify(connection, order_topic(int(row["id"])))
+
+        await self._database.write(work)
+
+    async def is_open(self, id: int) -> bool:
+        """Return True until the order ends. A lead that ends it at this moment fences its process out afterwards."""
+        return bool(
+            await self._database.write(
+                lambda connection: connection.fetchval(
+                    f"select true from start_orders where id = $1 and state in {BUSY} for share", id
+                )
             )
         )
 

@@ -58,10 +58,7 @@ def count_connections(workers: Sequence[WorkerStatus]) -> int:
 
 
 async def register_worker(database: Database, offer: WorkerOffer) -> None:
-    """Record the offer of this worker, which holds its lease.
-
-    Members of its former process that run keep their slots; its other orders are ended.
-    """
+    """Record the offer of this worker, which holds its lease."""
 
     async def work(connection: Connection) -> None:
         await connection.execute("delete from workers where name = $1", offer.name)
@@ -70,11 +67,6 @@ async def register_worker(database: Database, offer: WorkerOffer) -> None:
             "values ($1, $2, $3, $4, $5, $6, $7)",
             *(offer.name, offer.host, offer.version, list(offer.labels), offer.slots),
             *(list(offer.keys), list(offer.repositories)),
-        )
-        await connection.execute(
-            f"update start_orders set state = 'ended', detail = 'its worker was started again' "
-            f"where worker = $1 and state in {BUSY} and not is_held('member/' || team || '/' || lower(member))",
-            offer.name,
         )
         await database.notify(connection, "workers")
 

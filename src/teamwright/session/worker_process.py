@@ -91,6 +91,7 @@ class WorkerProcess:
                 asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
             orders = StartOrders(database)
             await orders.prune()
+            await orders.settle_former_process(offer.name)
             self._report(f"worker {offer.name}: {offer.slots} slots on {offer.host}, labels: {', '.join(offer.labels)}")
             stopping = asyncio.create_task(self._stopping.wait())
             serving = asyncio.create_task(self._serve(orders, offer))

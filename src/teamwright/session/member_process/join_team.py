@@ -109,9 +109,8 @@ async def _join(
 ) -> RunningMember:
     home_context, incarnation = await _find_incarnation(spawn, remote)
     room = process_directory(Path(incarnation.transcript))
+    await _take_files(room, spawn, home_context, remote, stack)
     context = replace(home_context, room=room, resumed=log_path(room).exists())
-    lease = Lease.take(lease_path(room), f"member {spawn.member} of {spawn.team}")
-    stack.callback(lease.release)
     log = line.log = EventLog(log_path(room))
     stack.callback(log.close)
     if begun is not None:
@@ -244,14 +243,24 @@ async def end_work(agent_factory: AgentFactory) -> None:
 
 
 async def _find_incarnation(spawn: SpawnFile, remote: RemoteMember | None) -> tuple[SessionContext, Incarnation]:
-    """Return the context without a directory, and the incarnation, whose files are here then."""
+    """Return the context without a directory, and the incarnation with the path of its transcript here."""
     context = load_member_context(options_of(spawn), SessionId(spawn.session), Path())
     if remote is None:
         return context, await _read_incarnation(context, spawn)
     context = remote.add_stores(context)
-    incarnation = remote.place(context, await _read_incarnation(context, spawn))
-    await remote.fetch_files(context, spawn, Path(incarnation.transcript).stem)
-    return context, incarnation
+    return context, remote.place(context, await _read_incarnation(context, spawn))
+
+
+async def _take_files(
+    directory: Path, spawn: SpawnFile, context: SessionContext, remote: RemoteMember | None, stack: AsyncExitStack
+) -> None:
+    """Take the lease of the member's files, and fetch those that another machine has shipped. Raises CannotStart."""
+    owner = f"member {spawn.member} of {spawn.team}"
+    if remote is None:
+        stack.callback(Lease.take(lease_path(directory), owner).release)
+        return
+    stack.callback((await remote.take_local_lease(directory, owner)).release)
+    await remote.fetch_files(context, spawn, directory.name)
 
 
 async def _read_incarnation(context: SessionContext, spawn: SpawnFile) -> Incarnation:

@@ -20,6 +20,7 @@ from teamwright.database.connection import Database
 from teamwright.database.ipc_tunnel import WireTunnel
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.start_orders import (
+    WORKER_LOST,
     OrderState,
     OrderStatus,
     StartOrder,
@@ -85,22 +86,12 @@ class RemoteBackend:
             # A lead that was killed before it knew the process of its order: the process would keep the lease.
             await self._end(former, launch.cwd)
         order = await self._make_order(launch)
-        id = await self._orders.add(order)
-        changed = asyncio.Event()
-        running = self._running[id] = _Running(
-            WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
-            asyncio.get_running_loop().time(),
-            changed,
-            self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
-        )
         if self._database.files is not None:
             self._database.files.leave_to_member(_stem(launch))
-        try:
-            await running.tunnel.open()
-            worker = await self._wait_until_running(id, running, order)
-        except BaseException:
-            await self._end(id, launch.cwd)
-            raise
+        placed = await self._place(order, launch)
+        while placed is None:
+            placed = await self._place(order, launch)
+        id, worker = placed
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_members(), name="members on other machines")
         facts = {"order": str(id), "worker": worker, "cwd": str(launch.cwd), "transcript": _stem(launch)}
@@ -156,14 +147,35 @@ class RemoteBackend:
             note="nothing was started",
         )
 
+    async def _place(self, order: StartOrder, launch: Launch) -> tuple[int, str] | None:
+        """Add an order, and return its number and the worker that runs it; None if that worker was lost before."""
+        id = await self._orders.add(order)
+        changed = asyncio.Event()
+        running = self._running[id] = _Running(
+            WireTunnel(self._database, self._session, id, self._wire, to_lead=False),
+            asyncio.get_running_loop().time(),
+            changed,
+            self._session.subscribe(order_topic(id), lambda _detail: changed.set()),
+        )
+        worker = ""
+        try:
+            await running.tunnel.open()
+            worker = await self._wait_until_running(id, running, order)
+        finally:
+            if not worker:
+                await self._end(id, launch.cwd)
+        return (id, worker) if worker else None
+
     async def _wait_until_running(self, id: int, running: _Running, order: StartOrder) -> str:
-        """Return the worker, once its process runs. A worker that dies before that loses the order to another one."""
+        """Return the worker, once its process runs; an empty text if the worker was lost before."""
         try:
             async with asyncio.timeout(START_S):
                 status = await self._wait_until_decided(id, running)
         except TimeoutError:
             raise _start_error(order, f"no worker started it within {START_S:.0f} s") from None
         if status is None or status.state is OrderState.ENDED:
+            if status is not None and status.detail == WORKER_LOST:
+                return ""
             raise _start_error(order, status.detail if status is not None else "its order was removed")
         return status.worker
 
@@ -175,7 +187,7 @@ class RemoteBackend:
             if status is None or status.state in {OrderState.RUNNING, OrderState.ENDED}:
                 return status
             if status.state is OrderState.CLAIMED and not status.has_worker:
-                await self._orders.give_back(id)
+                await self._orders.settle_lost(id)
             await _wait_for_change(running.changed)
 
     # ── end ──────────────────────────────────────────────────────────────────────────────────────────────────

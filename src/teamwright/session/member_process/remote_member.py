@@ -5,10 +5,11 @@ Imported only for a member whose spawn file names a database. Depends on the sto
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from teamwright.database.mailbox import MailSettings
 from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
-from teamwright.database.start_orders import member_lease
+from teamwright.database.start_orders import StartOrders, member_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.roster import RosterMember
@@ -30,9 +31,16 @@ from teamwright.session.factory.remote_commits import RemoteCommits, remote_reco
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.session.session_preparation import SessionContext
+from teamwright.storage.file_lease import Lease, lease_path, wait_for_lease
 from teamwright.storage.paths import find_home
 from teamwright.tasks.task_store import team_member
 from teamwright.teams.incarnation import Incarnation
+
+FORMER_END_S = 5.0
+"""Seconds that a member waits for the lease of a former process of the same name, which its lead has ended."""
+
+LOCAL_END_S = 30.0
+"""Seconds that a former process on this machine may take from the loss of its lease until its end."""
 
 
 class RemoteMember(Struct):
@@ -52,6 +60,13 @@ class RemoteMember(Struct):
         hidden = replace(settings.bash, hidden=(*settings.bash.hidden, *SECRET_VARIABLES))
         options = replace(context.options, stores=stores)
         return replace(context, options=options, settings=replace(settings, bash=hidden))
+
+    async def take_local_lease(self, directory: Path, owner: str) -> Lease:
+        """Take the lease of the files here, once a former process has ended. Raises CannotStart, StorageError."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOCAL_END_S):
+                return await wait_for_lease(lease_path(directory), owner)
+        return Lease.take(lease_path(directory), owner)
 
     async def fetch_files(self, context: SessionContext, spawn: SpawnFile, stem: str) -> None:
         """Bring the transcript of the member here if an earlier process has shipped it, and ship it from now on."""
@@ -95,13 +110,14 @@ async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteM
     database = await Database.open(parse_address(spawn.database), MOST_OF_MEMBER)
     database.member = team_member(spawn.directory, spawn.member)
     stack.push_async_callback(database.close)
-    connection = SessionConnection(database, _end_process)
-    owner = f"process {os.getpid()} on {socket.gethostname()}"
-    fence = await connection.open(member_lease(spawn.directory, spawn.member), owner)
-    stack.push_async_callback(connection.close)
-    if fence is None:
-        raise CannotStart("backend", f"{spawn.member} has no lease", note="nothing was started")
+    connection = SessionConnection(database, lambda: _end_process(tunnel))
     tunnel = WireTunnel(database, connection, spawn.order, Path(spawn.wire), to_lead=True)
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    await connection.open(member_lease(spawn.directory, spawn.member), owner, FORMER_END_S)
+    stack.push_async_callback(connection.close)
+    # Only now: the lease fences out a process whose order ends later.
+    if not await StartOrders(database).is_open(spawn.order):
+        raise CannotStart("backend", f"{spawn.member} is no longer wanted here", note="nothing was started")
     await tunnel.open()
     stack.push_async_callback(tunnel.close)
     find_home(spawn.home).prepare()
@@ -110,6 +126,7 @@ async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteM
     return member
 
 
-def _end_process() -> None:
+def _end_process(tunnel: WireTunnel) -> None:
     """End this process as SIGTERM does: another process of the member has taken its lease."""
+    tunnel.cut()  # its lead does not listen any more, so there is no answer to wait for
     os.kill(os.getpid(), signal.SIGTERM)

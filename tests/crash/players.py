@@ -9,6 +9,7 @@ import json
 import random
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -99,6 +100,10 @@ class Talk:
         self.mail: list[tuple[str, str]] = []
         self.calls: list[Made] = []
         self.since = 0
+        self.starts = Counter[str]()
+        """How often each member was started, as far as the results of the calls tell."""
+        self.asked_to_stop = set[str]()
+        """Members that were asked to stop at the end, and have not ended since."""
         places: dict[str, int] = {}
         for item in items:
             message = message_of(bytes(item))
@@ -106,17 +111,33 @@ class Talk:
                 if block["type"] == "tool_use":
                     places[block["id"]] = len(self.calls)
                     self.calls.append(Made(block["name"], block["input"]))
+                    self._note_stop(block["name"], block["input"])
                     self.since = 0 if block["name"] == "TaskList" else self.since
                 elif block["type"] == "tool_result":
                     at = places[block["tool_use_id"]]
                     text = block["content"] if isinstance(block["content"], str) else message_text(block["content"])
                     self.calls[at] = Made(self.calls[at].tool, self.calls[at].given, text, bool(block.get("is_error")))
+                    self._count_start(self.calls[at])
                 elif message["role"] == "user":
                     self._hear(block.get("text", ""))
+
+    def _note_stop(self, tool: str, given: dict) -> None:
+        if tool == "SendMessage" and "the end" in str(given.get("message")):
+            self.asked_to_stop.add(given["to"])
+
+    def _count_start(self, call: Made) -> None:
+        if call.tool != "Agent" or "name" not in call.given:
+            return
+        name = call.given["name"]
+        if not call.failed or "was started, and" in call.text:
+            self.starts[name] += 1
+        elif "already a live member of the team" in call.text:  # a kill cut off the call that started it
+            self.starts[name] = max(self.starts[name], ended(self, name) + 1)
 
     def _hear(self, text: str) -> None:
         for sender, body in _ENVELOPE.findall(text):
             self.mail.append((parse_sender(sender), unescape_tags(body)))
+            self.asked_to_stop -= {one["name"] for one in notices("teammate_terminated", self.mail[-1][1])}
             self.since += body.startswith(("done ", "again ")) or " has ended: " in body[:80]
 
     def of(self, tool: str, **given) -> list[Made]:

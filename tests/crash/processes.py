@@ -60,21 +60,14 @@ def lead(talk: Talk, plan: Plan) -> list | str:
     if len(done) < plan.count:
         gone = [name for name in STAFF if not alive(talk, name)]
         return [
-            players.start(name, lives(talk, name) + 1, len(talk.of("Agent", name=name))) for name in gone
+            players.start(name, talk.starts[name] + 1, len(talk.of("Agent", name=name))) for name in gone
         ] or "I wait."
     return finish(talk, plan)
 
 
-def lives(talk: Talk, name: str) -> int:
-    """How often the member was started, also by a call that heard only of its end, or was cut off by a kill."""
-    calls = talk.of("Agent", name=name)
-    refused = any("already a live member of the team" in call.text for call in calls)
-    return sum(not call.failed or "was started, and" in call.text for call in calls) + refused
-
-
 def alive(talk: Talk, name: str) -> bool:
     """Whether it was started more often than the lead was told of its end."""
-    return lives(talk, name) > players.ended(talk, name)
+    return talk.starts[name] > players.ended(talk, name)
 
 
 def crashed(talk: Talk) -> list[str]:
@@ -85,9 +78,9 @@ def crashed(talk: Talk) -> list[str]:
 
 def finish(talk: Talk, plan: Plan) -> list | str:
     """Everybody is asked to stop, then it is said that all is done."""
-    asked = {call.given["to"] for call in talk.of("SendMessage") if "the end" in str(call.given["message"])}
     left = [name for name in STAFF if alive(talk, name)]
-    if calls := [players.ask_to_stop(name, "the end") for name in [*left, *crashed(talk)] if name not in asked]:
+    unasked = [name for name in [*left, *crashed(talk)] if name not in talk.asked_to_stop]
+    if calls := [players.ask_to_stop(name, "the end") for name in unasked]:
         return calls
     return "I wait." if left else f"{DONE} {plan.total}"
 

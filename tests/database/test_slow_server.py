@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -216,4 +216,5 @@ def signal_all(server: PostgresServer, number: int) -> None:
     os.kill(server.pid, number)
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     for pid in map(int, children):
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):  # it has ended since
+            os.kill(pid, number)

@@ -10,6 +10,9 @@ from teamwright.database.address import parse_address
 from teamwright.database.administration import upgrade_schema
 from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
+from teamwright.database.session_connection import SILENT_S
+from teamwright.database.team_rows import session_lease
+from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import text_block
 from teamwright.session.database_session import copy_teams, fetch_session
@@ -19,6 +22,7 @@ from teamwright.session.options import Options
 from teamwright.storage.paths import Home, find_home
 from teamwright.testing import ScriptedModel
 from teamwright.ui.terminal.edit_history_commands import review_team_lines
+from tests.database.spaces import holder
 from tests.support.waits import wait_until
 from tests.teams.crew import newest, told
 
@@ -109,6 +113,23 @@ async def test_mail_that_is_flagged_as_read_is_in_the_shipped_transcript(tmp_pat
             path = elsewhere.agent_transcript(tmp_path, session, name)
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
         assert f"mail:{row['msg_id']}" in {id for line in lines for id in line.get("injected", ())}, (name, row)
+
+
+@pytest.mark.promise("J6")
+@pytest.mark.slow
+async def test_a_session_that_another_machine_drives_is_not_fetched_and_the_error_names_its_process(
+    tmp_path, space, postgres, own_home
+):
+    session, _ = await run_crew(tmp_path, space)
+    address, elsewhere = parse_address(space), Home.at(tmp_path / "elsewhere")
+    async with holder(space, session_lease(session)):
+        with pytest.raises(CannotStart, match="a test drives this session already") as refused:
+            await fetch_session(address, elsewhere, "crew")
+        assert refused.value.slug == "session-busy"
+        assert await fetch_session(address, find_home(), "crew") == session
+        postgres.sql(f"update {address.schema}.leases set beat_at = now() - interval '{SILENT_S + 1} s'")
+        assert await fetch_session(address, elsewhere, "crew") == session, "its machine may be lost"
+    assert elsewhere.transcript(tmp_path, session).exists()
 
 
 @pytest.mark.promise("J6")

@@ -288,10 +288,11 @@ async def _require_silent(connection: Connection, name: str) -> None:
     row = await connection.fetchrow(
         "select owner, extract(epoch from clock_timestamp() - beat_at)::int as age from leases where name = $1", name
     )
-    raise _held_error(name, str(row["owner"]) if row is not None else "?", int(row["age"]) if row is not None else 0)
+    raise held_error(name, str(row["owner"]) if row is not None else "?", int(row["age"]) if row is not None else 0)
 
 
-def _held_error(name: str, owner: str, age: int) -> CannotStart:
+def held_error(name: str, owner: str, age: int) -> CannotStart:
+    """Return the error for a lease that its holder keeps. `age`: seconds since its last sign of life."""
     return CannotStart(
         "session-busy",
         f"{owner} drives this session already",

@@ -112,6 +112,11 @@ class SessionFiles:
         """The name of the lease file with the note of the session's process."""
         return f"{self.session}/{_NOTE}"
 
+    @property
+    def are_here(self) -> bool:
+        """True when the session's own transcript is on this machine."""
+        return (self._project / f"{self.session}{GROWING}").exists()
+
     def leave_to_member(self, member: str) -> None:
         """Leave the transcript of this name to the member's process on another machine."""
         self._remote.add(f"{member}{GROWING}")

@@ -24,7 +24,7 @@ from teamwright.database.connection import Database
 from teamwright.database.database_stores import DatabaseStores
 from teamwright.database.mailbox import MailSettings
 from teamwright.database.request_exchange import RequestExchange
-from teamwright.database.session_connection import SessionConnection
+from teamwright.database.session_connection import SILENT_S, SessionConnection, held_error
 from teamwright.database.session_files import SessionFiles
 from teamwright.database.session_shipper import SessionShipper
 from teamwright.database.team_rows import DatabaseTeams, session_lease
@@ -152,7 +152,8 @@ def make_remote_backend(context: SessionContext, label: str, wire: Path) -> Remo
 async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
     """Bring the files of a session onto this machine, where the database has more than this home.
 
-    `word` is the name of a team, or the beginning of a session's id. Return the full id; empty for an unknown word.
+    Files that are here stay as they are while a process drives the session. `word` is the name of a team, or the
+    beginning of a session's id. Return the full id; empty for an unknown word.
     Raises CannotStart (`database`, `session-busy`), TeamwrightError for an ambiguous word.
     """
     database = await Database.open(address)
@@ -161,7 +162,9 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
         beginning = named.file.lead.session if named is not None else word
         rows = await database.read(
             lambda connection: connection.fetch(
-                "select session, cwd, is_held('session/' || session) as is_held from sessions "
+                "select session, cwd, owner, extract(epoch from clock_timestamp() - beat_at)::int as age, "
+                "is_held('session/' || session) as is_held "
+                "from sessions left join leases on name = 'session/' || session "
                 "where starts_with(session, $1) order by begun_at desc limit 3",
                 beginning,
             )
@@ -170,9 +173,13 @@ async def fetch_session(address: DatabaseAddress, home: Home, word: str) -> str:
             raise TeamwrightError("unknown-session", f"{len(rows)} sessions in the database begin with {word[:40]!r}")
         if not rows:
             return ""
-        session = str(rows[0]["session"])
-        if not rows[0]["is_held"]:
-            await database.read(SessionFiles(home, session, Path(str(rows[0]["cwd"]))).fetch)
+        [row] = rows
+        session = str(row["session"])
+        files = SessionFiles(home, session, Path(str(row["cwd"])))
+        if not row["is_held"] or int(row["age"]) > SILENT_S:
+            await database.read(files.fetch)
+        elif not files.are_here:
+            raise held_error(session_lease(session), str(row["owner"]), int(row["age"]))
         return session
     finally:
         await database.close()

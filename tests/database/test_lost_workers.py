@@ -83,6 +83,7 @@ async def test_a_worker_that_starts_again_ends_what_its_former_process_left_exce
             await StartOrders(second.database).settle_former_process("gpu1")
             assert await StartOrders(running.database).is_open(ids["running"])
             assert await StartOrders(started.database).is_open(ids["started"])
+            assert await StartOrders(second.database).note_running(ids["started"], "gpu1"), "its worker was only slow"
         found = await orders.read_all(list(ids.values()))
         assert {name: (found[id].state, found[id].detail) for name, id in ids.items()} == {
             "claimed": ("ended", WORKER_LOST),

@@ -153,7 +153,9 @@ class StartOrders:
 
     async def note_running(self, id: int, worker: str) -> bool:
         """Record that the member's process runs. Return False when the order is no longer this worker's."""
-        return await self._move(id, worker, "state = 'running', bundle = null, body = ''", "state = 'claimed'")
+        return await self._move(
+            id, worker, "state = 'running', bundle = null, body = ''", "state in ('claimed', 'running')"
+        )
 
     async def note_ended(self, id: int, worker: str, detail: str, result: bytes | None = None) -> bool:
         """Record the end of the member's process, its last output, and the bundle of its commits."""

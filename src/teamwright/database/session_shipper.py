@@ -13,7 +13,7 @@ from teamwright.database.connection import Database
 from teamwright.protocol.errors import TeamwrightError
 
 GATHER_S = 0.2
-"""Seconds for which changes are collected before they are sent together."""
+"""Seconds for which changes are collected before they are sent together, at least."""
 
 _AGAIN_S = 2.0
 
@@ -23,12 +23,17 @@ class SessionShipper:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._pause_s = GATHER_S
         self._changed = asyncio.Event()
         self._worker = asyncio.create_task(self._work(), name="ship session files")
 
     def note_change(self) -> None:
         """Record that a file of the session changed."""
         self._changed.set()
+
+    def set_pause(self, pause_s: float) -> None:
+        """Collect changes for so many seconds, at least GATHER_S."""
+        self._pause_s = max(GATHER_S, pause_s)
 
     async def close(self) -> None:
         """Ship the rest, and end. What cannot be sent now stays in the local files, which a resume here reads."""
@@ -40,7 +45,7 @@ class SessionShipper:
     async def _work(self) -> None:
         while True:
             await self._changed.wait()
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(self._pause_s)
             self._changed.clear()
             try:
                 await self._database.ship()

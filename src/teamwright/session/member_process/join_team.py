@@ -124,7 +124,7 @@ async def _join(
 
     team = _team(spawn, context, agent_factory, _Connections(line, log, watcher, report_end, remote))
     actions = _action_context(context, agent_factory, models, team)
-    led_member = LedMember(team, agent_factory, line, actions, remote is not None)
+    led_member = LedMember(team, agent_factory, line, actions, remote)
     agent_factory.policies.on_always = led_member.add_always_rules
     line.attach(led_member)
     line.forward_earlier_events()

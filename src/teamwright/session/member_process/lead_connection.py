@@ -61,6 +61,7 @@ class LeadConnection:
         self._early: list[tuple[str, IpcBody]] = []
         """Notes that arrived before there was a listener."""
         self._followers: tuple[Callable[[bool], None], ...] = ()
+        self._pause_s = GATHER_S if spawn.database else 0.0
 
     @property
     def _hello_s(self) -> float | None:
@@ -140,7 +141,7 @@ class LeadConnection:
 
     async def _connect(self) -> None:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
-        wire.gather_s = GATHER_S if self.spawn.database else 0.0
+        wire.gather_s = self._pause_s
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
         state: IpcBody = self._listener.present_state() if self._listener is not None else {}
@@ -170,6 +171,12 @@ class LeadConnection:
     def _report_presence(self, is_there: bool) -> None:
         for follower in self._followers:
             follower(is_there)
+
+    def set_pause(self, pause_s: float) -> None:
+        """Collect events and notes for a lead on another machine for so many seconds, at least GATHER_S."""
+        self._pause_s = max(GATHER_S, pause_s)
+        if self._wire is not None:
+            self._wire.gather_s = self._pause_s
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from msgspec.structs import asdict, replace
@@ -37,6 +37,9 @@ from teamwright.teams.status.team_status import TeamStatus
 from teamwright.teams.team import SessionTeam
 from teamwright.teams.teammate_state_machine import ENDED_STATES
 
+if TYPE_CHECKING:
+    from teamwright.session.member_process.remote_member import RemoteMember
+
 _RESTS = frozenset({MemberState.IDLE, MemberState.AWAITING})
 
 _IDLE_PAUSE_S = 0.05
@@ -45,7 +48,8 @@ _BUSY_PAUSE_S = 0.5
 
 _SPREAD_S = 0.01
 """Seconds for each member of the team, over which its idle members spread: the first one claims the task that became
-free, and the others learn of that before they read the list.
+free, and the others learn of that before they read the list. Events and files are collected as long: each transaction
+that notifies costs a moment of every process.
 """
 
 
@@ -57,7 +61,8 @@ class LedMember(MemberLifetime):
     line: LeadConnection
     here: Callable[[Agent], ActionContext]
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
-    is_elsewhere: bool = False
+    remote: RemoteMember | None = None
+    """Its database side, on another machine than its lead's."""
     """True when the lead is on another machine."""
     _number: int = 0
     _reported_number: int = -1
@@ -208,6 +213,10 @@ class LedMember(MemberLifetime):
         if event is None:
             return
         self.team.status.apply(self.team.status.event_number, event)
+        if self.remote is not None:
+            pause_s = _SPREAD_S * len(self.team.status.members)
+            self.line.set_pause(pause_s)
+            self.remote.set_pause(pause_s)
         track_event(self.agent_factory.budget_tracker, self.team, event)
         self.agent_factory.policies.note_event(0, event)
         if isinstance(event, TaskChanged):
@@ -221,7 +230,7 @@ class LedMember(MemberLifetime):
     def _follow(self, policy: IpcBody) -> None:
         """Apply the lead's policy here, also to agents with a narrower one."""
         session = self.agent_factory.policies.session
-        more = apply_policy(session, policy, is_elsewhere=self.is_elsewhere)
+        more = apply_policy(session, policy, is_elsewhere=self.remote is not None)
         former, self._granted = self._granted, rules_from_json(policy, session.scope.base)
         rule_texts = {rule.text for rule in self._granted}
         former += tuple(rule for rule in self._untold if rule.text in rule_texts)
@@ -237,7 +246,7 @@ class LedMember(MemberLifetime):
 
     def check_tasks(self, known: TaskFollower, names: Collection[str] | None) -> None:
         """Read the changed tasks of the list; from another machine all that change within a moment together."""
-        if not self.is_elsewhere:
+        if self.remote is None:
             self._look_at(known.check_files(names))
             return
         self._changed_tasks = None if names is None or self._changed_tasks is None else {*self._changed_tasks, *names}
@@ -272,7 +281,7 @@ class LedMember(MemberLifetime):
         self._looking.discard(task)
         if not task.cancelled():
             task.exception()  # a file that cannot be read is read again at the next change
-        if self.is_elsewhere:
+        if self.remote is not None:
             self.team.changed.set()
         else:
             self.tasks_changed()
@@ -283,7 +292,7 @@ class LedMember(MemberLifetime):
         On another machine only a change that may free a task wakes the member: many idle members follow one list.
         """
         self.agent_factory.policies.note_outside_change(change)
-        if not self.is_elsewhere or may_free_task(change.after):
+        if self.remote is None or may_free_task(change.after):
             self.tasks_changed()
 
     def tasks_changed(self) -> None:

@@ -97,6 +97,11 @@ class RemoteMember(Struct):
         if self.shipper is not None:
             self.shipper.note_change()
 
+    def set_pause(self, pause_s: float) -> None:
+        """Collect changes of the files for so many seconds before they are shipped."""
+        if self.shipper is not None:
+            self.shipper.set_pause(pause_s)
+
     async def close(self) -> None:
         """Ship the rest."""
         if self.stores is not None:

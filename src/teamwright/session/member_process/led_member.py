@@ -48,8 +48,12 @@ _BUSY_PAUSE_S = 0.5
 
 _SPREAD_S = 0.01
 """Seconds for each member of the team, over which its idle members spread: the first one claims the task that became
-free, and the others learn of that before they read the list. Events and files are collected as long: each transaction
-that notifies costs a moment of every process.
+free, and the others learn of that before they read the list.
+"""
+
+_COLLECT_S = 0.02
+"""Seconds for each member of the team, for which events and files are collected before they are sent: the server wakes
+all processes of the team for each transaction that notifies one of them.
 """
 
 
@@ -214,7 +218,7 @@ class LedMember(MemberLifetime):
             return
         self.team.status.apply(self.team.status.event_number, event)
         if self.remote is not None:
-            pause_s = _SPREAD_S * len(self.team.status.members)
+            pause_s = _COLLECT_S * len(self.team.status.members)
             self.line.set_pause(pause_s)
             self.remote.set_pause(pause_s)
         track_event(self.agent_factory.budget_tracker, self.team, event)

@@ -108,7 +108,7 @@ _SESSION_EVENTS = (SessionOpened, RunEnded)
 _FORWARDED_EVENTS = (MemberChanged, TaskChanged, TurnEnded, ModeChanged, ModelChanged, SubagentChanged)
 """Events about other members that member processes receive."""
 
-REMOTE_PAUSE_S = 0.02
+REMOTE_PAUSE_S = 0.1
 """Seconds for which notes to a member on another machine are collected, for each of these members.
 
 Each of them receives the state of all others: the pause keeps the cost of a second the same.

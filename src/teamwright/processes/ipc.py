@@ -63,8 +63,7 @@ class IpcConnection:
         self._next = 0
         self._is_leaving = False
         self.ended = asyncio.Event()
-        self.gather_s = 0.0
-        """Seconds for which `add_note` collects notes. A connection between two machines has a cost for each piece."""
+        self._pause_s = 0.0
         self._gathered: dict[object, bytes] = {}
         self._gathering: asyncio.TimerHandle | None = None
 
@@ -81,23 +80,27 @@ class IpcConnection:
             calling.close()
             raise
 
+    def set_pause(self, pause_s: float) -> None:
+        """Let `add_note` collect notes for so many seconds. Each piece costs something between two machines."""
+        self._pause_s = pause_s
+
     def send_note(self, name: str, /, **fields: Any) -> None:
         """Send a note; never waits. Does nothing on a closed connection."""
         self._send({"note": name, **fields})
 
     def add_note(self, name: str, /, replaces: str = "", **fields: Any) -> None:
-        """Send a note that may wait for others, for `gather_s` seconds; the next call or other note takes it along.
+        """Send a note that may wait for others (see `set_pause`). The next call or other note takes it along.
 
         It replaces a waiting note with the same text in `replaces`.
         """
-        if not self.gather_s:
+        if not self._pause_s:
             self.send_note(name, **fields)
             return
         key = replaces or object()
         self._gathered.pop(key, None)
         self._gathered[key] = encode({"note": name, **fields}) + b"\n"
         if self._gathering is None:
-            self._gathering = asyncio.get_running_loop().call_later(self.gather_s, self._send_gathered)
+            self._gathering = asyncio.get_running_loop().call_later(self._pause_s, self._send_gathered)
 
     def _send_gathered(self) -> None:
         if self._gathering is not None:

@@ -141,7 +141,7 @@ class LeadConnection:
 
     async def _connect(self) -> None:
         wire = await IpcConnection.connect(Path(self.spawn.wire))
-        wire.gather_s = self._pause_s
+        wire.set_pause(self._pause_s)
         self._listening = asyncio.create_task(wire.read_until_closed(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
         state: IpcBody = self._listener.present_state() if self._listener is not None else {}
@@ -176,7 +176,7 @@ class LeadConnection:
         """Collect events and notes for a lead on another machine for so many seconds, at least GATHER_S."""
         self._pause_s = max(GATHER_S, pause_s)
         if self._wire is not None:
-            self._wire.gather_s = self._pause_s
+            self._wire.set_pause(self._pause_s)
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────
 

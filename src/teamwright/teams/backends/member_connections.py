@@ -228,7 +228,7 @@ class MemberConnections:
     def _set_pauses(self) -> None:
         remote = [wire for process, wire in self._wires.items() if process.is_remote]
         for wire in remote:
-            wire.gather_s = REMOTE_PAUSE_S * len(remote)
+            wire.set_pause(REMOTE_PAUSE_S * len(remote))
 
     # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

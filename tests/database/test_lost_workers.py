@@ -7,25 +7,27 @@ import signal
 import pytest
 from msgspec.structs import replace
 
+from teamwright import __version__
 from teamwright.database.address import parse_address
 from teamwright.database.session_connection import fence_out
-from teamwright.database.start_orders import WORKER_LOST, StartOrders, member_lease
+from teamwright.database.start_orders import ORDERS, WORKER_LOST, StartOrders, member_lease
 from teamwright.database.workers import register_worker, worker_lease
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.member_states import MemberState
 from teamwright.session.open_session import open_session
-from teamwright.session.options import Options
 from teamwright.storage.file_lease import process_exists
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
-from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.teammate_state_machine import ENDED_STATES
-from tests.database.spaces import holder
-from tests.database.test_workers import OFFER, SCRIPT, Machine, order, space, until
+from tests.database.spaces import holder, make_space
+from tests.database.workers import OFFER, QUINCE, Machine, order, scripted, until
 from tests.support.leftovers import await_end
 from tests.support.waits import WAIT_S
 
-__all__ = ["space"]
+
+@pytest.fixture
+async def space(postgres) -> str:
+    return await make_space(postgres.new_space())
 
 
 @pytest.mark.promise("J6")
@@ -93,6 +95,38 @@ async def test_a_worker_that_starts_again_ends_what_its_former_process_left_exce
         }
 
 
+async def claim_one(space: str, is_registered: asyncio.Event) -> None:
+    """Be a worker that claims an order and is gone before it starts the member."""
+    offer, added = replace(OFFER, version=__version__), asyncio.Event()
+    async with holder(space, worker_lease("gpu1")) as (stores, connection):
+        await register_worker(stores.database, offer)
+        connection.subscribe(ORDERS, lambda _detail: added.set())
+        is_registered.set()
+        orders, claimed = StartOrders(stores.database), None
+        while claimed is None:
+            await added.wait()
+            added.clear()
+            claimed = await orders.claim(offer)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("J6")
+async def test_a_lead_repeats_the_order_of_a_worker_that_died_before_it_started_the_member(tmp_path, space, own_home):
+    is_registered = asyncio.Event()
+    async with asyncio.timeout(WAIT_S), open_session(scripted(tmp_path, space)) as session:
+        worker = asyncio.ensure_future(claim_one(space, is_registered))
+        await is_registered.wait()
+        starting = asyncio.ensure_future(spawn(session.team, QUINCE))
+        await worker
+        machine = await asyncio.to_thread(Machine, tmp_path, space, "gpu2")
+        try:
+            ada = await starting
+            assert str(ada.shown_location) == "remote gpu2"
+            await until(lambda: ada.state is MemberState.IDLE)
+        finally:
+            await asyncio.to_thread(machine.end)
+
+
 @pytest.mark.slow
 @pytest.mark.promise("J6")
 @pytest.mark.parametrize("replacement", ["gpu1", "gpu2"], ids=["started again", "another worker"])
@@ -106,16 +140,13 @@ async def test_a_member_whose_worker_was_killed_just_after_it_started_the_proces
     )
     condition = "before update on {0}.start_orders for each row when (new.state = 'running')"
     postgres.sql(f"create trigger waits {condition.format(schema)} execute function {schema}.wait_long()")
-    script = tmp_path / "machines.toml"
-    script.write_text(SCRIPT)
     first = Machine(tmp_path, space, "gpu1")
-    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
-    spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+    options = scripted(tmp_path, space)
     machines = [first]
     held = f"set search_path = {schema}; select count(*) from leases where name like 'member/%/ada' and is_held(name)"
     try:
         async with open_session(options) as session:
-            starting = asyncio.ensure_future(spawn(session.team, spec))
+            starting = asyncio.ensure_future(spawn(session.team, QUINCE))
             await until(lambda: postgres.sql(held) == "1")
             [member] = first.children()
             first.process.kill()
@@ -138,14 +169,11 @@ async def test_a_member_whose_worker_was_killed_just_after_it_started_the_proces
 async def test_a_member_that_starts_again_on_its_machine_waits_for_the_end_of_its_former_process(
     tmp_path, space, own_home
 ):
-    script = tmp_path / "machines.toml"
-    script.write_text(SCRIPT)
     machine = Machine(tmp_path, space, "gpu1")
-    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
-    spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+    options = scripted(tmp_path, space)
     try:
         async with open_session(options) as session:
-            ada = await spawn(session.team, spec)
+            ada = await spawn(session.team, QUINCE)
             await until(lambda: ada.state is MemberState.IDLE)
             [former] = machine.children()
             machine.process.kill()
@@ -154,7 +182,7 @@ async def test_a_member_that_starts_again_on_its_machine_waits_for_the_end_of_it
             os.kill(former, signal.SIGSTOP)  # it has no worker any more, and notices nothing
             await kill(session.team, ada, "a test")
             await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
-            starting = asyncio.ensure_future(spawn(session.team, replace(spec, prompt="Which word?")))
+            starting = asyncio.ensure_future(spawn(session.team, replace(QUINCE, prompt="Which word?")))
             await until(lambda: machine.children() or starting.done())
             assert not starting.done() and process_exists(former)
             os.kill(former, signal.SIGCONT)

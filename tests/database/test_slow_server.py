@@ -18,7 +18,7 @@ from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from tests.database.spaces import make_space
 from tests.database.test_commands_from_outside import Terminal
-from tests.database.test_workers import Machine
+from tests.database.workers import Machine
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres import PostgresServer, run_server
 from tests.support.waits import wait_until

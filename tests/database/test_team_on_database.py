@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import sys
 
 import pytest
 
@@ -23,7 +24,8 @@ from teamwright.storage.paths import Home, find_home
 from teamwright.testing import ScriptedModel
 from teamwright.ui.terminal.edit_history_commands import review_team_lines
 from tests.database.spaces import holder
-from tests.support.waits import wait_until
+from tests.support import preloaded
+from tests.support.waits import WAIT_S, wait_until
 from tests.teams.crew import newest, told
 
 TASKS = 3
@@ -126,6 +128,9 @@ async def test_a_session_that_another_machine_drives_is_not_fetched_and_the_erro
         with pytest.raises(CannotStart, match="a test drives this session already") as refused:
             await fetch_session(address, elsewhere, "crew")
         assert refused.value.slug == "session-busy"
+        command = [sys.executable, "-m", "teamwright", "--home", str(tmp_path / "elsewhere"), "--database", space]
+        done = await asyncio.to_thread(preloaded.run, [*command, "resume", "crew", "-p", "Go on."], timeout=WAIT_S)
+        assert done.returncode == 3 and "a test drives this session already" in str(done.stderr), done
         assert await fetch_session(address, find_home(), "crew") == session
         postgres.sql(f"update {address.schema}.leases set beat_at = now() - interval '{SILENT_S + 1} s'")
         assert await fetch_session(address, elsewhere, "crew") == session, "its machine may be lost"

@@ -1,18 +1,15 @@
 """Workers: members on other machines, started by the lead's orders and reached through the database alone."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from teamwright.database.start_orders import StartOrder, StartOrders, misfits
+from teamwright.database.start_orders import StartOrders, misfits
 from teamwright.database.team_rows import session_lease
-from teamwright.database.workers import WorkerOffer, WorkerStatus, list_workers, register_worker, worker_lease
+from teamwright.database.workers import WorkerStatus, list_workers, register_worker, worker_lease
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD
@@ -28,83 +25,14 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from teamwright.worktrees.commit_bundle import bundle_result
 from tests.database.spaces import holder, make_space
-from tests.support import preloaded
+from tests.database.workers import OFFER, QUINCE, SCRIPT, Machine, order, scripted, until
 from tests.support.repositories import git, make_repository
-from tests.support.waits import WAIT_S, wait_until
-
-SCRIPT = r"""
-[script]
-name = "machines"
-
-[[agent.lead.turn]]
-say = "Ada counts elsewhere."
-[[agent.lead.turn.call]]
-tool = "TaskCreate"
-input = { subject = "Count the files", description = "All that git knows.", ready = true }
-[[agent.lead.turn.call]]
-tool = "Agent"
-input = { name = "ada", description = "count", prompt = "Take what is free.", isolation = "remote" }
-
-[[agent.lead.turn]]
-when.from = "ada"
-when.text = '(?P<files>\d+) files'
-capture_text = ['(?P<files>\d+) files']
-say = "There are {{files}}."
-
-[[agent.ada.turn]]
-when.task = "Count the files"
-[[agent.ada.turn.call]]
-tool = "Bash"
-input = { command = "git ls-files | wc -l; echo counted > counted.txt", description = "count the files" }
-capture = '(?P<files>\d+)'
-
-[[agent.ada.turn]]
-when.have = ["files"]
-say = "Counted."
-[[agent.ada.turn.call]]
-tool = "SendMessage"
-input = { to = "lead", message = "{{files}} files.", summary = "counted" }
-[[agent.ada.turn.call]]
-tool = "TaskUpdate"
-input = { taskId = "1", status = "completed" }
-
-[[agent."*".otherwise]]
-say = "Nothing more from me."
-"""
+from tests.support.waits import WAIT_S
 
 
 @pytest.fixture
 async def space(postgres) -> str:
     return await make_space(postgres.new_space())
-
-
-class Machine:
-    """A worker with a separate home, as on another machine."""
-
-    def __init__(self, directory: Path, url: str, name: str, *flags: str) -> None:
-        self.home = directory / name
-        self.log = directory / f"{name}.log"
-        command = ["-m", "teamwright", "--home", str(self.home), "--database", url, "worker", "--name", name, *flags]
-        with self.log.open("wb") as output:
-            self.process = preloaded.popen([sys.executable, *command], stdout=output, stderr=subprocess.STDOUT)
-        wait_until(lambda: "slots on" in self.log.read_text() or self.process.poll() is not None)
-
-    def kill(self) -> None:
-        """Kill the machine: the worker and its members at once."""
-        for pid in (self.process.pid, *self.children()):
-            os.kill(pid, signal.SIGKILL)
-        self.process.wait(WAIT_S)
-
-    def children(self) -> list[int]:
-        """The processes that the worker started."""
-        return [
-            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        ]
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-        self.process.wait(WAIT_S)
 
 
 @pytest.mark.slow
@@ -194,22 +122,19 @@ async def test_the_commits_of_a_member_elsewhere_are_integrated_and_the_next_one
 async def test_a_member_of_a_killed_machine_crashes_once_and_continues_its_conversation_on_another_one(
     tmp_path, space, own_home
 ):
-    script = tmp_path / "machines.toml"
-    script.write_text(SCRIPT)
     first = Machine(tmp_path, space, "gpu1")
-    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
-    spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
+    options = scripted(tmp_path, space)
     machines = [first]
     try:
         async with open_session(options) as session:
-            ada = await spawn(session.team, spec)
+            ada = await spawn(session.team, QUINCE)
             await until(lambda: ada.state is MemberState.IDLE)
             await asyncio.to_thread(first.kill)
             await until(lambda: ada.state in ENDED_STATES and ada.end_processed)
             notices = [entry for entry in await session.team.mailbox(LEAD).unread() if "crashed" in entry.text]
             assert len(notices) <= 1
             machines.append(await asyncio.to_thread(Machine, tmp_path, space, "gpu2"))
-            again = await spawn(session.team, replace(spec, prompt="Which word?"))
+            again = await spawn(session.team, replace(QUINCE, prompt="Which word?"))
             assert str(again.shown_location) == "remote gpu2"
             await until(lambda: again.state is MemberState.IDLE and again.turns > 0)
             transcript = next(machines[1].home.glob("projects/*/*/agents/ada.jsonl")).read_text()
@@ -223,17 +148,6 @@ async def wait_for_finished(team, count: int) -> None:
     while sum(task.is_finished for task in await team.tasks.all()) < count:
         team.changed.clear()
         await team.changed.wait()
-
-
-async def until(found) -> None:
-    await asyncio.to_thread(wait_until, found)
-
-
-OFFER = WorkerOffer("gpu1", "host", "1.0", ("gpu",), 2, ("A_KEY",), ("https://example.org/app.git",))
-
-
-def order(**changes) -> StartOrder:
-    return StartOrder(**{"team": "demo", "member": "ada", "session": "s", "version": "1.0", "body": "{}"} | changes)
 
 
 @pytest.mark.parametrize(
@@ -363,8 +277,7 @@ async def test_a_member_outlives_its_worker_and_a_resumed_lead_continues_it_from
     machine = Machine(tmp_path, space, "gpu1")
     try:
         async with open_session(Options(cwd=tmp_path, model=model, permission_mode=mode, database=space)) as session:
-            spec = SpawnSpec(prompt="Remember the word quince.", name="ada", isolation="remote")
-            ada = await spawn(session.team, spec)
+            ada = await spawn(session.team, QUINCE)
             await until(lambda: ada.state is MemberState.IDLE)
             machine.process.kill()
             await asyncio.to_thread(machine.process.wait, WAIT_S)
@@ -428,10 +341,8 @@ async def test_a_deny_rule_of_the_lead_holds_for_a_member_on_another_machine(tmp
 @pytest.mark.slow
 @pytest.mark.promise("J6")
 async def test_a_member_on_another_machine_is_killed_and_frees_its_slot(tmp_path, space, own_home):
-    script = tmp_path / "machines.toml"
-    script.write_text(SCRIPT)
     machine = Machine(tmp_path, space, "gpu1", "--slots", "1")
-    options = Options(cwd=tmp_path, model=f"scripted:{script}", permission_mode="bypassPermissions", database=space)
+    options = scripted(tmp_path, space)
     spec = SpawnSpec(prompt="Wait.", name="ada", isolation="remote")
     try:
         async with open_session(options) as session, holder(space, "session/reader") as (stores, _):

@@ -24,8 +24,8 @@ class Watcher:
     def __init__(self, stage: Stage, *args: str, cwd, size=(40, 100), **env: str) -> None:
         environment = {**stage.environment, "TERM": "xterm-256color", **env}
         # At Ctrl-C a terminal discards what waits to be shown, even the second half of a character.
-        lenient = {"codec_errors": "replace"}
-        self.child = spawn([*PROGRAM, "demo", *args], cwd=str(cwd), env=environment, dimensions=size, **lenient)
+        options = {"cwd": str(cwd), "env": environment, "dimensions": size, "codec_errors": "replace"}
+        self.child = spawn([*PROGRAM, "demo", *args], **options)
         self.child.delaybeforesend = None
         self.screen = Screen(*size)
         self.raw = ""

@@ -250,7 +250,7 @@ async def _wait_for_lock(connection: Connection, name: str, wait_s: float = _TAK
     """Return True once this connection has the lock, False when it stays held."""
     deadline = asyncio.get_running_loop().time() + wait_s
     while not await _try_lock(connection, name):
-        if asyncio.get_running_loop().time() > deadline:
+        if asyncio.get_running_loop().time() >= deadline:
             return False
         await asyncio.sleep(_PAUSE_S)
     return True

@@ -227,13 +227,13 @@ class StartOrders:
 
         async def work(connection: Connection) -> None:
             rows = await connection.fetch(
-                "with found as (select id as found, state as former, "
+                "with lost as (select id as lost_id, state as former, "
                 "is_held('member/' || team || '/' || lower(member)) as runs "
                 f"from start_orders where {condition} order by id for update) "
                 "update start_orders set state = case when not runs then 'ended' when former = 'claimed' "
                 "then 'running' else former end, bundle = null, body = '', "
                 "detail = case when runs then '' when former = 'claimed' then $2 else $3 end "
-                "from found where id = found returning id, team, member, state",
+                "from lost where id = lost_id returning id, team, member, state",
                 *(value, WORKER_LOST, "its worker was started again"),
             )
             for row in rows:
@@ -244,7 +244,7 @@ class StartOrders:
         await self._database.write(work)
 
     async def is_open(self, id: int) -> bool:
-        """Return True until the order ends. A lead that ends it at this moment fences its process out afterwards."""
+        """Return True until the order ends. Waits for a transaction that is ending it."""
         return bool(
             await self._database.write(
                 lambda connection: connection.fetchval(

@@ -66,8 +66,7 @@ class LedMember(MemberLifetime):
     here: Callable[[Agent], ActionContext]
     """Creates the context of remote actions (see `session.control.remote_actions`)."""
     remote: RemoteMember | None = None
-    """Its database side, on another machine than its lead's."""
-    """True when the lead is on another machine."""
+    """Its database side, when the lead is on another machine."""
     _number: int = 0
     _reported_number: int = -1
     _granted: tuple[Rule, ...] = ()

@@ -88,10 +88,9 @@ class RemoteBackend:
         order = await self._make_order(launch)
         if self._database.files is not None:
             self._database.files.leave_to_member(_stem(launch))
-        placed = await self._place(order, launch)
-        while placed is None:
-            placed = await self._place(order, launch)
-        id, worker = placed
+        while (started := await self._start_on_worker(order, launch)) is None:
+            pass  # that worker was lost before the member ran
+        id, worker = started
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_members(), name="members on other machines")
         facts = {"order": str(id), "worker": worker, "cwd": str(launch.cwd), "transcript": _stem(launch)}
@@ -147,7 +146,7 @@ class RemoteBackend:
             note="nothing was started",
         )
 
-    async def _place(self, order: StartOrder, launch: Launch) -> tuple[int, str] | None:
+    async def _start_on_worker(self, order: StartOrder, launch: Launch) -> tuple[int, str] | None:
         """Add an order, and return its number and the worker that runs it; None if that worker was lost before."""
         id = await self._orders.add(order)
         changed = asyncio.Event()

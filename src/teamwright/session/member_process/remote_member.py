@@ -36,10 +36,10 @@ from teamwright.storage.paths import find_home
 from teamwright.tasks.task_store import team_member
 from teamwright.teams.incarnation import Incarnation
 
-FORMER_END_S = 5.0
+_FORMER_END_S = 5.0
 """Seconds that a member waits for the lease of a former process of the same name, which its lead has ended."""
 
-LOCAL_END_S = 30.0
+_LOCAL_END_S = 30.0
 """Seconds that a former process on this machine may take from the loss of its lease until its end."""
 
 
@@ -64,7 +64,7 @@ class RemoteMember(Struct):
     async def take_local_lease(self, directory: Path, owner: str) -> Lease:
         """Take the lease of the files here, once a former process has ended. Raises CannotStart, StorageError."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOCAL_END_S):
+            async with asyncio.timeout(_LOCAL_END_S):
                 return await wait_for_lease(lease_path(directory), owner)
         return Lease.take(lease_path(directory), owner)
 
@@ -118,7 +118,7 @@ async def open_remote_member(spawn: SpawnFile, stack: AsyncExitStack) -> RemoteM
     connection = SessionConnection(database, lambda: _end_process(tunnel))
     tunnel = WireTunnel(database, connection, spawn.order, Path(spawn.wire), to_lead=True)
     owner = f"process {os.getpid()} on {socket.gethostname()}"
-    await connection.open(member_lease(spawn.directory, spawn.member), owner, FORMER_END_S)
+    await connection.open(member_lease(spawn.directory, spawn.member), owner, _FORMER_END_S)
     stack.push_async_callback(connection.close)
     # Only now: the lease fences out a process whose order ends later.
     if not await StartOrders(database).is_open(spawn.order):

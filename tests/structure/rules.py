@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import teamwright
 from teamwright import testing
 from tests.structure.assignments import assignments
-from tests.structure.source import Module, by_name, modules
+from tests.structure.source import Module, by_name, length, modules
 
 LAYERS = (
     *("protocol", "storage", "processes", "sandbox"),
@@ -128,9 +128,16 @@ def _question_headings(prose: str) -> list[str]:
     return re.findall(r"^(?:What|Who|Whom|Whether) ", prose, flags=re.M)
 
 
-def long_modules() -> list[str]:
-    """Return each module with more than 400 lines."""
-    return sorted(module.name for module in modules() if module.lines > 400)
+MODULE_LINES, FUNCTION_LINES = 700, 80
+"""Above these sizes a module or a function needs one sentence of reason in `size_reasons.json`."""
+
+
+def large_pieces() -> list[str]:
+    """Return each module and each function (`module:function`) that is larger than usual."""
+    found = [module.name for module in modules() if module.lines > MODULE_LINES]
+    for module in modules():
+        found += [f"{module.name}:{one.name}" for one in module.functions() if length(one) > FUNCTION_LINES]
+    return sorted(found)
 
 
 def stores_named_by_path() -> list[str]:

@@ -120,7 +120,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         ),
         hidden=hidden,
         visible=visible,
-        network=_network(request),
+        network=network_access(request),
         temporary=_temporary(place),
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
@@ -154,7 +154,7 @@ def _outermost(paths: Iterable[str], hidden: Iterable[str]) -> frozenset[str]:
     return frozenset(path for path in found if not any(is_shown(path, top) for top in found))
 
 
-def _network(request: ConfinementRequest) -> NetworkAccess:
+def network_access(request: ConfinementRequest) -> NetworkAccess:
     """Return the network of a working command. Through the proxy, a command that names the network asks too."""
     if request.needs.whole_network or request.network is NetworkAccess.ALLOW:
         return NetworkAccess.ALLOW

@@ -112,7 +112,7 @@ class Options(Struct, frozen=True):
     sandbox: str | None = None
     """The mode of the sandbox; None: that of the environment, else of the settings."""
     sandbox_bounds: Mapping[str, Any] | None = None
-    """The sandbox settings of the lead, which a member process does not exceed; None in the lead's process."""
+    """Sandbox settings that the process does not exceed: in a member process those of the lead; None: no bounds."""
     stores: TeamStores | None = None
     """The stores of the team; None: files in the home."""
 

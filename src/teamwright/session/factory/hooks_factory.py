@@ -98,9 +98,9 @@ async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConf
         return None
     if (sandbox := session.narrowed(agent_factory.first.sandbox)).is_off:
         return None
-    from teamwright.session.work_confinement import confine_work, lead_gate
+    from teamwright.session.work_confinement import confine_work, lead_gate, work_request
 
-    await sandbox.open_network()
+    await sandbox.open_network(work_request(()))
     data = dict(hook.variables).get(DATA)
     roots = (root, *agent_factory.policy.scope.directories, *([Path(data)] if data else []))
     return confine_work(sandbox, lead_gate(agent_factory), f"a hook of {hook.event}", roots)

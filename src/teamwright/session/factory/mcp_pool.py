@@ -82,12 +82,14 @@ def make_pool(
     return McpServerPool(around)
 
 
-async def _prepare_start(toolset: Toolset) -> None:
+async def _prepare_start(toolset: Toolset, config: ServerConfig) -> None:
     """Wait for what precedes the start of a server: the end of an earlier run's processes, and the proxy."""
     await toolset.jobs.wait_for_orphan_cleanup()
-    sandbox = toolset.use_sandbox()
+    sandbox = toolset.use_sandbox() if config.is_confined else None
     if sandbox is not None and not sandbox.is_off:
-        await sandbox.open_network()
+        from teamwright.session.work_confinement import work_request
+
+        await sandbox.open_network(work_request(()))
 
 
 def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:

@@ -147,6 +147,14 @@ class Bash(Tool[BashInput]):
 
         call.note_hosts(await find_hosts(sandbox, call.command, ctx.workplace.cwd))
 
+    async def _open_network(self, sandbox: Sandbox, call: BashInput, ctx: ToolContext) -> None:
+        """Start the proxy of the sandbox before the first command that may reach a host through it."""
+        if sandbox.is_off or call.is_typed_by_person or ctx.confinement is not PolicyName.WORK:
+            return
+        from teamwright.tools.shell.command_confinement import line_request  # loading the grammar is expensive
+
+        await sandbox.open_network(line_request(call.command, ctx.workplace.cwd, ctx.workplace.roots))
+
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """Return the command, its directory, and its form with the shell's aliases expanded."""
         cwd = allowed_directory(ctx.workplace)
@@ -184,8 +192,8 @@ class Bash(Tool[BashInput]):
             if not call.is_expansion_checked(self._expansion(call, place.cwd)):
                 return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
         if (sandbox := self._sandbox_for(ctx)) is not None:
-            await sandbox.open_network()
             await self._find_hosts(call, ctx)  # of an input that came with the answer to a question
+            await self._open_network(sandbox, call, ctx)
         if not self._proves_read_only(call.command, place.cwd):
             await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:

@@ -24,6 +24,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.git_repository import Repository
 from teamwright.session.open_session import open_session
 from teamwright.storage.event_log_reader import log_path
@@ -213,7 +214,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        async with asyncio.timeout(_STOP_S):
+        async with time_limit(_STOP_S):
             await process.wait()
     except TimeoutError:
         process.kill()
@@ -223,7 +224,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
 async def _wait_for_last_events(run: _Run) -> None:
     """Wait until the last events of the ended process were read from the log and shown."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_STOP_S):
+        async with time_limit(_STOP_S):
             while not run.result.text:
                 run.change.clear()
                 await run.change.wait()

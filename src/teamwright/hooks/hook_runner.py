@@ -24,6 +24,7 @@ from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcome
 from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
@@ -208,7 +209,7 @@ class HookRunner(Struct):
 
     async def _run_action(self, hook: HookSpec, hook_input: _HookInput) -> HookOutcome:
         try:
-            async with asyncio.timeout(hook.timeout_s):
+            async with time_limit(hook.timeout_s):
                 if isinstance(hook.action, HttpRequest):
                     return await self._send_request(hook, hook.action, hook_input)
                 return await self.call_action(hook, hook_input.payload)
@@ -265,7 +266,7 @@ async def _call_function(hook: HookSpec, function: HookFunction, payload: Mappin
     try:
         answer = function(payload)
         if inspect.isawaitable(answer):
-            async with asyncio.timeout(hook.timeout_s):
+            async with time_limit(hook.timeout_s):
                 answer = await answer
     except TimeoutError:
         return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")

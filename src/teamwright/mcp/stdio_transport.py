@@ -20,6 +20,7 @@ from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from teamwright.sandbox.protected_files import ProtectedFiles
@@ -188,13 +189,13 @@ class StdioTransport:
 
     async def _close_process(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HANG_UP_S):
+            async with time_limit(_HANG_UP_S):
                 await self._process.exited.wait()
 
     async def _watch(self) -> None:
         await self._process.exited.wait()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
+            async with time_limit(DRAIN_S):
                 await self._process.wait_until_silent()
         code = self._process.exit_code
         last = plain_line(self._config.mask_secrets(self._log.text())[-400:])

@@ -6,7 +6,6 @@ Depends on turn ends and mail of the member; usage is counted elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +20,7 @@ from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import task_event
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.team_ports import TeamAccess
 
 
@@ -105,7 +105,7 @@ class RateLimitPause:
         """Wait until it is due or a wake-up comes. Returns True when it is due: then the owed turn must run."""
         left_s = None if self.due is None else max(0.0, self.due - time.monotonic())
         try:
-            async with asyncio.timeout(left_s):
+            async with time_limit(left_s):
                 await wait_for_wake()
         except TimeoutError:
             self.due = None

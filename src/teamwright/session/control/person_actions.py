@@ -18,6 +18,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMemb
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 from teamwright.session.control.remote_actions import (
     BACKGROUND,
@@ -188,7 +189,7 @@ async def list_jobs(session: Session, owner: str) -> list[str]:
 async def _of(call: Awaitable[T], otherwise: T) -> T:
     """Return the answer of a member process; `otherwise` when it does not answer in time."""
     try:
-        async with asyncio.timeout(ANSWERS_S):
+        async with time_limit(ANSWERS_S):
             return await call
     except (TeamwrightError, TimeoutError):
         return otherwise

@@ -16,6 +16,7 @@ from msgspec import Struct
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, parse_recipient
+from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import RequestStore, file_stem
 from teamwright.requests.stop_request import (
     LeadProcess,
@@ -223,7 +224,7 @@ class _StopRequester(Struct):
                 if granted is not None:
                     patience = loop.time() - begun + granted
                 left = (patience if timeout_s is None else min(patience, timeout_s)) - (loop.time() - begun)
-                async with asyncio.timeout(left):
+                async with time_limit(left):
                     await news.wait()
         except TimeoutError:
             return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import StorageError, TaskRefused, TeamwrightError, WorktreeRefused
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.file_lease import wait_for_lease
 from teamwright.teams.mailbox.runtime_notes import send_note
@@ -90,7 +91,7 @@ class TeamWorktrees:
 
         limit_s = self._context.settings.worktrees.check_timeout_s + LEASE_WAIT_S
         try:
-            async with asyncio.timeout(limit_s):
+            async with time_limit(limit_s):
                 lease = await wait_for_lease(record.work_lease, f"the work of {record.member}")
         except TimeoutError:
             what = f"another call has used the worktree of {record.member} for {limit_s:g} s"

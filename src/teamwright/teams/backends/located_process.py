@@ -15,13 +15,14 @@ from collections.abc import Coroutine
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.backends.backend import Location
 
 
 async def wait_set(event: asyncio.Event, seconds: float) -> bool:
     """Return True when the event is set within this many seconds."""
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             await event.wait()
     except TimeoutError:
         return False

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.protocol.time_limit import time_limit
+
 OWN_SOCKET_PREFIX = "teamwright-"
 """The prefix of the socket names of our own servers."""
 
@@ -168,7 +170,7 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, st
     except (OSError, ValueError) as problem:
         raise TmuxError(f"{argv[0]} could not be run: {problem}") from problem
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with time_limit(_ANSWER_S):
             output, complaint = await process.communicate()
     except TimeoutError:
         raise TmuxError(f"tmux did not answer within {_ANSWER_S:g} seconds") from None

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.snapshot import (
@@ -237,7 +238,7 @@ class ShellStartup:
     ) -> ShellSnapshot:
         """Write the snapshot, without functions that the shell could not read again."""
         try:
-            async with asyncio.timeout(_CHECK_S):
+            async with time_limit(_CHECK_S):
                 broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
         except TimeoutError:
             raise _StartupFailed("its functions cannot be read again in time") from None

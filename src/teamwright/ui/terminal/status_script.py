@@ -21,6 +21,7 @@ from teamwright import __version__
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.session import Session
 from teamwright.tools.shell.bash_settings import command_environment
 from teamwright.ui.display_text import clean, cut
@@ -74,7 +75,7 @@ class StatusScript(Struct):
     async def _run(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.refresh_s):
+                async with time_limit(self.refresh_s):
                     await self._due.wait()
             self._due.clear()
             rows = await self.read_rows()

@@ -23,7 +23,8 @@ help:  ## list what can be made
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "teamwright needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 3; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no module venv or ensurepip: apt install python3-venv (Debian, Ubuntu), or make PYTHON=/path/to/another/python3"; exit 3; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 3; }
 
 $(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e .

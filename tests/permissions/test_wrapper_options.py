@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.permissions.shell.wrappers import unwrap
+from tests.support.programs import PACKAGES, require
 from tests.support.waits import WAIT_S
 
 PROGRAMS = {
@@ -51,7 +52,8 @@ def run_by(words: list[str], directory: Path) -> str:
 @pytest.mark.parametrize("box", [(), ("busybox",)], ids=["own", "busybox"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_wrapper_runs_what_the_table_says_with_each_option_that_does_not_ask(name, box, tmp_path):
-    path = shutil.which(box[0] if box else name)
+    program = box[0] if box else name
+    path = require(program) if program in PACKAGES else shutil.which(program)
     if path is None or (box and subprocess.run([*box, name, "--help"], capture_output=True, check=False).returncode):
         pytest.skip(f"there is no {' '.join((*box, name))} here")
     for program in ("one", "two"):

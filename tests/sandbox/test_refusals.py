@@ -18,6 +18,7 @@ from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import prompt_lines
 from teamwright.ui.terminal.request_reply import parse_reply
+from tests.support.outside import writable_outside
 from tests.support.programs import needs
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
@@ -40,7 +41,7 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 
 
 async def test_a_refused_write_is_in_the_result_and_is_an_event_with_what_would_allow_it(tmp_path):
-    path = f"/etc/teamwright-test-{os.getpid()}"
+    path = str(writable_outside())
     [text], [event] = await run(tmp_path, f"touch {path}", **BYPASS)
     assert not os.path.exists(path)
     assert f"[The sandbox (policy work) refused to write {path}." in text and "Unconfined(…)" in text

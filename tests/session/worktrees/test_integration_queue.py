@@ -24,6 +24,7 @@ from teamwright.teams.shutdown import delete_team
 from teamwright.teams.team_creation import create_team
 from teamwright.views.status import status_views
 from teamwright.worktrees.worktree_record import list_records
+from tests.support.outside import writable_outside
 from tests.support.repositories import git, make_repository, write_files
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -216,7 +217,7 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
 async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directory(shop):
     if find_implementation().name == "none":
         pytest.skip("no sandbox works here")
-    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    outside = writable_outside()
 
     def escape(what: str) -> str:
         return f"echo x > {outside}-{what} || true"

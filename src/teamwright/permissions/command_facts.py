@@ -37,7 +37,7 @@ class CommandFacts(Struct):
     `touched` are the verdicts on files that a program of the tables reads or changes, `named` those on words of other
     programs that may be files. `below` asks because git shows a whole work tree and rules forbid files in it; the
     user's rule for the command answers that question. `project_program` is the path of the program when it is the
-    project's own, which has no proof.
+    project's own, which has no proof. `path_doubt` is a sentence about a program that may start one of the project.
     """
 
     command: ShellCommand
@@ -48,6 +48,7 @@ class CommandFacts(Struct):
     named: tuple[Decision, ...] = ()
     below: tuple[Decision, ...] = ()
     project_program: str = ""
+    path_doubt: str = ""
 
 
 def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFacts:

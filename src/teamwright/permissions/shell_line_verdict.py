@@ -354,7 +354,7 @@ def _judge(
     if None in command.words[:1]:
         return decide_by_mode(context.mode, Verdict.ASK, "It runs a command that only the shell will know.")
     own = fact.project_program and f"{command.name} is a program of the project: {fact.project_program}."
-    reason = own or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
+    reason = own or fact.path_doubt or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
     return replace(decide_by_mode(context.mode, Verdict.ASK, reason), is_unproven=not prints_environment(parsed))
 
 

@@ -79,7 +79,8 @@ class Access(Struct, frozen=True):
     that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
     command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
-    command; empty: no program of the project is looked for. `is_named`: the address is one that an allowed command
+    command; empty: no program of the project is looked for. `changeable` are directories, besides those of the
+    policy, in which commands may create programs. `is_named`: the address is one that an allowed command
     names, so that only a rule decides otherwise. `needs_port`: only a rule that names the port of the address allows
     it. `is_read_otherwise`: the user's shell runs the command and
     may read it in another way than the rules do.
@@ -98,6 +99,7 @@ class Access(Struct, frozen=True):
     starts_teammate: bool = False
     sandbox: frozenset[PolicyName] = frozenset()
     search_path: str = ""
+    changeable: tuple[str, ...] = ()
     is_read_otherwise: bool = False
 
 

@@ -157,7 +157,7 @@ class Bash(Tool[BashInput]):
         path = self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
         otherwise = is_read_otherwise(call.command, self._startup, cwd)
         line = Access(command=call.command, cwd=cwd, expanded_command=means, is_read_otherwise=otherwise)
-        return replace(line, sandbox=answers, search_path=path)
+        return replace(line, sandbox=answers, search_path=path, changeable=tuple(map(str, ctx.workplace.roots)))
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
@@ -212,7 +212,8 @@ class Bash(Tool[BashInput]):
 
     def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
         env = self.environment(workplace, by_person=call.is_typed_by_person)
-        line = shell_line(call.command, self._startup, workplace.cwd, env, by_person=call.is_typed_by_person)
+        by_person = call.is_typed_by_person
+        line = shell_line(call.command, self._startup, workplace.cwd, env, workplace.roots, by_person=by_person)
         return line if ended_in is None else track_directory(line, ended_in)
 
     def _confinement(self, call: BashInput, ctx: ToolContext, *own_files: Path) -> CommandConfinement | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -84,18 +84,28 @@ def is_read_otherwise(command: str, startup: ShellStartup | None, cwd: Path) -> 
 
 
 def shell_line(
-    command: str, startup: ShellStartup | None, cwd: Path, env: Mapping[str, str], *, by_person: bool = False
+    command: str,
+    startup: ShellStartup | None,
+    cwd: Path,
+    env: Mapping[str, str],
+    directories: Iterable[Path] = (),
+    *,
+    by_person: bool = False,
 ) -> ShellLine:
     """Return the shell line of the command, which is judged in this directory.
 
-    `by_person`: a person typed it. It has no verdict, and the user's shell runs what is not proven to only read.
+    A line of proven commands starts with a PATH and variables that lead to no file in the agent's `directories`, nor
+    in another one that commands can change. `by_person`: a person typed it. It has no verdict, and the user's shell
+    runs what is not proven to only read.
     """
     if not by_person:
         env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
+    text = expand_command(command, startup, cwd) or command
+    if not by_person and is_proven(text, cwd):
+        env = _proven_environment(text, cwd, env, directories)
     if startup is None:
         return ShellLine((plain_shell(),), "", command, env)
     snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
-    text = expand_command(command, startup, cwd) or command
     choice = ShellChoice(is_proven(command, cwd)) if by_person else choose_shell(text, cwd, startup)
     if choice.is_plain and not asks:
         return ShellLine(
@@ -112,6 +122,14 @@ def shell_line(
         begins += _BASH_READING if shell.kind == "bash" else ""
         begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
     return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
+
+
+def _proven_environment(
+    command: str, cwd: Path, env: Mapping[str, str], directories: Iterable[Path]
+) -> Mapping[str, str]:
+    from teamwright.permissions.project_programs import proven_environment  # loading the grammar is expensive
+
+    return proven_environment(command, cwd, env, directories)
 
 
 def _is_lookup(command: str) -> bool:

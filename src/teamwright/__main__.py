@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from teamwright.processes.own_python import remove_project_modules
 from teamwright.ui.prepared_help import print_prepared
 
 
@@ -15,6 +16,9 @@ def main() -> None:
 def _run() -> int:
     import signal
 
+    from teamwright.processes.own_python import remove_project_modules
+
+    remove_project_modules()
     from teamwright.ui import python_gc
 
     python_gc.prepare_loading()

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +25,7 @@ from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcome
 from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.processes.program_environment import own_program_start
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
@@ -66,6 +68,8 @@ class HookEnvironment(Struct, frozen=True):
     confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
     """Returns the confinement of a hook that asks for one; None where no sandbox works."""
     http: HttpLimits = HttpLimits()
+    settings_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The variables in `env` that the settings set. They stay whatever they name."""
 
 
 def _ignore_notice(text: str, level: str) -> None:
@@ -101,6 +105,10 @@ CallAction: TypeAlias = Callable[[HookSpec, Mapping[str, Any]], Awaitable[HookOu
 async def refuse_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
     """Return a problem: the default where no model and no server can be called."""
     return HookOutcome(problem="there is no model and no server to call here")
+
+
+_WORD = re.compile(r"[\w.+@/~-]+")
+"""A word of a shell line that may name a program."""
 
 
 class HookRunner(Struct):
@@ -234,9 +242,9 @@ class HookRunner(Struct):
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
-        env = {**around.env, **dict(hook.variables), **own}
+        fixed = {**around.settings_env, **dict(hook.variables), **own}
+        env, confinement = await _start_of(hook, around, fixed)
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
-        confinement = await around.confine(hook) if hook.is_confined else None
         command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
         outcome = await running.wait()
@@ -258,6 +266,23 @@ class HookRunner(Struct):
             hook_input.deliver_later(f"{begin}\n{outcome.reason}", True)
         elif texts := (*outcome.contexts, *outcome.messages):
             hook_input.deliver_later("\n".join(texts), False)
+
+
+async def _start_of(
+    hook: HookSpec, around: HookEnvironment, fixed: Mapping[str, str]
+) -> tuple[Mapping[str, str], Confinement | None]:
+    """Return the environment and the confinement of a hook.
+
+    A program that only a directory of the project has on the PATH runs as with `"sandbox": true`.
+    """
+    if hook.is_confined:
+        return {**around.env, **fixed}, await around.confine(hook)
+    words = _WORD.findall(" ".join((hook.command, *(hook.arguments or ()))))
+    start = own_program_start(words, around.env, fixed, can_confine=True)
+    confinement = await around.confine(hook) if start.is_confined else None
+    if start.is_confined and confinement is None:
+        start = own_program_start(words, around.env, fixed, can_confine=False)
+    return start.env, confinement
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:

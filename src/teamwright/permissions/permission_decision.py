@@ -30,6 +30,7 @@ from teamwright.permissions.path_verdicts import denied_below, judge_own_file, j
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, narrower_policy
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Policy:
 
     def change_scope(self, scope: PermissionScope) -> None:
         """Change the directories and private paths, from the next call on."""
+        add_changeable(scope.directories)
         self._set_context(replace(self._context, scope=scope))
 
     def apply_update(

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.processes.program_environment import find_program, own_variables
 
 _SAFE_SETTINGS = {
     "core.fsmonitor": "false",
@@ -65,10 +66,10 @@ class GitResult(Struct, frozen=True):
 
 
 def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of such a call: a few plain variables, and none that configures git."""
+    """Return the environment of such a call: a few plain variables, none that configures git, and the safe PATH."""
     source = os.environ if env is None else env
     return {
-        **{name: source[name] for name in _KEPT_VARIABLES if name in source},
+        **own_variables({name: source[name] for name in _KEPT_VARIABLES if name in source}),
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -77,11 +78,16 @@ def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
+def git_program(env: Mapping[str, str] | None = None) -> str:
+    """Return the path of git, found where no command can put a program; one that does not exist when there is none."""
+    return find_program("git", None if env is None else env.get("PATH", os.defpath)) or "/nonexistent/git"
+
+
 def git_argv(*args: str) -> list[str]:
-    """Return `git`, the safe options, and the command; commands that compare files get options that disable external
+    """Return git, the safe options, and the command; commands that compare files get options that disable external
     programs."""
     command, rest = args[0], args[1:]
-    return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
+    return [git_program(), *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
 class GitState(Struct, frozen=True):
@@ -203,9 +209,9 @@ def clone_repository(address: str, ref: str, into: Path) -> ClonedRepository:
 
 def _git(cwd: Path, *args: str) -> str:
     switches = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = own_variables({name: value for name, value in os.environ.items() if not name.startswith("GIT_")})
     env |= {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C.UTF-8"}
-    done = _run(["git", *switches, *args], cwd, env, TIMEOUT_S)
+    done = _run([git_program(), *switches, *args], cwd, env, TIMEOUT_S)
     if not done.ok:
         raise CloneFailed(" ".join(done.errors.split())[-300:] or f"git {args[0]} failed")
     return done.output.strip()

@@ -13,12 +13,44 @@ import os
 import sys
 
 
-def own_python_argv(module: str) -> tuple[str, ...]:
-    """Return the program and the arguments that run this module of the package as a program."""
-    options = ("-B",) if sys.dont_write_bytecode else ()
+def own_python_argv(module: str, *options: str) -> tuple[str, ...]:
+    """Return the program and the arguments that run this module of the package as a program.
+
+    `options` are further ones of Python.
+    """
+    if sys.dont_write_bytecode and "-B" not in options:
+        options = ("-B", *options)
     if _is_found_isolated():
         return (sys.executable, "-I", *options, "-m", module)
     return (sys.executable, "-E", "-P", *options, os.path.abspath(__file__), module)
+
+
+def remove_project_modules() -> None:
+    """Remove directories of projects from the module search of this program: the working directory, and what
+    `PYTHONPATH` names in a repository or by a relative path.
+
+    A command could put a file there that a later import would run outside of the sandbox. The directory of this package
+    stays, also in a source tree.
+    """
+    named = {os.path.realpath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one}
+    own = os.path.realpath(_root())
+    sys.path[:] = [entry for entry in sys.path if not _is_projects(entry, own, named)]
+
+
+def _is_projects(entry: str, own: str, named: set[str]) -> bool:
+    real = os.path.realpath(entry)
+    here = os.path.realpath(os.curdir)
+    if real == own:
+        return False
+    return real == here or (real in named and (not os.path.isabs(entry) or _is_in_repository(real, here)))
+
+
+def _is_in_repository(place: str, here: str) -> bool:
+    while place != os.path.dirname(place):
+        if place == here or os.path.lexists(os.path.join(place, ".git")):
+            return True
+        place = os.path.dirname(place)
+    return False
 
 
 def _root() -> str:

@@ -28,6 +28,8 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
 """The system's directories of programs. They count even if a session works in a directory above them."""
 
@@ -145,6 +147,54 @@ def _find_program(name: str, path: str, directories: tuple[str, ...]) -> str:
         if found is not None and (entry in _SYSTEM_DIRECTORIES or not is_changeable(found, directories)):
             return found
     return ""
+
+
+def find_project_program(words: Iterable[str], path: str, directories: tuple[str, ...] | None = None) -> str:
+    """Return the first of these words that names a program which only a changeable directory of the PATH has; empty
+    for none.
+
+    `directories` are the changeable ones; None: those of this process.
+    """
+    known = changeable_directories() if directories is None else directories
+    safe = _safe_path(path, known)
+    if safe == path:
+        return ""
+    names = dict.fromkeys(name for name in words if name and "/" not in name)
+    return next((one for one in names if shutil.which(one, path=path) and not shutil.which(one, path=safe)), "")
+
+
+def outside_first(path: str, directories: tuple[str, ...] | None = None) -> str:
+    """Return the PATH with the entries that a command can change at its end, for programs that need those and are not
+    confined."""
+    known = changeable_directories() if directories is None else directories
+    safe = _safe_path(path, known)
+    kept = set(safe.split(os.pathsep))
+    return os.pathsep.join([safe, *(entry for entry in path.split(os.pathsep) if entry not in kept and entry)])
+
+
+class ProgramStart(Struct, frozen=True):
+    """The start of a program of the person's settings: its environment, and whether it runs in the sandbox because the
+    program is one of the project."""
+
+    env: dict[str, str]
+    is_confined: bool = False
+
+
+def own_program_start(
+    words: Iterable[str], env: Mapping[str, str], fixed: Mapping[str, str], *, can_confine: bool
+) -> ProgramStart:
+    """Return the start of a program of the person's settings, such as a hook. `words` are those of its line.
+
+    A program that only a changeable directory has runs in the sandbox, with the whole PATH; where none works
+    (`can_confine` is False), the directories of the project come last on the PATH. Any other program starts without
+    them, and without variables that name code there. `fixed` are variables that the settings set: they stay.
+    """
+    path = env.get("PATH", os.defpath)
+    if not find_project_program(words, path):
+        return ProgramStart({**own_variables(env), **fixed})
+    if can_confine:
+        return ProgramStart({**env, **fixed}, is_confined=True)
+    return ProgramStart({**own_variables(env), "PATH": outside_first(path), **fixed})
 
 
 class VariableForm(StrEnum):

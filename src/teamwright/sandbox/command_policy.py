@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.program_environment import leads_through
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.git_paths import configured_files, files_of_each, git_directories
 from teamwright.sandbox.mount_points import other_names, read_mounts
@@ -41,8 +42,6 @@ REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
 """Directories that a command has for itself, or without other programs' files."""
 
 _MAX_SOCKETS = 1_000
-_MAX_STEPS = 1_000
-"""Names in a path and in the links that it contains."""
 _SOCKET_FIELDS = 8
 """Fields of a row of /proc/net/unix that has a path (proc(5))."""
 
@@ -330,28 +329,10 @@ def follow_links(paths: Iterable[str], changeable: Iterable[str], *, are_changea
     tops, found = list(changeable), list[str]()
     for path in sorted(paths, key=len):
         real = os.path.realpath(path)
-        if any(is_inside(real, top) for top in tops) or not _is_led_by(path, tops):
+        if any(is_inside(real, top) for top in tops) or not leads_through(path, tuple(tops)):
             found.append(real)
             tops += [real] if are_changeable else []
     return found
-
-
-def _is_led_by(path: str, tops: Sequence[str]) -> bool:
-    """Return True when a link in one of these directories is on the way to the path's target."""
-    place, left = os.sep, list(reversed(Path(os.path.abspath(path)).parts[1:]))
-    for _ in range(_MAX_STEPS):
-        if not left:
-            return False
-        place = os.path.normpath(os.path.join(place, left.pop()))  # nothing before it is a link, so `..` is its parent
-        try:
-            target = os.readlink(place)
-        except OSError:
-            continue
-        if any(is_inside(place, top) for top in tops):
-            return True
-        left += reversed(Path(target).parts)
-        place = os.path.dirname(place)
-    return True
 
 
 def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPaths) -> list[str]:

@@ -128,6 +128,9 @@ CACHES: Mapping[str, str] = {
 }
 """Caches in the home directory, with the program for which a missing one is created."""
 
+HOLDS_PROGRAMS = frozenset({".deno"})
+"""Caches that contain a directory of programs, which commands cannot change (`STARTUP_FILES`)."""
+
 CACHE_VARIABLES = (
     *("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "GOCACHE", "GOMODCACHE"),
     *("YARN_CACHE_FOLDER", "PRE_COMMIT_HOME", "CCACHE_DIR", "SCCACHE_DIR", "PYTHONPYCACHEPREFIX"),

@@ -26,9 +26,10 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.database.start_orders import ORDERS, StartOrder, StartOrders
 from teamwright.database.workers import WorkerOffer, register_worker, worker_lease
 from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
+from teamwright.processes.program_environment import without_git_variables
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.member_process.launcher import PROGRAM
-from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile
+from teamwright.session.member_process.spawn_file import SpawnFile, member_environment
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.detached import DetachedBackend
@@ -160,7 +161,7 @@ class WorkerProcess:
             order=order.id,
         ).write(path)
         argv = (*PROGRAM, *(str(flag) for flag in body["flags"]))
-        env = {**os.environ, VARIABLE: str(path)}
+        env = member_environment(without_git_variables(os.environ), path)
         return await self._backend.open(Launch(order.member, order.team, order.session, argv, env, checkout))
 
     async def _end(self, orders: StartOrders, id: int) -> None:

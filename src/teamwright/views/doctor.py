@@ -7,7 +7,6 @@ that is named. Keys are masked to their last four characters. Depends on the pac
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -21,6 +20,7 @@ from teamwright.models.local_servers import LocalServer, find_local_servers, get
 from teamwright.models.model import ModelCard
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
+from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
@@ -92,7 +92,7 @@ def _person(home: Home) -> Iterator[Finding]:
 
 
 def _program(name: str, missing: Verdict, why: str) -> Finding:
-    found = shutil.which(name)
+    found = find_program(name)
     return Finding("machine", name, found) if found else Finding("machine", name, "not found", missing, why)
 
 

@@ -70,7 +70,8 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
         partial(_confine, parts.agent_factory, root),
     )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
-    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits)
+    fixed = {**settings.env, **COMMAND_ENVIRONMENT, **own}
+    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits, fixed)
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:

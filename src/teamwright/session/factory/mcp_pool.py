@@ -27,6 +27,7 @@ from teamwright.session.toolset import Toolset
 from teamwright.session.work_confinement import confine_work, lead_gate
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import make_private
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
 from teamwright.tools.shell.command_guards import QUARANTINE
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def make_pool(
         logs,
         partial(_confine, context, agent_factory),
         context.directory / QUARANTINE,
+        {**context.settings.env, **COMMAND_ENVIRONMENT},
     )
     answers = ServerRequests(
         lambda: agent_factory.policy.directories,

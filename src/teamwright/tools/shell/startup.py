@@ -14,13 +14,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
+from teamwright.processes.program_environment import changeable_directories, find_program, is_changeable
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
@@ -50,10 +50,9 @@ class UserShell(Struct, frozen=True):
     reason: str
 
 
-@cache
 def plain_shell() -> str:
     """Return the shell of hooks, checks and commands that are proven to be read-only: bash if there is one, else sh."""
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash") or "/bin/sh"
 
 
 def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
@@ -65,16 +64,21 @@ def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
         return _named_shell(setting)
     own = env.get("SHELL", "")
     kind = os.path.basename(own)
-    if kind in STARTUP_SHELLS and os.path.isabs(own) and os.access(own, os.X_OK):
+    is_safe = os.path.isabs(own) and not is_changeable(own, changeable_directories())
+    if kind in STARTUP_SHELLS and is_safe and os.access(own, os.X_OK):
         return UserShell(own, kind, "your $SHELL")
-    reason = f"$SHELL is {own}, which is neither bash nor zsh" if own else "there is no $SHELL"
+    reason = f"$SHELL is {own}, which is {_why_unused(kind)}" if own else "there is no $SHELL"
     path = plain_shell()
     return UserShell(path, os.path.basename(path), reason)
 
 
+def _why_unused(kind: str) -> str:
+    return "not a program that commands cannot change" if kind in STARTUP_SHELLS else "neither bash nor zsh"
+
+
 def _named_shell(setting: str) -> UserShell:
     name = os.path.expanduser(setting)
-    path = shutil.which(name) if "/" not in name or os.path.isabs(name) else None
+    path = find_program(name) if "/" not in name else shutil.which(name) if os.path.isabs(name) else None
     kind = os.path.basename(name)
     if path is None or not os.path.isabs(path) or kind not in _KNOWN_SHELLS:
         reason = (

@@ -11,7 +11,6 @@ import os
 import random
 import re
 import signal
-import sys
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from teamwright.processes.own_python import own_python_argv
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
@@ -189,9 +189,7 @@ async def _raise_failure(process: asyncio.subprocess.Process) -> None:
 async def _demo_process(spec: DemoSpec) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start a process in a new process session, so that Ctrl-C does not reach it; end it with the block."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "teamwright.ui.demo.demo_process",
+        *own_python_argv("teamwright.ui.demo.demo_process"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from teamwright import __version__
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
 from teamwright.session.session import Session
 from teamwright.tools.shell.bash_settings import command_environment
@@ -123,7 +124,7 @@ def make_status_script(
     return StatusScript(
         command,
         root if origin.is_relative_to(root) else cwd,
-        {**command_environment(settings.bash, context.env), **own},
+        {**own_variables(command_environment(settings.bash, context.env)), **own},
         lambda: status_input(session, time.monotonic() - began),
         mask,
         changed,

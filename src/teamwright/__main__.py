@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from teamwright.processes.own_python import remove_project_modules
 from teamwright.ui.prepared_help import print_prepared
 
 

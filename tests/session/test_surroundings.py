@@ -1,0 +1,198 @@
+"""The surroundings of a call are no way around its verdict: real calls, and programs of the project that leave a mark."""
+
+import gzip
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.testing import Call, ScriptedModel
+from tests.ui.conftest import GIT
+
+USUAL = "/usr/local/bin:/usr/bin:/bin"
+HELPERS = (
+    "sh",
+    "bash",
+    "gzip",
+    "xz",
+    "bzip2",
+    "zstd",
+    "node",
+    "pyenv",
+    "less",
+    "more",
+    "ssh",
+    "git-lfs",
+    "diff-by-name",
+)
+READS = (
+    "egrep x a.txt",
+    "fgrep x a.txt",
+    "zcat a.gz",
+    "tar tzf a.tar.gz",
+    "tar tf a.tar.xz",
+    "npm --version",
+    "python3 --version",
+    "git diff",
+    "git log -p",
+    "git status",
+    "head -1 a.txt | cat",
+)
+SANDBOXES = ["off", "auto"]
+
+
+class Project:
+    """A repository whose directories are on the PATH and in variables; everything in them leaves a mark."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.root, self.marks = directory, directory / "project", directory / "marks"
+        self.home = directory / "home"
+        for made in (self.binaries, self.root / "src", self.marks, self.home, directory / "shims"):
+            made.mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", "-b", "main", str(self.root)], check=True)
+        (self.root / "a.txt").write_text("x\n")
+        (self.root / "a.gz").write_bytes(gzip.compress(b"x\n"))
+        for kind in ("gz", "xz"):
+            with tarfile.open(self.root / f"a.tar.{kind}", f"w:{kind}") as archive:
+                archive.add(self.root / "a.txt", "a.txt")
+        subprocess.run([*GIT, "add", "a.txt"], cwd=self.root, check=True)
+        subprocess.run([*GIT, "commit", "-q", "-m", "begin"], cwd=self.root, check=True)
+        (self.root / "a.txt").write_text("x\ny\n")
+        shim = directory / "shims" / "python3"
+        shim.write_text("#!/bin/sh\npyenv 2>/dev/null\nexec /usr/bin/env -i python3 --version\n")
+        shim.chmod(0o755)
+        self.env = {"HOME": str(self.home), "PATH": f"{self.binaries}:{directory / 'shims'}:{USUAL}"}
+
+    @property
+    def binaries(self) -> Path:
+        return self.root / ".venv" / "bin"
+
+    def plant(self, *names: str) -> None:
+        """Put programs that leave a mark into the directory of programs."""
+        for name in names:
+            self.program(self.binaries / name)
+
+    def program(self, path: Path) -> None:
+        path.write_text(f"#!/bin/sh\necho ran > {self.marks}/{path.name}\n")
+        path.chmod(0o755)
+
+    @property
+    def found(self) -> list[str]:
+        return sorted(os.listdir(self.marks))
+
+    async def run(self, *calls: Call, **options) -> ScriptedModel:
+        """Run a lead that makes these calls."""
+        model = ScriptedModel([*calls, "Done."])
+        given = {"cwd": self.root, "home": self.directory / "state", "env": self.env, "sandbox": "off"} | options
+        async with Team("crew", model=model, **given) as team:
+            await team.run("Go.")
+        return model
+
+    async def lines(self, *lines: str, **options) -> list[str]:
+        """Run these lines, and return the texts of their results."""
+        model = await self.run(*(Call("Bash", {"command": line}) for line in lines), **options)
+        return [model.request_text(at + 1) for at in range(len(lines))]
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.mark.finding("3P1")
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+@pytest.mark.parametrize("mode", ["default", "plan"])
+async def test_a_read_only_program_finds_no_helper_in_the_project(project, mode, sandbox):
+    project.plant(*HELPERS, "grep")
+    results = await project.lines(*READS, permission_mode=mode, sandbox=sandbox)
+    assert project.found == []
+    assert "a.txt" in results[3], "the archive is listed with the helper of the system"
+
+
+@pytest.mark.finding("3P1")
+async def test_the_everyday_lines_run_without_a_question_with_an_active_environment(project):
+    (project.binaries / "python").symlink_to("/usr/bin/env")
+    (project.binaries / "pytest").write_text("#!/bin/sh\n")
+    (project.binaries / "pytest").chmod(0o755)
+    results = await project.lines("git status --short", "ls", "grep -c x a.txt", "which pytest", permission_mode="dontAsk")
+    assert "M a.txt" in results[0] and "a.gz" in results[1] and str(project.binaries / "pytest") in results[3]
+
+
+@pytest.mark.finding("3P1")
+async def test_a_line_that_a_person_allowed_finds_the_programs_of_the_project(project):
+    project.plant("pytest", "grep")
+    await project.lines("pytest", "grep x a.txt", "zcat a.gz", allowed_tools=["Bash(pytest)", "Bash(grep:*)"])
+    assert project.found == ["grep", "pytest"]
+
+
+@pytest.mark.finding("3P1")
+async def test_a_rule_for_one_command_of_a_line_is_none_for_the_helpers_of_another_one(project):
+    project.plant("pytest", "gzip")
+    allowed = ["Bash(pytest)"]
+    [denied] = await project.lines("zcat a.gz && pytest", allowed_tools=allowed, permission_mode="dontAsk")
+    assert project.found == [] and "gzip, a program of the project" in denied
+    await project.lines("cat a.txt && pytest", allowed_tools=allowed, permission_mode="dontAsk")
+    assert project.found == ["pytest"]
+
+
+VARIABLES = {
+    "GIT_EXTERNAL_DIFF": "./mark",
+    "BASH_ENV": "src/mark",
+    "ENV": "src/mark",
+    "GIT_PAGER": "./mark",
+    "NODE_OPTIONS": "--require ./mark.js",
+    "PERL5LIB": "src",
+    "PERL5OPT": "-Mmark",
+    "LESSOPEN": "|./mark %s",
+    "TAR_OPTIONS": "--use-compress-program=./mark",
+    "GZIP": "--version",
+    "npm_config_node_options": "--require ./mark.js",
+    "BASH_FUNC_cat%%": "() {  ./mark; }",
+    "PYTHONPATH": "src",
+}
+
+
+@pytest.mark.finding("3P2")
+@pytest.mark.parametrize("startup", [False, True])
+async def test_no_variable_adds_code_of_the_project_to_a_line_that_only_reads(project, startup):
+    project.program(project.root / "mark")
+    project.program(project.root / "src" / "mark")
+    text = f"open({str(project.marks / 'python')!r}, 'w').close()\n"
+    (project.root / "src" / "sitecustomize.py").write_text(text)
+    (project.root / "src" / "mark.pm").write_text(f"open(F, '>', '{project.marks}/perl'); 1;\n")
+    (project.root / "mark.js").write_text(f"require('fs').writeFileSync('{project.marks}/node', '')\n")
+    settings = project.directory / "settings.json"
+    settings.write_text(json.dumps({"bash": {"startup": startup}}))
+    project.env |= VARIABLES
+    await project.lines(*READS, settings_file=settings)
+    assert project.found == []
+
+
+@pytest.mark.finding("3P2")
+@pytest.mark.finding("3P4")
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+async def test_our_own_programs_are_not_those_of_the_project(project, sandbox, monkeypatch):
+    """A command puts programs and modules there. Then Grep, a hook, and a member in a process start."""
+    text = f"open({str(project.marks / 'python')!r}, 'w').close()\n"
+    (project.root / "src" / "sitecustomize.py").write_text(text)
+    project.plant("rg", "git", "bash", "sh", "python3", "tmux", "env")
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    monkeypatch.setenv("PYTHONPATH", "src")
+    project.env |= {"PYTHONPATH": "src", "LD_LIBRARY_PATH": ":/usr/lib"}
+    settings = project.directory / "settings.json"
+    hooks = {"PostToolUse": [{"hooks": [{"type": "command", "command": "python3 -c 1; git --version"}]}]}
+    settings.write_text(json.dumps({"hooks": hooks}))
+    calls = [
+        Call("Grep", {"pattern": "x"}),
+        Call("Grep", {"pattern": "(?=x)"}),
+        Call("Agent", {"name": "ada", "description": "w", "prompt": "hi", "isolation": "worktree"}),
+    ]
+    options = {"settings_file": settings, "permission_mode": "bypassPermissions", "sandbox": sandbox}
+    await project.run(*calls, **options)
+    assert project.found == []

@@ -118,7 +118,9 @@ async def test_the_everyday_lines_run_without_a_question_with_an_active_environm
     (project.binaries / "python").symlink_to("/usr/bin/env")
     (project.binaries / "pytest").write_text("#!/bin/sh\n")
     (project.binaries / "pytest").chmod(0o755)
-    results = await project.lines("git status --short", "ls", "grep -c x a.txt", "which pytest", permission_mode="dontAsk")
+    results = await project.lines(
+        "git status --short", "ls", "grep -c x a.txt", "which pytest", permission_mode="dontAsk"
+    )
     assert "M a.txt" in results[0] and "a.gz" in results[1] and str(project.binaries / "pytest") in results[3]
 
 

@@ -7,6 +7,7 @@ that is named. Keys are masked to their last four characters. Depends on the pac
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -93,6 +94,9 @@ def _person(home: Home) -> Iterator[Finding]:
 
 def _program(name: str, missing: Verdict, why: str) -> Finding:
     found = find_program(name)
+    if not found and (only := shutil.which(name)):
+        what = f"{only} is not used: commands of agents can change its directory"
+        return Finding("machine", name, what, missing, why)
     return Finding("machine", name, found) if found else Finding("machine", name, "not found", missing, why)
 
 

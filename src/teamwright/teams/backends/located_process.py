@@ -68,7 +68,7 @@ def terminal_device(pid: int) -> str:
         found = (_device_at(pid, descriptor) for descriptor in range(3))
         return next((path for path in found if path), "")
     result = subprocess.run(
-        ["/bin/ps", "-o", "tty=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=10
+        ["/bin/ps", "-o", "tty=", "-p", str(pid)], env={}, capture_output=True, text=True, check=False, timeout=10
     )
     name = result.stdout.strip()
     return f"/dev/{name}" if name and "?" not in name else ""

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
-from teamwright.processes.program_environment import changeable_directories, find_program, is_changeable
+from teamwright.processes.program_environment import changeable_directories, find_program, is_changeable, own_variables
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
@@ -174,7 +174,9 @@ class ShellStartup:
         return command_path(self.snapshot, inherited) if self.snapshot is not None else inherited
 
     async def _take_snapshot(self, timeout_s: float) -> ShellSnapshot:
-        env = {name: value for name, value in self._environment().items() if name not in {"BASH_ENV", "ENV", "OLDPWD"}}
+        # Startup files run programs by name, outside of the sandbox.
+        env = own_variables(self._environment())
+        env = {name: value for name, value in env.items() if name not in {"BASH_ENV", "ENV", "OLDPWD"}}
         home = Path(os.path.expanduser(env.get("HOME") or "~"))
         home = home if home.is_dir() else Path(os.sep)
         env |= {"PWD": str(home), "TERM": env.get("TERM") or "xterm"}

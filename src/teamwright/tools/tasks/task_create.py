@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,9 @@ REVIEW_OWNERS = ["(a hook looks at it)"]
 def check_access(metadata: Mapping[str, Any] | None, ctx: ToolContext) -> Access:
     """Return an access to the check that this metadata sets, in the caller's directory; without a check, none."""
     command = own_check(metadata)
-    return Access(command=command, cwd=ctx.workplace.cwd) if command else HARMLESS
+    return (
+        Access(command=command, cwd=ctx.workplace.cwd, search_path=os.environ.get("PATH", "")) if command else HARMLESS
+    )
 
 
 def check_preview(metadata: Mapping[str, Any] | None) -> str:

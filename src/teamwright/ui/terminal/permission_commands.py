@@ -57,7 +57,7 @@ def _rules(policy: Policy) -> list[Rule]:
 
 
 def _verdict_lines(session: Session, call: str) -> list[str]:
-    tool, access = parse_call(call, session.agent_factory.work_directory)
+    tool, access = parse_call(call, session.agent_factory.work_directory, session.agent_factory.toolset.command_path)
     decision = session.lead.agent.policy.decide(tool, access)
     return [
         f"  {str(decision.verdict).upper()}  {one_line(call, 70)}",

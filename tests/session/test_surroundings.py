@@ -1,4 +1,4 @@
-"""The surroundings of a call are no way around its verdict: real calls, and programs of the project that leave a mark."""
+"""The surroundings of a call are no way around its verdict: real calls, with programs that would leave a mark."""
 
 import gzip
 import json
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
+from teamwright.processes.program_environment import own_program_start
+from teamwright.sandbox.sandbox import find_implementation
 from teamwright.testing import Call, ScriptedModel
 from tests.ui.conftest import GIT
 
@@ -198,3 +200,55 @@ async def test_our_own_programs_are_not_those_of_the_project(project, sandbox, m
     options = {"settings_file": settings, "permission_mode": "bypassPermissions", "sandbox": sandbox}
     await project.run(*calls, **options)
     assert project.found == []
+
+
+def hooks(project: Project, line: str) -> Path:
+    """Settings of the person with a hook after each call."""
+    settings = project.directory / "settings.json"
+    settings.write_text(json.dumps({"hooks": {"PostToolUse": [{"hooks": [{"type": "command", "command": line}]}]}}))
+    return settings
+
+
+@pytest.mark.finding("3P4")
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+async def test_a_program_of_a_hook_that_only_the_project_has_runs_in_the_sandbox(project, sandbox):
+    text = f"#!/bin/sh\necho ran > {project.marks}/formatter\necho ran > {project.root}/formatted\n"
+    (project.binaries / "formatter").write_text(text)
+    (project.binaries / "formatter").chmod(0o755)
+    settings = hooks(project, "formatter a.txt")
+    await project.run(Call("Read", {"file_path": str(project.root / "a.txt")}), settings_file=settings, sandbox=sandbox)
+    confined = sandbox != "off" and find_implementation().name != "none"
+    assert (project.root / "formatted").exists()
+    assert project.found == ([] if confined else ["formatter"])
+
+
+@pytest.mark.finding("3P4")
+async def test_a_hook_finds_programs_outside_of_the_project_first(project):
+    project.plant("sh", "bash", "git", "cat", "python3")
+    settings = hooks(project, f"cat > {project.directory}/payload; git --version > {project.directory}/version")
+    await project.run(Call("Read", {"file_path": str(project.root / "a.txt")}), settings_file=settings)
+    assert project.found == [] and "git version" in (project.directory / "version").read_text()
+    assert "Read" in (project.directory / "payload").read_text()
+
+
+@pytest.mark.finding("3P2")
+async def test_a_variable_of_the_settings_reaches_a_hook_as_it_is(project):
+    settings = hooks(project, f"echo $PYTHONPATH:$NODE_PATH > {project.directory}/seen")
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"env": {"PYTHONPATH": "src"}}))
+    project.env["NODE_PATH"] = str(project.root / "src")
+    await project.run(Call("Read", {"file_path": str(project.root / "a.txt")}), settings_file=settings)
+    assert (project.directory / "seen").read_text() == "src:\n"
+
+
+@pytest.mark.finding("3P4")
+def test_the_start_of_a_person_s_program_depends_on_where_its_name_leads(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    project.plant("server", "git")
+    env = {**project.env, "LD_LIBRARY_PATH": ":", "PYTHONPATH": str(project.root / "src")}
+    outside = own_program_start(["git"], env, {"A": "1"}, can_confine=True)
+    assert (outside.is_confined, outside.env["A"]) == (False, "1")
+    assert str(project.binaries) not in outside.env["PATH"] and "PYTHONPATH" not in outside.env
+    inside = own_program_start(["server"], env, {}, can_confine=True)
+    assert inside.is_confined and inside.env == env
+    open_start = own_program_start(["server"], env, {}, can_confine=False)
+    assert open_start.env["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in open_start.env

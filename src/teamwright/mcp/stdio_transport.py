@@ -146,7 +146,7 @@ class StdioTransport:
             path.unlink(missing_ok=True)
         log = ProcessOutput(_LOG_TAIL, path, writes_at_once=True, file_cap=LOG_CAP)
         lines = LineReader(_Reader(peer, log, on_garbage).line, peer.fail)
-        own = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
+        own: dict[str, str] = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
         purpose = ProcessPurpose(output=str(path))
         try:
             confinement = environment.confine(config) if config.is_confined else None

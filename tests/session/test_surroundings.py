@@ -143,6 +143,21 @@ async def test_a_rule_for_one_command_of_a_line_is_none_for_the_helpers_of_anoth
     assert project.found == ["pytest"]
 
 
+@pytest.mark.finding("3P1")
+async def test_git_beside_an_allowed_command_finds_no_program_of_its_configuration_in_the_project(project):
+    project.plant("pytest", "shown")
+    (project.home / ".gitconfig").write_text('[diff "x"]\n\ttextconv = shown\n')
+    (project.home / "attributes").write_text("*.txt diff=x\n")
+    with (project.home / ".gitconfig").open("a") as file:
+        file.write(f"[core]\n\tattributesFile = {project.home}/attributes\n")
+    allowed = ["Bash(pytest)"]
+    await project.lines("git diff a.txt && pytest", "git diff a.txt; pytest", allowed_tools=allowed)
+    await project.lines("timeout 5 git diff a.txt; pytest", allowed_tools=allowed, permission_mode="dontAsk")
+    assert project.found == ["pytest"]
+    await project.lines("git diff --textconv a.txt", allowed_tools=["Bash(git diff --textconv a.txt)"])
+    assert project.found == ["pytest", "shown"]
+
+
 VARIABLES = {
     "GIT_EXTERNAL_DIFF": "./mark",
     "BASH_ENV": "src/mark",

@@ -49,6 +49,9 @@ _BUILTINS = word_set(
 _SCRIPTS_OF_THE_SYSTEM = frozenset({"which"})
 """Programs that are scripts of shell builtins on some systems."""
 
+CONFIGURED = frozenset({"git"})
+"""Programs whose configuration names other ones. Beside other commands the shell gives them a PATH of their own."""
+
 _LOOKS_UP = frozenset({"type", "which", "command"})
 _PACKERS = word_set("gzip gunzip bzip2 bunzip2 xz unxz lzma lzip lzop zstd unzstd compress uncompress brotli lz4")
 _HELPERS = {
@@ -114,6 +117,13 @@ def proven_environment(command: str, cwd: Path, env: Mapping[str, str], director
     return {**cleaned, "PATH": found.path} if "PATH" in env else cleaned
 
 
+def configured_programs(command: str, cwd: Path) -> list[str]:
+    """Return the programs of the line whose configuration names other ones, and that it only starts to read."""
+    found = [one for one in parse_command(command, cwd).commands if one.role in {"run", "unsure"}]
+    names = dict.fromkeys(one.name for one in found if one.name in CONFIGURED)
+    return [name for name in names if name is not None and _is_all_proven(one for one in found if one.name == name)]
+
+
 def find_proven_path(parsed: ParsedLine, path: str, directories: tuple[str, ...]) -> ProvenPath:
     """Return the PATH of the line for its proofs. `directories` are those in which commands may create files."""
     entries = _search_path(path, directories)
@@ -125,7 +135,9 @@ def find_proven_path(parsed: ParsedLine, path: str, directories: tuple[str, ...]
     programs = tuple(_project_program(command, entries, written) for command in commands)
     safe = safe_path(path, directories)
     if not _is_all_proven(commands):
-        return ProvenPath(path, programs, tuple(_doubt_beside_others(command, entries) for command in commands))
+        is_wrapped = any(command.role == "wrap" for command in commands)
+        doubts = tuple(_doubt_beside_others(command, entries, is_wrapped) for command in commands)
+        return ProvenPath(path, programs, doubts)
     if not _depends_on_path(parsed, path, safe):
         return ProvenPath(safe, programs, ("",) * len(programs))
     return ProvenPath(path, programs, tuple(_doubt_with_whole_path(command, path) for command in commands))
@@ -136,11 +148,13 @@ def _is_all_proven(commands: Iterable[ShellCommand]) -> bool:
     return all(prove_read_only(command) is not None or find_changes(command) is not None for command in run)
 
 
-def _doubt_beside_others(command: ShellCommand, entries: Sequence[tuple[str, bool]]) -> str:
+def _doubt_beside_others(command: ShellCommand, entries: Sequence[tuple[str, bool]], is_wrapped: bool) -> str:
     """Return why a command is not proven in a line whose other commands need the whole PATH."""
     name = os.path.basename(command.name or "")
     if command.role not in {"run", "unsure"} or name in _STARTS_NOTHING:
         return ""
+    if name in CONFIGURED and (is_wrapped or command.name != name):
+        return f"{name} may start a program of the project that its configuration names, beside the other commands."
     helpers = _HELPERS.get(name)
     for entry in (entry for entry, is_projects in entries if is_projects):
         for helper in _names_of_programs(entry) if os.path.isabs(entry) else ("…",):

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.tool import Workplace
+from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven
 from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, bare_argv, plain_shell
@@ -101,18 +102,21 @@ def shell_line(
     if not by_person:
         env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
     text = expand_command(command, startup, cwd) or command
-    if not by_person and is_proven(text, cwd):
-        env = _proven_environment(text, cwd, env, directories)
+    own_paths = ""
+    if not by_person:
+        if is_proven(text, cwd):
+            env = _proven_environment(text, cwd, env, directories)
+        else:
+            own_paths = _own_paths(text, cwd, env)
     if startup is None:
-        return ShellLine((plain_shell(),), "", command, env)
+        return ShellLine((plain_shell(),), own_paths, command, env, wrapped=bool(own_paths))
     snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
     choice = ShellChoice(is_proven(command, cwd)) if by_person else choose_shell(text, cwd, startup)
     if choice.is_plain and not asks:
-        return ShellLine(
-            (plain_shell(),), "", text, {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
-        )
+        env = {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
+        return ShellLine((plain_shell(),), own_paths, text, env, wrapped=bool(own_paths))
     if shell.kind not in STARTUP_SHELLS:
-        return ShellLine(bare_argv(shell), "", text, env)
+        return ShellLine(bare_argv(shell), own_paths, text, env, wrapped=bool(own_paths))
     begins = f"PATH={shlex.quote(env.get('PATH', ''))}\n" if shell.kind == "zsh" else ""  # /etc/zshenv is always read
     if snapshot is not None:
         begins += f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
@@ -121,7 +125,26 @@ def shell_line(
     if not by_person:
         begins += _BASH_READING if shell.kind == "bash" else ""
         begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
-    return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
+    return ShellLine(bare_argv(shell), begins + own_paths, text, env, wrapped=True, builtin="\\builtin ")
+
+
+def _own_paths(command: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """Return functions for a line with other commands, by which a proven program such as git starts with the safe PATH.
+
+    Its configuration may name a program that only the project has.
+    """
+    path = env.get("PATH", os.defpath)
+    if (safe := safe_path(path)) == path:
+        return ""
+    from teamwright.permissions.project_programs import configured_programs  # loading the grammar is expensive
+
+    found = {name: find_program(name, path) for name in configured_programs(command, cwd)}
+    start = '{name}() ( PATH={path}; exec {program} "$@" )\n'
+    return "".join(
+        start.format(name=name, path=shlex.quote(safe), program=shlex.quote(program))
+        for name, program in found.items()
+        if program
+    )
 
 
 def _proven_environment(

@@ -121,11 +121,14 @@ def safe_path(path: str, directories: tuple[str, ...] | None = None) -> str:
     return _safe_path(path, changeable_directories() if directories is None else directories)
 
 
-@lru_cache(maxsize=64)
 def _safe_path(path: str, directories: tuple[str, ...]) -> str:
+    return os.pathsep.join(_safe_entries(path, directories)) or SYSTEM_PATH
+
+
+@lru_cache(maxsize=64)
+def _safe_entries(path: str, directories: tuple[str, ...]) -> tuple[str, ...]:
     entries = path.split(os.pathsep)
-    kept = [entry for entry in entries if entry in _SYSTEM_DIRECTORIES or not is_changeable(entry, directories)]
-    return os.pathsep.join(kept) or SYSTEM_PATH
+    return tuple(entry for entry in entries if entry in _SYSTEM_DIRECTORIES or not is_changeable(entry, directories))
 
 
 def find_program(name: str, path: str | None = None, directories: tuple[str, ...] | None = None) -> str:
@@ -141,7 +144,7 @@ def find_program(name: str, path: str | None = None, directories: tuple[str, ...
 
 @lru_cache(maxsize=256)
 def _find_program(name: str, path: str, directories: tuple[str, ...]) -> str:
-    for entry in _safe_path(path, directories).split(os.pathsep):
+    for entry in _safe_entries(path, directories):
         found = shutil.which(name, path=entry)
         # A link from the person's own directory may lead to a file of the project.
         if found is not None and (entry in _SYSTEM_DIRECTORIES or not is_changeable(found, directories)):

@@ -12,6 +12,7 @@ import pytest
 from teamwright import Team
 from teamwright.processes.program_environment import own_program_start
 from teamwright.sandbox.sandbox import find_implementation
+from teamwright.session.member_process.spawn_file import member_environment, restore_variables
 from teamwright.testing import Call, ScriptedModel
 from tests.ui.conftest import GIT
 
@@ -253,6 +254,18 @@ async def test_a_variable_of_the_settings_reaches_a_hook_as_it_is(project):
     project.env["NODE_PATH"] = str(project.root / "src")
     await project.run(Call("Read", {"file_path": str(project.root / "a.txt")}), settings_file=settings)
     assert (project.directory / "seen").read_text() == "src:\n"
+
+
+@pytest.mark.finding("3P2")
+def test_a_member_process_starts_without_variables_that_add_code_and_gives_them_to_its_commands(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    env = {**project.env, "LD_LIBRARY_PATH": ":/usr/lib", "PYTHONPATH": "src", "KEY": "x"}
+    started = member_environment(env, project.directory / "spawn.json")
+    assert (started["LD_LIBRARY_PATH"], started["PATH"], started["KEY"]) == ("/usr/lib", env["PATH"], "x")
+    assert "PYTHONPATH" not in started
+    monkeypatch.setattr(os, "environ", started)
+    restore_variables()
+    assert {name: started[name] for name in env} == env
 
 
 @pytest.mark.finding("3P4")

@@ -121,7 +121,7 @@ def configured_programs(command: str, cwd: Path) -> list[str]:
     """Return the programs of the line whose configuration names other ones, and that it only starts to read."""
     found = [one for one in parse_command(command, cwd).commands if one.role in {"run", "unsure"}]
     names = dict.fromkeys(one.name for one in found if one.name in CONFIGURED)
-    return [name for name in names if name is not None and _is_all_proven(one for one in found if one.name == name)]
+    return [name for name in names if _is_all_proven(one for one in found if one.name == name)]
 
 
 def find_proven_path(parsed: ParsedLine, path: str, directories: tuple[str, ...]) -> ProvenPath:

@@ -18,7 +18,7 @@ import pytest
 
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
 from tests.support.waits import WAIT_S
 
 LINES = int(os.environ.get("ORACLE_LINES", "1200"))
@@ -251,9 +251,9 @@ def oracle(tmp_path, request, monkeypatch):
         pytest.skip(f"there is no {request.param} here")
     made = Oracle(tmp_path, request.param)
     monkeypatch.setenv("HOME", str(made.root))
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     yield made
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from teamwright.permissions.read_only_commands import CommandReads, absolute_pat
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.permissions.verdict_work import spend_steps
 
 
 class CommandFacts(Struct):
@@ -50,9 +51,14 @@ class CommandFacts(Struct):
     project_program: str = ""
 
 
+_OF_COMMAND = 100
+"""The steps to look at one command."""
+
+
 def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFacts:
     """Return the facts about the command."""
     facts = CommandFacts(command)
+    spend_steps(_OF_COMMAND + 2 * len(command.words))
     if command.role == "wrap":
         return facts
     facts.changed = find_changed_files(command)

@@ -20,6 +20,7 @@ from teamwright.permissions.programs.option_grammar import parse_arguments, pars
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.verdict_work import found_once, spend_steps
 
 MAX_FILES = 500
 """The most files in a copy or move that is examined."""
@@ -119,10 +120,16 @@ def _moved_target(file: Path, goal: Path, source: Path) -> Path | None:
 
 def files_below(source: Path) -> list[Path] | None:
     """Return the path, and everything below it if it is a directory; None when there are too many files."""
+    return found_once((files_below, source), lambda: _search(source))
+
+
+def _search(source: Path) -> list[Path] | None:
     found = [source]
+    spend_steps(5)
     if source.is_symlink() or not source.is_dir():
         return found
     for directory, names, files in os.walk(source):
+        spend_steps(5 * (1 + len(names) + len(files)))
         found += [Path(directory, name) for name in (*names, *files)]
         if len(found) > MAX_FILES:
             return None

@@ -19,6 +19,7 @@ from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.verdict_work import spend_steps
 from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
 from teamwright.processes.repository_discovery import Discovery, discover, possible_trees
 
@@ -100,6 +101,7 @@ def named_files(command: ShellCommand) -> Iterator[Path]:
         # These take a word before `--` for a file only if it exists.
         there = at < until and name in _COMMITS_FIRST
         for text, base in itertools.product(_texts(word), bases):
+            spend_steps(5)
             path = os.path.join(base, text)
             if text is not word or not there or os.path.lexists(path):
                 yield Path(path)

@@ -25,6 +25,7 @@ from teamwright.permissions.excluded_paths import Segments, compile_patterns
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.permissions.verdict_work import JUDGED_PATH, found_once, spend_steps
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape
@@ -72,6 +73,7 @@ def judge_path(
 
     `deep`: everything below it is read too; `except_denied`: except denied files.
     """
+    spend_steps(JUDGED_PATH + len(str(path)) // 2)
     named, path = context.locate(path)
     real = real_path(path)
     rules = context.rules.rules_for(tool)
@@ -127,6 +129,7 @@ def _judge_process_link(context: DecisionContext, tool: str, named: str, writes:
 def judge_unknown_path(context: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
     """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
     rules = context.rules.rules_for(tool)
+    spend_steps(10 * (len(rules.deny) + len(rules.ask)))
     for rule in (*rules.deny, *(() if context.bypasses else rules.ask)):
         if rule.may_name(shape, certain=certain):
             reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
@@ -168,8 +171,15 @@ def _may_be_first(segments: Segments, pattern: str) -> bool:
 
 def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
     """Return the paths below a directory that both patterns name, or the fact that there are too many entries."""
+    return found_once(
+        (_named_below, directory, paths.pattern, pattern), lambda: _search_below(directory, paths, pattern)
+    )
+
+
+def _search_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
     left = _MAX_ENTRIES
     for place, directories, files in os.walk(directory):
+        spend_steps(8 * (1 + len(directories) + len(files)))
         for name in (*directories, *files):
             below = os.path.relpath(os.path.join(place, name), directory)
             if fnmatchcase(name, pattern) and paths.fullmatch(below):
@@ -199,6 +209,7 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
 
 def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
+    spend_steps(JUDGED_PATH + len(root) // 2)
     real, tree = real_path(root), context.scope.worktree
     original = real if tree is None else str(tree.original(Path(real)))
     for rule in context.rules.rules_for(tool).deny:

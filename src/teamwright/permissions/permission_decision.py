@@ -30,6 +30,7 @@ from teamwright.permissions.path_verdicts import denied_below, judge_own_file, j
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.permissions.verdict_work import bounded_work
 from teamwright.sandbox.policy import PolicyName, narrower_policy
 
 if TYPE_CHECKING:
@@ -254,6 +255,10 @@ class Policy:
 
     def decide(self, tool: str, access: Access) -> Decision:
         """Return the verdict on this call."""
+        with bounded_work():
+            return self._decide(tool, access)
+
+    def _decide(self, tool: str, access: Access) -> Decision:
         if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
             reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)

@@ -18,6 +18,7 @@ from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
+from teamwright.permissions.verdict_work import spend_steps
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 
@@ -135,6 +136,7 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
         certain_until = len(words)
     yield from (Operand(ANY_SHAPE, is_certain=True) for word in words if word in _LISTED_FILES)
     for at in range(1, len(words)):
+        spend_steps(5)
         word = words[at]
         certain = at <= certain_until and not (word or "").startswith("-")
         if at in texts:
@@ -202,12 +204,14 @@ def text_words(command: ShellCommand) -> set[int]:
 
 def _pattern_follows(command: ShellCommand, at: int) -> bool:
     """Return True when a later word may be an option with the pattern: this word is then a file."""
+    spend_steps(len(command.words) - at)
     begins = (command.shape(later)[0] for later in range(at + 1, len(command.words)))
     return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
 def option_values(option: str, command: ShellCommand, start: int = 1) -> Iterator[Operand]:
     """Yield the values of an option: in the next word, joined, or after `=`. A long option may be abbreviated."""
+    spend_steps(2 * len(command.words))
     for at in range(start, len(command.words)):
         shape = command.shape(at)
         word = shape[0] or ""
@@ -243,6 +247,7 @@ def glob_matches(command: ShellCommand, at: int) -> list[str] | None:
 
 def may_be_file(written: str, path: str) -> bool:
     """Return True when a word looks like the name of a file, or is one."""
+    spend_steps(3)
     return "." in written or "/" in written or os.path.lexists(path)
 
 
@@ -258,9 +263,11 @@ def file_candidates(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
     """Return the word, and the parts that may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
     if _URL.match(word):
         return []
+    spend_steps(len(word) // 8)
     found = [word]
     if word.startswith("-") and not word.startswith("--"):
         found += [word[at:] for at in range(2, min(len(word), _MAX_CANDIDATES))]
     found += [word[sign.end() :] for sign in list(signs.finditer(word))[:_MAX_CANDIDATES]]
     found += signs.split(word)[:_MAX_CANDIDATES]
+    spend_steps(2 * len(found))
     return [part for part in dict.fromkeys(found) if part and part not in HARMLESS_FILES]

@@ -6,7 +6,6 @@ Depends on `programs`, and on the disk for patterns of file names. Rules, modes 
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 import re
@@ -17,11 +16,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
+from teamwright.permissions.matching_names import matching_names
 from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.variable_assignments import COUNTS
+from teamwright.permissions.verdict_work import found_once, spend_steps
 
 MAX_MATCHES = 1_000
 """The most file names of a pattern that is expanded."""
@@ -110,12 +111,17 @@ def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path
 
 def links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
     """Return the links below these directories, which a command may follow; None when there are too many entries."""
+    return found_once((links_below, directories, most), lambda: _search_links(directories, most))
+
+
+def _search_links(directories: tuple[Path, ...], most: int) -> list[Path] | None:
     links: list[Path] = []
     left = most
     waiting = list(map(str, directories))
     while waiting and left > 0 and len(links) <= MAX_LINKS:
         entries = _entries(waiting.pop(), left)
         left -= len(entries)
+        spend_steps(1 + len(entries))
         links += [Path(entry.path) for entry in entries if entry.is_symlink()]
         waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     return links if left > 0 and len(links) <= MAX_LINKS else None
@@ -150,6 +156,7 @@ def _expand_each(command: ShellCommand) -> list[tuple[list[str], bool]] | None:
         names = _names(word, command) if at in command.globs else []
         if names is None:
             return None
+        spend_steps(1 + len(names))
         words.append((names or [word], bool(names)))
     return words
 
@@ -163,12 +170,12 @@ def _names(pattern: str, command: ShellCommand) -> list[str] | None:
         return None
     place = str(next(iter(command.directories)))
     pattern = os.path.expanduser(pattern)
-    found = list(itertools.islice(glob.iglob(pattern, root_dir=place), MAX_MATCHES + 1))
-    if len(found) > MAX_MATCHES:
+    found = matching_names(pattern, place, MAX_MATCHES)
+    if found is None:
         return None
     if set(pattern) & set("?["):
-        matched = itertools.islice(glob.iglob(os.fsencode(pattern), root_dir=os.fsencode(place)), MAX_MATCHES + 1)
-        if sorted(map(os.fsdecode, matched)) != sorted(found):
+        matched = matching_names(pattern, place, MAX_MATCHES, by_bytes=True)
+        if matched is None or sorted(matched) != sorted(found):
             return None
     return sorted(found)
 
@@ -181,6 +188,7 @@ def _matches_parent(pattern: str) -> bool:
 def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path, ...] | None:
     """Return the paths for all possible working directories. Links and `..` are resolved by the file system."""
     found: list[Path] = []
+    spend_steps(3 * len(paths) * len(command.directories))
     for path in paths:
         path = os.path.expanduser(path)
         for place in command.directories:

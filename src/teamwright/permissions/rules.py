@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from teamwright.permissions.command_words import join_words
-from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
+from teamwright.permissions.excluded_paths import Segments, path_expression, patterns_below, star_expression
 from teamwright.permissions.host_pattern import HostPattern
 from teamwright.permissions.partial_name_matching import NamePattern
 from teamwright.permissions.real_paths import real_path
@@ -233,12 +233,10 @@ def _segments(root: Path, rest: str) -> Segments:
 
 def _path_expression(root: Path, rest: str) -> str:
     expression = re.escape(str(root)).rstrip("/")
-    for part in (part for part in rest.split("/") if part not in {"", "."}):
-        if part == "**":
-            expression += "(?:/[^/]+)*"
-        else:
-            expression += "/" + segment_expression(part)
-    return f"{expression}(?:/.*)?"
+    names = [part for part in rest.split("/") if part not in {"", "."}]
+    while names[-1:] == ["**"]:
+        names.pop()  # everything below is included anyway
+    return f"{expression}{'/' if names else ''}{path_expression(names)}(?:/.*)?"
 
 
 class WordPattern(Struct, frozen=True):
@@ -286,7 +284,7 @@ class WordPattern(Struct, frozen=True):
         written = tuple(shlex.split(pattern))
         if "*" not in pattern:
             return cls(written, written=written)
-        expression = re.escape(" ".join(pattern.split())).replace(r"\*", ".*")
+        expression = star_expression(" ".join(pattern.split()), ".")
         return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 

@@ -38,10 +38,11 @@ from teamwright.permissions.redirect_verdict import judge_redirect, judge_redire
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.sandbox_auto_allow import needs_only_work, reads_when_confined
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command, too_large_line
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.permissions.verdict_work import TooMuchWork, bounded_work, spend_steps
 from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")
@@ -49,9 +50,20 @@ _MAX_MEANING = 120
 
 
 def judge_command(context: DecisionContext, access: Access) -> Decision:
-    """Return the verdict on a command line: the strictest for all its commands and all files that it touches."""
+    """Return the verdict on a command line: the strictest for all its commands and all files that it touches.
+
+    A line that needs too much work is judged as one that cannot be read.
+    """
     context = replace(context, is_confined=bool(access.sandbox))
-    parsed = parse_access(access, context.scope.base)
+    try:
+        with bounded_work():
+            return _judge_line(context, access, parse_access(access, context.scope.base))
+    except (TooMuchWork, RecursionError):
+        with bounded_work(separate=True):
+            return _judge_line(context, access, too_large_line())
+
+
+def _judge_line(context: DecisionContext, access: Access, parsed: ParsedLine) -> Decision:
     rules = context.rules.rules_for("Bash")
     facts = collect_line_facts(context, access, parsed)
     if context.bypasses:
@@ -118,6 +130,14 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
 
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in their order; the whole line comes last."""
+    try:
+        with bounded_work():
+            return _explain_parts(context, access)
+    except (TooMuchWork, RecursionError):
+        return [("the line as a whole", judge_command(context, access))]
+
+
+def _explain_parts(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     context = replace(context, is_confined=bool(access.sandbox))
     parsed = parse_access(access, context.scope.base)
     rules = context.rules.rules_for("Bash")
@@ -169,6 +189,14 @@ def is_proven_read_only(command: str, cwd: Path) -> bool:
 
     Such calls may run together.
     """
+    try:
+        with bounded_work():
+            return _is_read_only(command, cwd)
+    except (TooMuchWork, RecursionError):
+        return False
+
+
+def _is_read_only(command: str, cwd: Path) -> bool:
     parsed = parse_command(command, cwd)
     if (
         not parsed.is_valid
@@ -194,6 +222,14 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
 
     Return None for every other line, also for one with output redirections: no mode and no directory allows those.
     """
+    try:
+        with bounded_work():
+            return _find_directories(access, scope)
+    except (TooMuchWork, RecursionError):
+        return None
+
+
+def _find_directories(access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
     parsed = parse_command(access.command or "", access.cwd or scope.base)
     if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or prints_secret(parsed):
         return None
@@ -381,6 +417,7 @@ def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
 
 
 def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
+    spend_steps(len(rules) * (1 + len(command.words) // 16))
     return next((rule for rule in rules if any(rule.matches_words(form) for form in deny_forms(command.words))), None)
 
 

@@ -86,6 +86,8 @@ class ParsedLine(Struct):
     calculates: bool = False
     takes_input: bool = False
     odd_values: set[str] = field(default_factory=set[str])
+    depends_on_disk: bool = False
+    """True when the contents follow from the files that were on the disk when the line was parsed."""
 
     @property
     def may_run_input(self) -> bool:

@@ -16,7 +16,7 @@ from teamwright.permissions.changed_files import find_changed_files
 from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import find_changes
-from teamwright.permissions.path_verdicts import GUARDED, judge_path
+from teamwright.permissions.path_verdicts import GUARDED, REPLACES_NAMES, has_other_names, judge_path
 from teamwright.permissions.possible_file_names import (
     PRINTING_PROGRAMS,
     base_directories,
@@ -91,14 +91,22 @@ def _option_by_pattern(command: ShellCommand, words: Words) -> str:
 
 
 def _guarded_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
-    """Return a guarded file that the command changes, unless the rule names it."""
+    """Return a guarded file, or one with another name, that the command changes, unless a rule names it."""
     understood = find_changes(command)
+    program = base_name(command.words[0]) or ""
     for path in (*find_changed_files(command).paths, *(understood.writes if understood is not None else ())):
-        if judge_path(context, "Write", path, writes=True).rule == GUARDED and not any(
-            f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:]
-        ):
+        is_named = any(f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:])
+        if not is_named and _is_beyond(context, path, program):
             return str(path)
     return ""
+
+
+def _is_beyond(context: DecisionContext, path: Path, program: str) -> bool:
+    decision = judge_path(context, "Write", path, writes=True)
+    if decision.rule == GUARDED:
+        return True
+    by_rule = decision.verdict is Verdict.ALLOW and not decision.rule.startswith("mode ")
+    return not by_rule and program not in REPLACES_NAMES and has_other_names(context, path)
 
 
 def _run_by_find(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:

@@ -6,8 +6,10 @@ real path.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,6 +48,12 @@ _GUARDED_FILES = word_set(
 
 GUARDED = "guarded files"
 """The reason of a question about a guarded file."""
+
+HARD_LINKS = "hard links"
+"""The reason of a question about a file that has another name, perhaps outside the directories."""
+
+REPLACES_NAMES = word_set("rm rmdir unlink mv ln link mkdir git")
+"""Programs that remove or replace names, and so leave the file under its other names as it is."""
 
 
 def guard_name(path: str) -> str:
@@ -103,6 +111,53 @@ def judge_path(
         return decision
     allowed = _matching(rules.allow, named, real)
     return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
+
+
+def judge_written(context: DecisionContext, path: Path, *, program: str = "") -> Decision:
+    """Return the verdict on a change of a file by a command, which writes to the file under all its names.
+
+    A rule of the person for the path answers for its other names; a mode does not. File tools replace the file.
+    """
+    decision = judge_path(context, "Write", path, writes=True)
+    plain = decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode ") and not context.bypasses
+    if not plain or program in REPLACES_NAMES or not has_other_names(context, path):
+        return decision
+    reason = f"{path} has another name (a hard link), so the change may reach a file outside the directories."
+    return Decision(Verdict.ASK, HARD_LINKS, reason)
+
+
+def has_other_names(context: DecisionContext, path: Path) -> bool:
+    """Return True for a file with more than one name. Directories do not count."""
+    try:
+        found = os.stat(context.locate(path)[1])
+    except OSError:
+        return False
+    return found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode)
+
+
+def judge_other_names_below(context: DecisionContext, path: Path) -> Iterator[Decision]:
+    """Yield the question before a change of everything below a directory, if a file there has another name."""
+    if context.bypasses:
+        return
+    real = real_path(context.locate(path)[1])
+    found = found_once((judge_other_names_below, real), lambda: _find_other_names(real))
+    if found:
+        reason = f"Below {path}, {found}, so the change may reach a file outside the directories."
+        yield Decision(Verdict.ASK, HARD_LINKS, reason)
+
+
+def _find_other_names(directory: str) -> str:
+    left = _MAX_ENTRIES
+    for place, directories, files in os.walk(directory):
+        left -= len(directories) + len(files)
+        if left < 0:
+            return "there are too many files to look through for hard links"
+        spend_steps(5 * (1 + len(directories) + len(files)))
+        for name in files:
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(place, name)).st_nlink > 1:
+                    return f"{name} has another name (a hard link)"
+    return ""
 
 
 def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.allow_rule_limits import uncovered_word
 from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
-from teamwright.permissions.command_words import join_words
+from teamwright.permissions.command_words import Words, join_words
 from teamwright.permissions.created_links import parse_access
 from teamwright.permissions.decision_context import (
     DecisionContext,
@@ -356,7 +356,12 @@ def _judge(
     ask_rule = _matching(rules.ask, command)
     if ask_rule is not None:
         return decide_by_rule(ask_rule)
-    matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
+    matching = [
+        rule
+        for rule in rules.allow
+        if rule.matches_words(command.words)
+        or any(_names_inside(rule, outer, command) for outer in (*command.wrappers, ("time", *command.words)))
+    ]
     secret = prints_secret(parsed)
     left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
@@ -392,6 +397,13 @@ def _judge(
     own = fact.project_program and f"{command.name} is a program of the project: {fact.project_program}."
     reason = own or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
     return replace(decide_by_mode(context.mode, Verdict.ASK, reason), is_unproven=not prints_environment(parsed))
+
+
+def _names_inside(rule: Rule, outer: Words, command: ShellCommand) -> bool:
+    """Return True for a rule that names a wrapper and the command in it: `npx tsc`, or the whole line."""
+    if not rule.matches_words(outer):
+        return False
+    return rule.is_exact or (command.name is not None and command.name in rule.written_words[1:])
 
 
 def _too_wide(rules: list[Rule]) -> str:

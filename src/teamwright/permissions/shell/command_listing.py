@@ -217,6 +217,8 @@ class CommandListing:
             self.list_guess(wrapped.script, places, is_script=not wrapped.commands)
         elif wrapped.script is not None:
             self._list_text(state, wrapped.script, places)
+        for at, found in enumerate(self.state.parsed.commands[first:], first):
+            self.state.parsed.commands[at] = replace(found, wrappers=(*found.wrappers, command.words))
         if has_directory_command(self.state.parsed.commands[first:]):
             self.state.add_doubt("it changes the directory in a rare way")
 

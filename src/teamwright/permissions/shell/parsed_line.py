@@ -33,6 +33,8 @@ class ShellCommand(Struct, frozen=True):
     role: str = "run"
     shapes: Mapping[int, Shape] = field(default_factory=dict[int, Shape])
     splits: frozenset[int] | None = None
+    wrappers: tuple[Words, ...] = ()
+    """The commands that run this one, the nearest first: `timeout 5 make` for `make`."""
 
     @property
     def name(self) -> str | None:

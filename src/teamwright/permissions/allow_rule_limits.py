@@ -22,6 +22,7 @@ from teamwright.permissions.possible_file_names import (
     base_directories,
     file_candidates,
     glob_matches,
+    has_address_pattern,
     may_be_file,
     text_words,
 )
@@ -205,9 +206,12 @@ def _paths(written: str, directories: Sequence[str]) -> Iterator[str]:
 
 def _texts(command: ShellCommand, at: int) -> Sequence[str | None]:
     word = command.words[at]
-    if word is None or at not in command.globs:
-        return [None] if word is None else file_candidates(word)
-    return glob_matches(command, at) or [None]
+    if word is None or has_address_pattern(command, at):
+        return [None]
+    if at not in command.globs:
+        return file_candidates(word)
+    names = glob_matches(command, at) or [None]
+    return file_candidates(word) if names == [word] else names
 
 
 def _is_outside(context: DecisionContext, path: str, named: Sequence[str]) -> bool:

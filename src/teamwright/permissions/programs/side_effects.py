@@ -59,9 +59,10 @@ tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-
 zip | -T --test --unzip-command -m --move -@ --names-stdin
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
-curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name
-    --output-dir -D --dump-header -c --cookie-jar -K --config -T --upload-file --trace --trace-ascii --stderr
-    --libcurl --variable --etag-save --hsts --alt-svc --unix-socket --abstract-unix-socket
+curl | -n --netrc --netrc-optional --proto-default VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name
+    --remote-name-all -J --remote-header-name --output-dir -D --dump-header -c --cookie-jar -K --config -T
+    --upload-file --trace --trace-ascii --stderr --libcurl --variable --etag-save --hsts --alt-svc --unix-socket
+    --abstract-unix-socket
 wget | VALUED=tTwQBDIARlU -O --output-document -o --output-file -a --append-output -P --directory-prefix -i
     --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies --warc-file
     --rejected-log
@@ -251,7 +252,9 @@ _HARMLESS_VALUES = {
 """Values with which an option has no side effect."""
 
 _BAD_TEXTS = {
-    "git": re.compile(r"--(format|pretty)=.*%G"),  # signatures are verified by a program that the configuration names
+    "git": re.compile(
+        r"--(format|pretty)=.*%G|^(ext|fd)::"
+    ),  # signatures are verified by a program that the configuration names
     "cargo": re.compile(r"^--logfile"),
     "curl": re.compile(r"%output\{"),
     "vitest": re.compile(r"^--(coverage|typecheck)\.(?!(provider=(v8|istanbul)|enabled|all|reporter=[a-z-]+)$)"),

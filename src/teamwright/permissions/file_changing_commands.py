@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.possible_file_names import Operand, glob_matches, option_values
+from teamwright.permissions.programs.file_reads import names_time_zone
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
 from teamwright.permissions.real_paths import real_path
@@ -73,6 +74,8 @@ def find_changes(command: ShellCommand) -> FileChanges | None:
     args = expand_arguments(command) if name in _GRAMMARS else None
     found = parse_arguments(args, parse_grammar(_GRAMMARS[name])) if args is not None else None
     if found is None or found.is_mixed or len(command.directories) != 1:
+        return None
+    if name == "touch" and any(map(names_time_zone, found.values("-d", "--date"))):
         return None
     if command.globs and (
         len(command.words) - 1 in command.globs or any(arg.startswith("-") for arg in found.operands)

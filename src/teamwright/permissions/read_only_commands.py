@@ -17,7 +17,12 @@ from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.matching_names import matching_names
-from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
+from teamwright.permissions.programs.file_reads import (
+    MATCH_PLACEHOLDER,
+    FilesRead,
+    find_files_read,
+    find_version_files,
+)
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
@@ -78,6 +83,13 @@ def prove_read_only(command: ShellCommand) -> CommandReads | None:
         return None
     links = links_below(absolute_paths(command, found.follows_links_in) or ())
     return None if links is None else CommandReads((*paths, *links, *empty), found.is_deep)
+
+
+def prints_version_only(command: ShellCommand) -> bool:
+    """Return True for a call that only prints the version of a program where the program can write nothing."""
+    words = [word for word in command.words if word is not None]
+    found = find_version_files(words[0], words[1:]) if len(words) == len(command.words) > 0 else None
+    return found is not None and not command.globs and _meets_conditions(command, found, ())
 
 
 def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...]) -> CommandReads | None:

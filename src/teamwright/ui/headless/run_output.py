@@ -160,8 +160,11 @@ def _request_lines(request: RequestOpened) -> str:
     from teamwright.ui.event_text import answer_command, request_text  # loaded only in a run with requests
 
     until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
-    question = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
-    return f"teamwright: {question}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
+    whole = f"{display_name(one_line(request.member))} {request_text(request)}"
+    question = cut(whole, _REQUEST_WIDTH)
+    hides = question != whole or (request.kind == "permission" and "\n" in request.what.strip())
+    see = "\n  see all of it with: teamwright requests" if hides else ""
+    return f"teamwright: {question}{see}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
 
 
 def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:

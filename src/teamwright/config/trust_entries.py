@@ -28,6 +28,7 @@ from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.processes.git_settings import person_entries, person_environment
 from teamwright.protocol.errors import CannotStart
 from teamwright.skills.skill_definition import SkillKind
 from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
@@ -105,7 +106,8 @@ def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _servers(root, compat)
     found += _agents(root, compat)
     found += _assets(root, compat)
-    found += [_git_entry(root, entry) for entry in git_entries(root)]
+    of_person = person_entries(root, person_environment(os.environ))
+    found += [_git_entry(root, entry) for entry in (*git_entries(root), *of_person)]
     return sorted(found, key=_rank)
 
 

@@ -22,6 +22,7 @@ from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.variable_assignments import COUNTS
+from teamwright.storage.read_bounded import read_plain
 
 MAX_MATCHES = 1_000
 """The most file names of a pattern that is expanded."""
@@ -105,7 +106,35 @@ def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path
         return False
     if not found.chosen_by:
         return True
-    return all(place is not None and not _is_above(place, found.chosen_by) for place in command.directories)
+    return all(
+        place is not None and not _is_above(place, found.chosen_by) and not _chooses_program(place)
+        for place in command.directories
+    )
+
+
+_VERSION_FILES = word_set(
+    ".python-version .ruby-version .node-version .java-version .go-version .perl-version .php-version .lua-version"
+    " .terraform-version .rbenv-version .nodenv-version .jenv-version .pyenv-version"
+)
+"""Files by which the shims of pyenv, rbenv, nodenv, jenv, goenv and their relatives choose the program of a name."""
+
+_VERSION = re.compile(rb"#?(?:[A-Za-z0-9+_-]+(?:\.[A-Za-z0-9+_-]+)*)?")
+_MAX_VERSION_BYTES = 4_096
+
+
+def _chooses_program(place: Path) -> bool:
+    """Return True when a version file here or above says more than plain versions: a path there may be any program."""
+    real = Path(real_path(place))
+    files = (directory / name for directory in (real, *real.parents) for name in _VERSION_FILES)
+    return any(os.path.lexists(file) and not _has_plain_versions(file) for file in files)
+
+
+def _has_plain_versions(file: Path) -> bool:
+    try:
+        content = read_plain(file, _MAX_VERSION_BYTES)
+    except OSError:
+        return False
+    return all(_VERSION.fullmatch(word) for word in content.split())
 
 
 def links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:

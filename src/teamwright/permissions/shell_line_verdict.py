@@ -27,7 +27,12 @@ from teamwright.permissions.decision_context import (
     strictest,
 )
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
-from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
+from teamwright.permissions.git_access import (
+    explain_git_doubt,
+    explain_other_repository,
+    explain_own_settings,
+    shows_changes_plainly,
+)
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_sandbox_policy import BY_SANDBOX, HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
@@ -327,7 +332,11 @@ def _judge(
     name = subcommand_to_ask(command.words)
     tree, may_change = context.scope.worktree, command.role == "run" and not context.is_planning
     if tree is not None and may_change and tree.allows_git(command) and not changing_variable(parsed):
-        return Decision(Verdict.ALLOW, "worktree", "It adds or commits on the branch of this worktree.")
+        own = explain_own_settings(tree.tree, context.scope.trusted_git)
+        return strictest(
+            _ask_for_trust(own),
+            Decision(Verdict.ALLOW, "worktree", "It adds or commits on the branch of this worktree."),
+        )
     if name and not any(
         rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
     ):

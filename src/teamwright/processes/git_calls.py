@@ -1,8 +1,9 @@
 """Git calls of Teamwright itself: they run no program that an untrusted repository names.
 
 A repository that could make git run a program (`git_entries`) is not read at all, unless a person trusted these
-entries. In every other one the switches below disable the additions of a person's own configuration. A clone of a
-repository that a person named uses the person's configuration, and runs no hook and no submodule.
+entries. In every other one the switches below, and those of `git_settings`, disable what a person's own configuration
+makes git run. A clone of a repository that a person named uses the person's configuration, and runs no hook, no filter
+and no submodule.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.processes.git_settings import UnclearSettings, person_switches
 
 _SAFE_SETTINGS = {
     "core.fsmonitor": "false",
@@ -28,11 +30,15 @@ _SAFE_SETTINGS = {
     "diff.external": "",
     "diff.submodule": "short",
     "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.ssh.defaultKeyCommand": "",
     "gpg.ssh.program": "false",
     "gpg.x509.program": "false",
+    "init.templateDir": "",
     "log.showSignature": "false",
     "protocol.allow": "never",
     "protocol.ext.allow": "never",
+    "sequence.editor": "false",
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
 }
@@ -135,8 +141,12 @@ def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOption
     entries = [entry for entry in git_entries(cwd) if entry not in terms.trusted]
     if entries:
         return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")
-    safe, command = 1 + len(GIT_SAFE_ARGS), git_argv(*args)
-    argv, env = [*command[:safe], *terms.switches, *command[safe:]], {**git_env(), **terms.variables}
+    safe, command, env = 1 + len(GIT_SAFE_ARGS), git_argv(*args), git_env()
+    try:
+        off = person_switches(cwd, env, timeout_s)
+    except UnclearSettings as problem:
+        return GitResult(problem.exit_code, "", str(problem))
+    argv, env = [*command[:safe], *off, *terms.switches, *command[safe:]], {**env, **terms.variables}
     return _run(argv, cwd, env, timeout_s, terms.text, "surrogateescape" if terms.exact else "replace")
 
 
@@ -164,6 +174,7 @@ _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.symlinks": "true",
+    "init.templateDir": "",
     "filter.lfs.smudge": "",
     "filter.lfs.process": "",
     "filter.lfs.required": "false",
@@ -205,6 +216,10 @@ def _git(cwd: Path, *args: str) -> str:
     switches = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C.UTF-8"}
+    try:
+        switches += person_switches(cwd, env, TIMEOUT_S)
+    except UnclearSettings as problem:
+        raise CloneFailed(str(problem)) from None
     done = _run(["git", *switches, *args], cwd, env, TIMEOUT_S)
     if not done.ok:
         raise CloneFailed(" ".join(done.errors.split())[-300:] or f"git {args[0]} failed")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.named_files import TOO_MUCH, content_digest, named_paths, tree_files
 from teamwright.storage.read_bounded import read_plain
 
 FileState = tuple[int, ...]
@@ -186,7 +187,21 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
         elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree)):
             found.setdefault(line.name, []).append(raw)
     for name, lines in found.items():
-        yield GitEntry(path, name, text_digest(name.encode(), *lines))
+        files = _named_files(lines, tree, seen)
+        yield GitEntry(path, name, text_digest(name.encode(), *lines, *([files_digest(files, tree)] if files else [])))
+
+
+def _named_files(lines: Iterable[bytes], tree: Path, seen: SeenFiles) -> list[Path]:
+    """Return the files of the work tree that values name: what git would run belongs to the digest."""
+    found: list[Path] = []
+    for raw in lines:
+        found += named_paths(raw.partition(b"=")[2].decode(errors="replace"), tree)
+    for path in found:
+        seen.add(path)
+        for file in (tree_files(path) or [path]) if path.is_dir() else ():
+            seen.add(file.parent)
+            seen.add(file)
+    return found
 
 
 def named_work_tree(path: Path) -> str | None:
@@ -243,6 +258,12 @@ def hash_size(path: Path) -> int:
 def text_digest(*parts: bytes) -> str:
     """Return one digest of several texts."""
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def files_digest(paths: Iterable[Path], tree: Path) -> bytes:
+    """Return one digest of files and directories; always new when they are more than can be compared."""
+    digest = content_digest(paths, tree)
+    return (unreadable_digest() if digest == TOO_MUCH else digest).encode()
 
 
 def unreadable_digest() -> str:

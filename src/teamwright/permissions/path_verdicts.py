@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
     DecisionContext,
     ToolRules,
@@ -25,40 +24,13 @@ from teamwright.permissions.excluded_paths import Segments, compile_patterns
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.sandbox.guarded_files import VIRTUAL_ENVIRONMENT, guard_name
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape
 
-_GUARDED_DIRECTORIES = frozenset(
-    {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
-    | {".cursor", ".gemini", ".codex", ".opencode", ".windsurf", ".zed", ".buildkite", ".woodpecker", ".cargo"}
-)
-_DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".config": "", ".circleci": ""}
-_GUARDED_FILES = word_set(
-    ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
-    " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
-    " .yarnrc.yml .pypirc .netrc .pgpass .pg_service.conf .ripgreprc .tool-versions .mise.toml"
-    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml .lefthook.yml mise.toml .travis.yml azure-pipelines.yml"
-    " bitbucket-pipelines.yml .drone.yml .woodpecker.yml jenkinsfile opencode.json .vimrc .exrc .nvimrc .nvim.lua"
-    " .gdbinit .lldbinit"
-)
-
 GUARDED = "guarded files"
 """The reason of a question about a guarded file."""
-
-
-def guard_name(path: str) -> str:
-    """Return the name that makes a file guarded (`.git`, `.envrc`), or an empty text. Case is ignored."""
-    parts = path.lower().split("/")
-    if parts and parts[-1] in _GUARDED_FILES:
-        return parts[-1]
-    for at, part in enumerate(parts):
-        if part in _GUARDED_DIRECTORIES:
-            return part
-        under = _DIRECTORIES_UNDER.get(part)
-        if under is not None and (not under or parts[at + 1 : at + 2] == [under]):
-            return part
-    return ""
 
 
 _MAX_ENTRIES = 20_000
@@ -266,7 +238,7 @@ def _denied_by_rule(rules: tuple[Rule, ...], real: str) -> Decision | None:
 
 def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
     guard = _guard_inside(context, real) or (_guard_inside(context, named) if named != real else "")
-    if not guard and real in context.scope.hook_files:
+    if not guard and context.scope.runs(real):
         guard = os.path.basename(real).lower()
     if not guard:
         return None
@@ -280,7 +252,20 @@ def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real:
 def _guard_inside(context: DecisionContext, path: str) -> str:
     """Return the guarded name below the allowed directory; names above it do not count."""
     roots = [len(directory) for directory in context.directories if path.startswith(directory)]
-    return guard_name(path[min(roots) :] if roots else path)
+    top = min(roots, default=0)
+    return guard_name(path[top:]) or _virtual_environment(path, top)
+
+
+def _virtual_environment(path: str, top: int) -> str:
+    """Return the name of the virtual environment of Python below the first `top` characters in which a path is; empty
+    for none.
+    """
+    place = os.path.dirname(path)
+    while top and len(place) > top:
+        if os.path.lexists(os.path.join(place, VIRTUAL_ENVIRONMENT)):
+            return os.path.basename(place).lower()
+        place = os.path.dirname(place)
+    return ""
 
 
 def _by_mode(context: DecisionContext, named: str, real: str, writes: bool) -> Decision:

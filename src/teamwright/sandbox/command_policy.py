@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.git_paths import configured_files, files_of_each, git_directories
+from teamwright.sandbox.guarded_files import PROTECTED_NAMES, PROTECTED_PATTERNS
 from teamwright.sandbox.mount_points import other_names, read_mounts
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
@@ -28,7 +29,6 @@ from teamwright.sandbox.secret_paths import (
     CACHES,
     CREDENTIALS,
     GIT_FILES,
-    PROJECT_FILES,
     READABLE_AT_HOME,
     SECRET_VARIABLES,
     STARTUP_FILES,
@@ -116,7 +116,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         writable=_outermost(filter(os.path.exists, writable), hidden),
         protected=frozenset(path for path in protected if os.path.lexists(path)),
         guarded=frozenset(
-            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROJECT_FILES
+            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROTECTED_NAMES
         ),
         hidden=hidden,
         visible=visible,
@@ -170,10 +170,11 @@ def protected_paths(
     """
     # Start files are often links into a project of settings.
     start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
-    start_files += [path for top in others for path in _cached_startup(top)]
+    start_files += [path for top in others for path in _matching(top, CACHED_STARTUP)]
     found = _below(start_files, (*directories, *others))
     for directory in directories:
-        found += [os.path.join(directory, name) for name in PROJECT_FILES]
+        found += [os.path.join(directory, name) for name in PROTECTED_NAMES]
+        found += _matching(directory, PROTECTED_PATTERNS)
         pointer = os.path.join(directory, ".git")
         found += [pointer] if os.path.isfile(pointer) else []
         found += _below(configured_files(directory), directories)
@@ -189,13 +190,13 @@ def protected_paths(
     return [*(os.path.realpath(path) for path in found), *links]
 
 
-def _cached_startup(cache: str) -> list[str]:
-    """Return the files of a cache that a shell of the person reads when it starts."""
+def _matching(directory: str, patterns: Sequence[str]) -> list[str]:
+    """Return the entries of a directory whose names match one of the patterns."""
     try:
-        names = os.listdir(cache)
+        names = os.listdir(directory)
     except OSError:
         return []
-    return [os.path.join(cache, name) for name in names if any(fnmatch(name, one) for one in CACHED_STARTUP)]
+    return [os.path.join(directory, name) for name in names if any(fnmatch(name, one) for one in patterns)]
 
 
 def _real_place(path: str) -> str:

@@ -97,12 +97,6 @@ STARTUP_FILES = (
 CACHED_STARTUP = ("*.zsh", "*.zwc", "*.bash", "*.fish", "*.sh", "zcompdump*", ".zcompdump*")
 """Names of files in a cache's directory that a shell of the person reads when it starts."""
 
-PROJECT_FILES = (
-    *(".claude", ".teamwright", ".mcp.json"),
-    *(".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".envrc", ".cursor", ".gemini", ".codex"),
-)
-"""Files of a project that configure agents, or by which git, an editor or a shell of the person runs programs."""
-
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir", "gitdir")
 """Files of a git directory that make git run programs, or use another directory."""
 

@@ -49,8 +49,14 @@ class Person:
         self.home.mkdir()
         (self.home / "more.gitconfig").write_text('[filter "y"]\n\tclean = ./x.sh\n')
         script = f"#!/bin/sh\necho ran >> {self.mark}\ncat\n"
-        names = ("x.sh", "scripts/x.sh", ".githooks/post-index-change", ".githooks/pre-commit", ".githooks/post-checkout")
-        files = {name: script for name in names} | {
+        names = (
+            "x.sh",
+            "scripts/x.sh",
+            ".githooks/post-index-change",
+            ".githooks/pre-commit",
+            ".githooks/post-checkout",
+        )
+        files = dict.fromkeys(names, script) | {
             ".gitattributes": "*.txt filter=y diff=y merge=y\n",
             "a.txt": "one\n",
             "hook.py": f"open({str(self.mark)!r}, 'a').write('ran')\n",
@@ -187,8 +193,12 @@ async def test_a_members_work_is_integrated_without_a_program_of_the_clone(perso
     repository = RepositoryGit.open(person.clone)
     git(person.clone, "checkout", "-q", "--", "a.txt")
     entries = []
-    queue = Integration(repository, tmp_path / "trees", "demo", FileIntegrationStore(tmp_path / "queue"), SetupCommand())
-    records = [create_worktree(repository, tmp_path / "trees", Owner("demo", name, "s")).record for name in ("ann", "bob")]
+    queue = Integration(
+        repository, tmp_path / "trees", "demo", FileIntegrationStore(tmp_path / "queue"), SetupCommand()
+    )
+    records = [
+        create_worktree(repository, tmp_path / "trees", Owner("demo", name, "s")).record for name in ("ann", "bob")
+    ]
     for name, record in zip(("ann", "bob"), records, strict=True):
         (record.tree / "a.txt").write_text(f"{name}\n")
         run_git(record.tree, "commit", "-q", "-a", "-m", name)

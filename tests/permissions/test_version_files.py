@@ -17,7 +17,9 @@ LINES = {
 
 @pytest.mark.finding("3P3")
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("text", ["../../project/jdk\n", "/tmp/jdk\n", "3.11:../x\n", "..\n", "lts/*\n", "3.11\n../x\n"])
+@pytest.mark.parametrize(
+    "text", ["../../project/jdk\n", "/tmp/jdk\n", "3.11:../x\n", "..\n", "lts/*\n", "3.11\n../x\n"]
+)
 def test_a_version_file_that_names_a_path_asks(own_scratch, name, text):
     file = own_scratch.project / name
     file.write_text("3.11.2\n")

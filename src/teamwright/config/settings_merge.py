@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
+from teamwright.config.project_runs import bind_hook
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
@@ -279,6 +280,7 @@ class SettingsMerge:
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
                 noted.set_state("needs trust")
                 continue
+            hook = bind_hook(self.trust.root, hook) if layer.origin.of_repository else hook
             self.hooks.append(hook)
             self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 

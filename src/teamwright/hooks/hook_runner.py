@@ -55,6 +55,11 @@ async def _no_sandbox(hook: HookSpec) -> Confinement | None:
     return None
 
 
+def _trusted_digest(hook: HookSpec) -> str:
+    """Return the digest at the time of trust: without a session nothing is compared."""
+    return hook.files_digest
+
+
 class HookEnvironment(Struct, frozen=True):
     """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
     processes."""
@@ -64,7 +69,9 @@ class HookEnvironment(Struct, frozen=True):
     shell: str = "/bin/sh"
     records: ProcessRecords | None = None
     confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
-    """Returns the confinement of a hook that asks for one; None where no sandbox works."""
+    """Returns the confinement of a hook that needs one; None where no sandbox works."""
+    digest: Callable[[HookSpec], str] = _trusted_digest
+    """Returns the digest of the project's files that a trusted hook of it would run now."""
     http: HttpLimits = HttpLimits()
 
 
@@ -233,10 +240,12 @@ class HookRunner(Struct):
         above, mark = around.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
+        if hook.files_digest and await asyncio.to_thread(around.digest, hook) != hook.files_digest:
+            return HookOutcome(problem="a file that it runs was changed since it was trusted: teamwright trust")
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         env = {**around.env, **dict(hook.variables), **own}
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
-        confinement = await around.confine(hook) if hook.is_confined else None
+        confinement = await around.confine(hook) if hook.is_confined or hook.confined_because else None
         command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
         outcome = await running.wait()

@@ -1,8 +1,8 @@
 """The settings of a person by which git runs programs: which of them run code of the project, and switches against it.
 
 A person may set `filter.x.clean` to `./clean.sh`, or `core.hooksPath` to `.githooks`. Then a fresh clone decides what
-git runs. git lists the settings itself, with includes and conditions, and runs nothing for that. Formats: git-config(1),
-gitattributes(5), githooks(5).
+git runs. git lists the settings itself, with includes and conditions, and runs nothing for that. Formats:
+git-config(1), gitattributes(5), githooks(5).
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ _MAX_CACHED = 64
 _OF_REPOSITORY = frozenset({"local", "worktree"})
 """Scopes whose settings `git_entries` judges."""
 
-_COMMAND_KEYS = frozenset(
-    """
-    core.fsmonitor core.sshcommand core.editor core.pager core.askpass core.gitproxy core.alternaterefscommand
-    sequence.editor diff.external diff.*.textconv diff.*.command filter.*.clean filter.*.smudge filter.*.process
-    merge.*.driver gpg.program gpg.*.program gpg.*.defaultkeycommand credential.helper credential.*.helper pager.*
-    interactive.difffilter trailer.*.command trailer.*.cmd uploadpack.packobjectshook hook.*.command tar.*.command
-    remote.*.uploadpack remote.*.receivepack
-    """.split()
-)
+_COMMAND_TEXT = """
+core.fsmonitor core.sshcommand core.editor core.pager core.askpass core.gitproxy core.alternaterefscommand
+sequence.editor diff.external diff.*.textconv diff.*.command filter.*.clean filter.*.smudge filter.*.process
+merge.*.driver gpg.program gpg.*.program gpg.*.defaultkeycommand credential.helper credential.*.helper pager.*
+interactive.difffilter trailer.*.command trailer.*.cmd uploadpack.packobjectshook hook.*.command tar.*.command
+remote.*.uploadpack remote.*.receivepack
+"""
+_COMMAND_KEYS = frozenset(_COMMAND_TEXT.split())
 """Keys whose value is a command that git runs by itself, without a word of its line that asks for it."""
 
 _HOOKS = "core.hookspath"
@@ -175,8 +174,8 @@ def _parse(output: str, cwd: Path, *, has_scope: bool) -> Iterator[GitSetting]:
 def person_switches(cwd: Path, env: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
     """Return the switches of a git call by which no setting of the person runs code of the project.
 
-    Filters, merge drivers and configured hooks are switched off, but for those of programs that extend git. Settings of the repository
-    stay: `git_entries` judges them, and a person may have trusted them. Raises UnclearSettings.
+    Filters, merge drivers and configured hooks are switched off, but for those of programs that extend git. Settings of
+    the repository stay: `git_entries` judges them, and a person may have trusted them. Raises UnclearSettings.
     """
     last = {setting.key: setting for setting in list_settings(cwd, env, timeout_s)}
     switched: dict[str, str] = {}

@@ -111,7 +111,7 @@ def named_paths(text: str, tree: Path) -> list[Path]:
 
 def tree_files(path: Path) -> list[Path] | None:
     """Return a file, or all files below a directory, sorted; None when there are too many."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
     found: list[Path] = []
     for place, directories, files in os.walk(path):

@@ -1,7 +1,7 @@
 """Files by which git, an editor, a shell, a package manager, a service or another agent runs something for a person.
 
-One table: a change of such a file asks in every mode that accepts edits, and the sandbox protects those that run outside
-of it without a command (`is_automatic`). Documented in docs/reference/guarded-files.md. Tables only.
+One table: a change of such a file asks in every mode that accepts edits, and the sandbox protects those that run
+outside of it without a command (`is_automatic`). Documented in docs/reference/guarded-files.md. Tables only.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ GUARDED_KINDS = (
     _kind(
         "programs that install git hooks",
         ".husky/ .huskyrc* .githooks/ .git-hooks/ .lefthook/ .lefthook-local/ lefthook.yml lefthook.yaml"
-        " lefthook.toml lefthook.json lefthook.jsonc .lefthook.* lefthook-local.* .lefthook-local.* .pre-commit-config.yaml .pre-commit-config.yml .overcommit.yml .git_hooks/ .lintstagedrc"
-        " .lintstagedrc.* lint-staged.config.* .simple-git-hooks.*",
+        " lefthook.toml lefthook.json lefthook.jsonc .lefthook.* lefthook-local.* .lefthook-local.*"
+        " .pre-commit-config.yaml .pre-commit-config.yml .overcommit.yml .git_hooks/ .lintstagedrc .lintstagedrc.*"
+        " lint-staged.config.* .simple-git-hooks.*",
         "https://typicode.github.io/husky https://lefthook.dev/configuration https://pre-commit.com"
         " https://github.com/sds/overcommit https://github.com/lint-staged/lint-staged"
         " https://github.com/toplenboren/simple-git-hooks",
@@ -94,18 +95,18 @@ GUARDED_KINDS = (
     ),
     _kind(
         "version files: the program that a name starts",
-        ".tool-versions mise.toml .mise.toml mise.*.toml .mise.*.toml mise/config.toml .mise/ .python-version .ruby-version"
-        " .node-version .nvmrc .java-version .go-version .perl-version .php-version .lua-version .terraform-version"
-        " .sdkmanrc rust-toolchain rust-toolchain.toml",
+        ".tool-versions mise.toml .mise.toml mise.*.toml .mise.*.toml mise/config.toml .mise/ .python-version"
+        " .ruby-version .node-version .nvmrc .java-version .go-version .perl-version .php-version .lua-version"
+        " .terraform-version .sdkmanrc rust-toolchain rust-toolchain.toml",
         "https://asdf-vm.com/manage/configuration.html https://mise.jdx.dev/configuration.html"
         " https://github.com/pyenv/pyenv https://github.com/rbenv/rbenv https://github.com/nodenv/nodenv"
         " https://www.jenv.be https://sdkman.io/usage https://rust-lang.github.io/rustup/overrides.html",
     ),
     _kind(
         "continuous integration",
-        ".github/workflows/ .github/actions/ .gitea/workflows/ .forgejo/workflows/ .gitlab-ci.yml .circleci/ .travis.yml"
-        " azure-pipelines.yml bitbucket-pipelines.yml .drone.yml .woodpecker.yml .woodpecker/ .buildkite/ jenkinsfile"
-        " appveyor.yml .appveyor.yml .cirrus.yml .semaphore/",
+        ".github/workflows/ .github/actions/ .gitea/workflows/ .forgejo/workflows/ .gitlab-ci.yml .circleci/"
+        " .travis.yml azure-pipelines.yml bitbucket-pipelines.yml .drone.yml .woodpecker.yml .woodpecker/"
+        " .buildkite/ jenkinsfile appveyor.yml .appveyor.yml .cirrus.yml .semaphore/",
         "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax"
         " https://docs.gitlab.com/ci/yaml https://circleci.com/docs/configuration-reference"
         " https://docs.travis-ci.com https://learn.microsoft.com/azure/devops/pipelines/yaml-schema"
@@ -127,7 +128,8 @@ GUARDED_KINDS = (
         "https://docs.python.org/3/library/site.html https://docs.python.org/3/library/venv.html"
         " https://docs.python.org/3/library/pdb.html https://ipython.readthedocs.io/en/stable/config/intro.html"
         " https://sourceware.org/gdb/current/onlinedocs/gdb.html https://lldb.llvm.org/man/lldb.html"
-        " https://docs.ruby-lang.org/en/master/IRB.html https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html",
+        " https://docs.ruby-lang.org/en/master/IRB.html"
+        " https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html",
     ),
     _kind(
         "credentials and settings of the home directory",
@@ -166,7 +168,5 @@ PROTECTED_NAMES = tuple(
 )
 """Guarded files and directories at the top of a project that a confined command cannot change."""
 
-PROTECTED_PATTERNS = tuple(
-    name for kind in GUARDED_KINDS if kind.is_automatic for name in kind.names if "*" in name
-)
+PROTECTED_PATTERNS = tuple(name for kind in GUARDED_KINDS if kind.is_automatic for name in kind.names if "*" in name)
 """Patterns of such files' names, for files that exist."""

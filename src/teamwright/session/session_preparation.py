@@ -203,7 +203,7 @@ def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tupl
         return None, (f"{trust.root / FILE}: left out: {problem.what}",)
     if definition is None:
         return None, ()
-    return trusted_definition(definition, lambda name, value: trust.allows(team_entry(name, value))), ()
+    return trusted_definition(definition, lambda name, value: trust.allows(team_entry(trust.root, name, value))), ()
 
 
 def _check_worktree(options: Options) -> None:

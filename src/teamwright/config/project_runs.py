@@ -1,0 +1,137 @@
+"""What a project's entries would run: the files of hooks, servers, status lines, checks and skills, and their digests.
+
+Trust covers these files, edits of them ask, and a repository's hook is compared with them before it runs. The parser of
+shell lines is loaded with the first line. Depends on settings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from teamwright.config.project_mcp_file import command_of
+from teamwright.hooks.hook_index import HookSpec
+from teamwright.permissions.run_files import RunFiles, merge_run_files
+from teamwright.processes.named_files import content_digest
+
+if TYPE_CHECKING:
+    from teamwright.config.settings.settings import Settings
+
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
+"""The pattern of a text that is unknown before the command runs."""
+
+
+def line_files(root: Path, line: str, base: Path | None = None) -> RunFiles:
+    """Return the files of the repository that a shell line in `base` would run or names, by default at the root."""
+    if not line.strip():
+        return RunFiles()
+    from teamwright.permissions.run_file_search import find_run_files
+
+    named = frozenset(path for path in _named_paths(root, line, base) if os.path.isfile(path))
+    return merge_run_files([find_run_files(line, root, base), RunFiles(files=named)])
+
+
+def hook_files(root: Path, hook: HookSpec) -> RunFiles:
+    """Return the files of the repository that a hook would run; none for an action without a command."""
+    if hook.function is not None or not hook.command:
+        return RunFiles()
+    found = line_files(root, hook.command_line)
+    if hook.arguments is None:
+        return found
+    from teamwright.permissions.run_file_search import find_program_files
+
+    direct = find_program_files((hook.command, *hook.arguments), root)
+    return merge_run_files([direct, RunFiles(found.files, found.settings, found.trees)])
+
+
+def server_files(root: Path, entry: object) -> RunFiles:
+    """Return the files of the repository that the entry of an MCP server would run or names."""
+    fields = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else dict[str, Any]()
+    place, env, args = fields.get("cwd"), fields.get("env"), fields.get("args")
+    bases = [root, root / place] if isinstance(place, str) else [root]
+    words = [fields.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
+    argv = [word for word in words if isinstance(word, str)]
+    values = cast("Mapping[str, Any]", env).values() if isinstance(env, Mapping) else ()
+    text = " ".join([command_of(fields), *(value for value in values if isinstance(value, str))])
+    named = frozenset(path for base in bases for path in _named_paths(root, text, base) if os.path.isfile(path))
+    if not argv:
+        return RunFiles(files=named)
+    from teamwright.permissions.run_file_search import find_program_files
+
+    found = [find_program_files(argv, root, base) for base in bases]
+    found += [line_files(root, argv[0], base) for base in bases if len(argv) == 1]
+    return merge_run_files([*found, RunFiles(files=named)])
+
+
+def skill_files(root: Path, texts: Iterable[str]) -> RunFiles:
+    """Return the files of the repository that the shell lines of these skills and commands would run."""
+    from teamwright.skills.command_template import shell_lines
+    from teamwright.skills.skill_definition import parse_head
+
+    lines = [line for text in texts for line in shell_lines(parse_head(text).body)]
+    return merge_run_files(line_files(root, re.sub(r"\$(?:ARGUMENTS|\d)", "x", line)) for line in lines)
+
+
+def run_digests(root: Path, found: RunFiles) -> list[str]:
+    """Return the digests of these files and trees."""
+    return found.digests(root) if found.files or found.settings or found.trees else []
+
+
+def hook_digest(root: Path, hook: HookSpec) -> str:
+    """Return one digest of everything that a repository's hook would run: compared before it runs."""
+    beside = Path(hook.source).parent / "hooks"
+    parts = [*run_digests(root, hook_files(root, hook)), content_digest([beside], root) if beside.is_dir() else ""]
+    return "\0".join(parts)
+
+
+def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
+    """Return a trusted hook of the repository with the digest of what it runs, and the reason to confine it.
+
+    A hook of a person's own settings is returned as it is.
+    """
+    if not hook.source or hook.function is not None or not Path(hook.source).is_relative_to(root):
+        return hook
+    return replace(hook, files_digest=hook_digest(root, hook), confined_because=hook_files(root, hook).unknown)
+
+
+def files_run_by(settings: Settings, root: Path) -> RunFiles:
+    """Return the files of a project that the hooks, servers, status line and checks of these settings would run."""
+    found = [hook_files(root, hook) for hook in settings.hooks]
+    lines = [hook.command_line for hook in settings.hooks if hook.command]
+    found += [RunFiles(files=frozenset(_missing_paths(root, line))) for line in lines]
+    found += [server_files(root, server.entry) for server in settings.mcp.servers]
+    command = settings.status_line.get("command")
+    checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]
+    found += [line_files(root, line) for line in checks if isinstance(line, str) and line]
+    return merge_run_files(found)
+
+
+def _missing_paths(root: Path, line: str) -> set[Path]:
+    """Return the paths that a line names, also missing ones, but for directories."""
+    return {path for path in _named_paths(root, line) if path != root and not os.path.isdir(path)}
+
+
+def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
+    """Return every path in a command that could name a file of the repository: rather too many than too few.
+
+    A path after a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may be anywhere in it.
+    """
+    plain = command.replace('"', "").replace("'", "")
+    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
+    words = {word for form in forms for word in _BETWEEN.split(form)}
+    words |= {part for word in words for part in _FILLED_IN.split(word)}
+    found: set[Path] = set()
+    for word in words:
+        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
+            with suppress(OSError, ValueError):  # a name that no file can have
+                found.add(Path(os.path.realpath((base or root) / name)))
+    return {path for path in found if path.is_relative_to(root)}

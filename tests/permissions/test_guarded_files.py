@@ -11,102 +11,27 @@ from teamwright.sandbox.command_policy import SandboxPaths, protected_paths
 from teamwright.sandbox.guarded_files import GUARDED_KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "guarded-files.md"
-SIBLINGS = [
-    "lefthook.toml",
-    "lefthook.yml",
-    ".lefthook.json",
-    "lefthook-local.yaml",
-    ".lefthook-local.toml",
-    ".lintstagedrc.json",
-    ".devcontainer.json",
-    ".devcontainer/Dockerfile",
-    ".gitpod.yml",
-    ".gitpod.Dockerfile",
-    ".github/actions/setup/action.yml",
-    ".github/workflows/ci.yml",
-    ".forgejo/workflows/ci.yml",
-    "shop.code-workspace",
-    ".run/Test.run.xml",
-    ".dir-locals.el",
-    ".exrc",
-    ".nvim.lua",
-    ".cursorrules",
-    ".cursor/mcp.json",
-    ".gemini/settings.json",
-    ".codex/config.toml",
-    ".aider.conf.yml",
-    ".continue/config.yaml",
-    ".roo/mcp.json",
-    ".kilocode/mcp.json",
-    ".windsurf/hooks.json",
-    ".amp/settings.json",
-    ".opencode/plugin/x.ts",
-    "opencode.jsonc",
-    ".qwen/settings.json",
-    ".junie/mcp/mcp.json",
-    ".kiro/hooks/x.hook",
-    ".zed/tasks.json",
-    ".goosehints",
-    ".clinerules",
-    ".bundle/config",
-    ".pnpmfile.cjs",
-    "pnpmfile.cjs",
-    ".yarnrc.yml",
-    ".yarn/releases/yarn.cjs",
-    ".npmrc",
-    ".cargo/config.toml",
-    ".mvn/jvm.config",
-    ".mvn/extensions.xml",
-    "gradle/wrapper/gradle-wrapper.properties",
-    ".bazelrc",
-    "node_modules/.bin/tsc",
-    ".envrc",
-    ".tool-versions",
-    "mise.toml",
-    ".mise.local.toml",
-    ".python-version",
-    ".java-version",
-    ".ruby-version",
-    ".node-version",
-    ".pre-commit-config.yaml",
-    ".husky/pre-commit",
-    ".gitmodules",
-    ".gitattributes",
-    ".lfsconfig",
-    ".venv/bin/python",
-    ".venv/lib/python3.11/site-packages/x.pth",
-    "env/pyvenv.cfg",
-    "sitecustomize.py",
-    "src/usercustomize.py",
-    "lib/x.pth",
-    ".gdbinit",
-    ".lldbinit",
-    ".pdbrc",
-    ".ipython/profile_default/startup/x.py",
-]
-ORDINARY = [
-    "README.md",
-    "src/main.py",
-    "package.json",
-    "Makefile",
-    "pyproject.toml",
-    "build.rs",
-    "tests/conftest.py",
-    ".gitignore",
-    ".editorconfig",
-    ".github/CODEOWNERS",
-    ".github/dependabot.yml",
-    ".eslintrc.json",
-    "tsconfig.json",
-    "docs/venv.md",
-    "src/lefthook.go",
-    "mise/main.rs",
-    "setup.py",
-    ".env.example",
-    "gradle/libs.versions.toml",
-    "node_modules.md",
-    "src/site.py",
-]
+SIBLINGS_TEXT = """
+lefthook.toml lefthook.yml .lefthook.json lefthook-local.yaml .lefthook-local.toml .lintstagedrc.json
+.devcontainer.json .devcontainer/Dockerfile .gitpod.yml .gitpod.Dockerfile .github/actions/setup/action.yml
+.github/workflows/ci.yml .forgejo/workflows/ci.yml shop.code-workspace .run/Test.run.xml .dir-locals.el .exrc
+.nvim.lua .cursorrules .cursor/mcp.json .gemini/settings.json .codex/config.toml .aider.conf.yml
+.continue/config.yaml .roo/mcp.json .kilocode/mcp.json .windsurf/hooks.json .amp/settings.json .opencode/plugin/x.ts
+opencode.jsonc .qwen/settings.json .junie/mcp/mcp.json .kiro/hooks/x.hook .zed/tasks.json .goosehints .clinerules
+.bundle/config .pnpmfile.cjs pnpmfile.cjs .yarnrc.yml .yarn/releases/yarn.cjs .npmrc .cargo/config.toml
+.mvn/jvm.config .mvn/extensions.xml gradle/wrapper/gradle-wrapper.properties .bazelrc node_modules/.bin/tsc .envrc
+.tool-versions mise.toml .mise.local.toml .python-version .java-version .ruby-version .node-version
+.pre-commit-config.yaml .husky/pre-commit .gitmodules .gitattributes .lfsconfig .venv/bin/python
+.venv/lib/python3.11/site-packages/x.pth env/pyvenv.cfg sitecustomize.py src/usercustomize.py lib/x.pth .gdbinit
+.lldbinit .pdbrc .ipython/profile_default/startup/x.py
+"""
+SIBLINGS = SIBLINGS_TEXT.split()
+ORDINARY_TEXT = """
+README.md src/main.py package.json Makefile pyproject.toml build.rs tests/conftest.py .gitignore .editorconfig
+.github/CODEOWNERS .github/dependabot.yml .eslintrc.json tsconfig.json docs/venv.md src/lefthook.go mise/main.rs
+setup.py .env.example gradle/libs.versions.toml node_modules.md src/site.py
+"""
+ORDINARY = ORDINARY_TEXT.split()
 
 
 @pytest.mark.finding("3P10")

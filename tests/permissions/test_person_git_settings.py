@@ -109,7 +109,7 @@ def test_a_line_asks_where_a_setting_of_the_person_names_a_program_of_the_clone(
     "text",
     [
         "[core]\n\thooksPath = ~/hooks\n\tpager = less -FRX\n\teditor = vim\n\tfsmonitor = true\n",
-        '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n',
+        '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n',
         "[filter \"secret\"]\n\tclean = \"sed -e 's/key=.*/key=/' -e 's|a/b|c|'\"\n\tsmudge = cat\n",
         '[alias]\n\tup = "!./x.sh"\n',
         '[filter "own"]\n\tclean = /opt/own/clean %f\n[credential]\n\thelper = !/usr/bin/gh auth git-credential\n',

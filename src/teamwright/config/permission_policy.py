@@ -34,7 +34,7 @@ def make_policy(
 
     `temporary` are the session's temporary files.
     """
-    run = files_run_by(settings, trust.root)
+    run = files_run_by(settings, trust)
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
         private=private_paths(home),

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import RunFiles, merge_run_files
-from teamwright.processes.named_files import content_digest
+from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
+from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
+from teamwright.processes.named_files import content_digest, named_paths
 
 if TYPE_CHECKING:
     from teamwright.config.settings.settings import Settings
+    from teamwright.config.trust_store import TrustState
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -81,6 +83,16 @@ def skill_files(root: Path, texts: Iterable[str]) -> RunFiles:
     return merge_run_files(line_files(root, re.sub(r"\$(?:ARGUMENTS|\d)", "x", line)) for line in lines)
 
 
+def git_files(root: Path, name: str) -> list[Path]:
+    """Return the files and directories of the work tree that the git settings of this name make git run."""
+    try:
+        settings = list_settings(root, person_environment(os.environ))
+    except UnclearSettings:
+        return []
+    values = (one.value for one in settings if one.key.lower() == name.lower())
+    return [path for value in values for path in named_paths(value, root)]
+
+
 def run_digests(root: Path, found: RunFiles) -> list[str]:
     """Return the digests of these files and trees."""
     return found.digests(root) if found.files or found.settings or found.trees else []
@@ -103,9 +115,13 @@ def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
     return replace(hook, files_digest=hook_digest(root, hook), confined_because=hook_files(root, hook).unknown)
 
 
-def files_run_by(settings: Settings, root: Path) -> RunFiles:
-    """Return the files of a project that the hooks, servers, status line and checks of these settings would run."""
-    found = [hook_files(root, hook) for hook in settings.hooks]
+def files_run_by(settings: Settings, trust: TrustState) -> RunFiles:
+    """Return the files of a project that its trusted entries, and the hooks, servers, status line and checks of these
+    settings would run.
+    """
+    root = trust.root
+    found = [entry.runs for entry in trust.entries if entry.runs is not NOTHING and trust.allows(entry)]
+    found += [hook_files(root, hook) for hook in settings.hooks]
     lines = [hook.command_line for hook in settings.hooks if hook.command]
     found += [RunFiles(files=frozenset(_missing_paths(root, line))) for line in lines]
     found += [server_files(root, server.entry) for server in settings.mcp.servers]

@@ -20,13 +20,13 @@ from msgspec.structs import asdict, replace
 from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
 from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
-from teamwright.config.project_runs import hook_files, line_files, run_digests, server_files, skill_files
+from teamwright.config.project_runs import git_files, hook_files, line_files, run_digests, server_files, skill_files
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
 from teamwright.config.team_definition import widening_of_role, widening_of_team
 from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
-from teamwright.permissions.run_files import RunFiles
+from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.git_entries import GitEntry, git_entries
 from teamwright.processes.git_settings import person_entries, person_environment
@@ -70,6 +70,8 @@ class TrustEntry(Struct, frozen=True):
     summary: str
     allows: bool = False
     """True when it allows calls that would otherwise need an answer."""
+    runs: RunFiles = NOTHING
+    """The files of the repository that it would run. The digest covers them."""
 
     @property
     def key(self) -> str:
@@ -150,7 +152,7 @@ def _status_line_entry(file: str, root: Path, value: Any) -> TrustEntry:
     found = line_files(root, text)
     parts = [STATUS_LINE, json.dumps(value, sort_keys=True), *run_digests(root, found)]
     summary = f"status line: {' '.join(text.split())}{_in_sandbox(found)}"
-    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", summary)
+    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", summary, runs=found)
 
 
 def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
@@ -164,7 +166,7 @@ def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
     parts += [] if hook.action is None else [json.dumps(asdict(hook.action), sort_keys=True)]
     # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
     summary = f"hook: {' '.join(name.split())}{_in_sandbox(found)}"
-    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary, runs=found)
 
 
 def _in_sandbox(found: RunFiles) -> str:
@@ -214,8 +216,9 @@ def team_entry(root: Path, name: str, parts: Mapping[str, Any]) -> TrustEntry:
 
 def _with_files(root: Path, entry: TrustEntry, lines: Iterable[str]) -> TrustEntry:
     """Return the entry with a digest that covers the files of the repository that these lines run."""
-    found = [digest for line in lines for digest in run_digests(root, line_files(root, line))]
-    return replace(entry, digest=_digest([entry.digest, *found])) if found else entry
+    found = merge_run_files(line_files(root, line) for line in lines)
+    digests = run_digests(root, found)
+    return replace(entry, digest=_digest([entry.digest, *digests]), runs=found) if digests else entry
 
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
@@ -226,9 +229,10 @@ def _servers(root: Path, compat: bool) -> list[TrustEntry]:
 
 def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
     """Return the entry of one MCP server, shown whole. Its digest covers the repository's files that it names."""
-    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *run_digests(root, server_files(root, entry))]
+    found = server_files(root, entry)
+    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *run_digests(root, found)]
     summary = f"mcp server: {describe_server(name, entry)}"
-    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
+    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary, runs=found)
 
 
 def _agents(root: Path, compat: bool) -> list[TrustEntry]:
@@ -244,13 +248,13 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
     definition = found.definition
     hooks = definition.hooks if definition is not None else ()
     servers = {name: entry for name, entry in definition.mcp_servers.items() if entry} if definition is not None else {}
-    parts = ["agent", found.digest]
-    parts += [digest for hook in hooks for digest in run_digests(root, hook_files(root, hook))]
-    parts += [digest for entry in servers.values() for digest in run_digests(root, server_files(root, entry))]
+    runs = [hook_files(root, hook) for hook in hooks] + [server_files(root, entry) for entry in servers.values()]
+    parts = ["agent", found.digest, *(digest for one in runs for digest in run_digests(root, one))]
     summary = f"agent: {found.name}"
     summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())
     summary += "".join(f"; hook: {' '.join(hook.name.split())}" for hook in hooks)
-    return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
+    file = _relative(Path(found.file), root)
+    return TrustEntry("agent", found.name, file, _digest(parts), "used", summary, runs=merge_run_files(runs))
 
 
 def asset_places(compat: bool) -> list[tuple[SkillKind, str]]:
@@ -280,7 +284,8 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
     does = describe_effects(_texts(kind, path)) if inside else ""
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
     digest = asset_digest(root, kind, path) if inside else _digest(["it leads out of the repository"])
-    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does)
+    runs = skill_files(root, _texts(kind, path)) if inside and "runs: " in does else NOTHING
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does, runs)
 
 
 def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
@@ -323,7 +328,8 @@ def _tree_digest(path: Path) -> str:
 
 def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
     summary = f"git could run a program, or read other files: {_shortened(found.name)}"
-    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
+    runs = RunFiles(trees=frozenset(git_files(root, found.name)))
+    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary, runs=runs)
 
 
 def _digest(parts: list[str]) -> str:

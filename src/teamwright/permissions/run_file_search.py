@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,11 +130,9 @@ def find_run_files(line: str, root: Path, base: Path | None = None) -> RunFiles:
 
 def find_program_files(argv: Sequence[str], root: Path, base: Path | None = None) -> RunFiles:
     """Return the files below the root that a program with these arguments would run, without a shell."""
-    search = _Search(Path(os.path.realpath(root)))
-    words = tuple(_HERE.sub(str(base or root), _ROOT.sub(_PLACE, word)) for word in argv)
-    if words:
-        search.read_command(ShellCommand(words, frozenset({base or root})), 0)
-    return search.result()
+    place = _PLACE if base in {None, root} else str(base)
+    line = shlex.join(_HERE.sub(place, _ROOT.sub(_PLACE, word)) for word in argv)
+    return find_run_files(line, root, base)
 
 
 class _Search(Struct):

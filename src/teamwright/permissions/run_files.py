@@ -30,6 +30,9 @@ class RunFiles(Struct, frozen=True):
         return [content_digest([path], root) for path in sorted({*self.files, *self.settings, *self.trees})]
 
 
+NOTHING = RunFiles()
+
+
 def merge_run_files(found: Iterable[RunFiles]) -> RunFiles:
     """Return all files of several lines."""
     every = list(found)

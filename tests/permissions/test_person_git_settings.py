@@ -244,3 +244,15 @@ def test_a_session_reads_a_fresh_clone_without_its_filters(person):
             check=False,
         )
         assert (args[0], done.returncode in {0, 1}, person.mark.exists()) == (args[0], True, False), done.stderr
+
+
+@pytest.mark.finding("3P3")
+def test_a_git_of_the_project_on_the_path_is_not_asked_for_settings(person, monkeypatch):
+    (person.clone / "bin").mkdir()
+    fake = person.clone / "bin" / "git"
+    fake.write_text(f"#!/bin/sh\necho ran >> {person.mark}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{person.clone / 'bin'}:{os.environ['PATH']}")
+    person.verdict("git status")
+    trust_state(person.clone, None)
+    assert not person.mark.exists()

@@ -1,12 +1,13 @@
 """Trust covers the files that an entry would run, however its line names them; edits of these files ask."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 
 import pytest
 
-from teamwright.config.project_runs import hook_digest
+from teamwright.config.project_runs import hook_digest, programs_outside
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.hooks.hook_index import HookIndex
@@ -14,6 +15,8 @@ from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
 from teamwright.permissions.run_file_search import find_run_files
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.sandbox.command_needs import NO_NEEDS
+from teamwright.sandbox.command_policy import SandboxPaths, protected_paths
 from tests.session.conftest import Repository
 
 FILES = {
@@ -168,6 +171,20 @@ def test_files_that_a_persons_own_hooks_name_are_guarded(filled):
     assert edit(filled, "README.md") is Verdict.ALLOW
     hook = filled.settings().hooks[0]
     assert (hook.files_digest, hook.confined_because) == ("", "")
+
+
+@pytest.mark.finding("3P5")
+def test_no_confined_command_changes_a_script_that_a_persons_own_hook_runs_outside_of_the_sandbox(filled):
+    hooks = [{"type": "command", "command": line} for line in ("cd tools && ./b.sh", "python3 tools", "npm run mcp")]
+    filled.user({"hooks": {"Stop": [{"hooks": hooks}]}})
+    outside = programs_outside(filled.settings(), filled.state())
+    place = SandboxPaths(str(filled.root.parent), (), (), "", {}, outside)
+    found = {os.path.relpath(path, filled.root) for path in protected_paths([str(filled.root)], (), place, NO_NEEDS)}
+    assert found >= {"tools/b.sh", "tools"}
+    assert not found & {"package.json", "README.md"}
+    assert [bool(hook.confined_because) for hook in filled.settings().hooks] == [False, False, True]
+    filled.user({"hooks": {"Stop": [{"hooks": [{**hooks[2], "sandbox": False}]}]}})
+    assert [hook.confined_because for hook in filled.settings().hooks] == [""]
 
 
 @pytest.mark.finding("3P5")

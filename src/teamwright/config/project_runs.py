@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
+from teamwright.permissions.run_files import NOTHING, SCRIPT_EXTENSIONS, RunFiles, merge_run_files
 from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
 from teamwright.processes.named_files import content_digest, named_paths
 
@@ -106,13 +106,18 @@ def hook_digest(root: Path, hook: HookSpec) -> str:
 
 
 def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
-    """Return a trusted hook of the repository with the digest of what it runs, and the reason to confine it.
+    """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs.
 
-    A hook of a person's own settings is returned as it is.
+    A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
+    project says what runs (`make`, `npm run`), unless the person said that it runs outside.
     """
-    if not hook.source or hook.function is not None or not Path(hook.source).is_relative_to(root):
+    if hook.function is not None or not hook.command:
         return hook
-    return replace(hook, files_digest=hook_digest(root, hook), confined_because=hook_files(root, hook).unknown)
+    found = hook_files(root, hook)
+    if hook.source and Path(hook.source).is_relative_to(root):
+        return replace(hook, files_digest=hook_digest(root, hook), confined_because=found.unknown)
+    says = not hook.is_outside and any(map(os.path.isfile, found.settings))
+    return replace(hook, confined_because=found.unknown) if says else hook
 
 
 def files_run_by(settings: Settings, trust: TrustState) -> RunFiles:
@@ -129,6 +134,26 @@ def files_run_by(settings: Settings, trust: TrustState) -> RunFiles:
     checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]
     found += [line_files(root, line) for line in checks if isinstance(line, str) and line]
     return merge_run_files(found)
+
+
+def programs_outside(settings: Settings, trust: TrustState) -> tuple[str, ...]:
+    """Return the programs and directories of a project that a person's own hooks and status line run outside of the
+    sandbox: no confined command may change them. A repository's hook is compared before it runs instead.
+    """
+    root, command = trust.root, settings.status_line.get("command")
+    found = [hook_files(root, hook) for hook in settings.hooks if _runs_outside(hook)]
+    is_own = not Path(settings.origins.get("statusLine", "/")).is_relative_to(root)
+    found += [line_files(root, command)] if isinstance(command, str) and is_own else []
+    files = (path for one in found for path in one.files if _is_program(path))
+    return tuple(sorted({*map(str, files), *(str(path) for one in found for path in one.trees)}))
+
+
+def _runs_outside(hook: HookSpec) -> bool:
+    return not (hook.files_digest or hook.is_confined or hook.confined_because)
+
+
+def _is_program(path: Path) -> bool:
+    return path.suffix in SCRIPT_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
 
 
 def _missing_paths(root: Path, line: str) -> set[Path]:

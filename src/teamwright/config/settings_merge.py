@@ -280,8 +280,7 @@ class SettingsMerge:
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
                 noted.set_state("needs trust")
                 continue
-            hook = bind_hook(self.trust.root, hook) if layer.origin.of_repository else hook
-            self.hooks.append(hook)
+            self.hooks.append(bind_hook(self.trust.root, hook))
             self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:

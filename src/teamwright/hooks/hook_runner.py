@@ -70,9 +70,9 @@ class HookEnvironment(Struct, frozen=True):
     records: ProcessRecords | None = None
     confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
     """Returns the confinement of a hook that needs one; None where no sandbox works."""
+    http: HttpLimits = HttpLimits()
     digest: Callable[[HookSpec], str] = _trusted_digest
     """Returns the digest of the project's files that a trusted hook of it would run now."""
-    http: HttpLimits = HttpLimits()
 
 
 def _ignore_notice(text: str, level: str) -> None:

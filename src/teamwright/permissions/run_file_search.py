@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.run_files import RunFiles
+from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.processes.named_files import tree_files
@@ -51,7 +51,6 @@ _INTERPRETERS = word_set(
     "node nodejs deno bun tsx ts-node ruby perl php lua luajit Rscript tclsh wish osascript pwsh java dotnet guile"
     " racket escript elixir groovy scala kotlin swift julia awk gawk mawk nawk sed"
 )
-_EXTENSIONS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".lua", ".mk")
 _SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh")
 
 _RUNNERS: dict[str, tuple[str, ...]] = {
@@ -227,7 +226,7 @@ class _Search(Struct):
         """Add the programs that a text names which cannot be parsed as lines of a shell."""
         for word in set(_WORDS.split(text)):
             for path in self._inside(word.lstrip("@-"), places) if word.strip("./@-") else ():
-                if os.path.isfile(path) and (path.suffix in _EXTENSIONS or os.access(path, os.X_OK)):
+                if os.path.isfile(path) and (path.suffix in SCRIPT_EXTENSIONS or os.access(path, os.X_OK)):
                     self.files.add(path)
 
     def _add_program(self, command: ShellCommand, name: str, places: list[Path], depth: int) -> None:
@@ -314,7 +313,7 @@ class _Search(Struct):
         for path in {path for arg in known for path in self._inside(arg, places)}:
             if os.path.isdir(path):
                 self._add_tree(path)
-            elif os.path.isfile(path) or path.suffix in _EXTENSIONS:
+            elif os.path.isfile(path) or path.suffix in SCRIPT_EXTENSIONS:
                 self.files.add(path)
                 self._read_script(path, places, depth)
         if any(re.fullmatch(r"-[eprIM].*|--(?:eval|print|require|import|loader)\b.*", arg) for arg in known):

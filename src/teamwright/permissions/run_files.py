@@ -12,6 +12,12 @@ from msgspec import Struct
 
 from teamwright.processes.named_files import content_digest
 
+SCRIPT_EXTENSIONS = (
+    *(".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts"),
+    *(".rb", ".pl", ".php", ".lua", ".mk"),
+)
+"""Ends of the names of scripts."""
+
 
 class RunFiles(Struct, frozen=True):
     """What a line would run in a project, by real path; also files that do not exist yet.

@@ -133,7 +133,7 @@ def _usual_files(cwd: Path, env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _list(cwd: Path, env: Mapping[str, str], timeout_s: float) -> tuple[GitSetting, ...]:
-    argv = ["git", "--no-pager", "config", "--list", "-z", "--show-scope", "--show-origin"]
+    argv = [_git_program(cwd, env), "--no-pager", "config", "--list", "-z", "--show-scope", "--show-origin"]
     without_scope = [word for word in argv if word != "--show-scope"]  # a git before 2.26 does not know it
     for form in (argv, without_scope):
         try:
@@ -149,6 +149,17 @@ def _list(cwd: Path, env: Mapping[str, str], timeout_s: float) -> tuple[GitSetti
         if done.returncode != _USAGE_ERROR:
             break
     raise UnclearSettings(done.stderr.decode("utf-8", "replace").strip() or "git cannot list its settings")
+
+
+def _git_program(cwd: Path, env: Mapping[str, str]) -> str:
+    """Return the path of git, found where the project cannot have put it; a path that does not exist without one."""
+    found = discover(cwd).repository
+    tops = [str(cwd), *([str(found.tree)] if found is not None else [])]
+    for entry in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(entry, "git")
+        if os.path.isabs(entry) and not is_inside_any(path, tops) and os.access(path, os.X_OK):
+            return path
+    return "/nonexistent/git"
 
 
 def _parse(output: str, cwd: Path, *, has_scope: bool) -> Iterator[GitSetting]:

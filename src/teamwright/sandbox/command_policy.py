@@ -50,7 +50,8 @@ _SOCKET_FIELDS = 8
 class SandboxPaths(Struct, frozen=True):
     """The paths of a session. `private` is the state that no command sees, but for `visible`.
 
-    `temporary` is the directory that commands have as `/tmp`. `env` is the environment of commands.
+    `temporary` is the directory that commands have as `/tmp`. `env` is the environment of commands. `run_outside` are
+    files and directories of the project that run outside of the sandbox, such as scripts of a person's hooks.
     """
 
     home: str
@@ -58,6 +59,7 @@ class SandboxPaths(Struct, frozen=True):
     visible: tuple[str, ...]
     temporary: str
     env: Mapping[str, str]
+    run_outside: tuple[str, ...] = ()
 
 
 class ConfinementRequest(Struct, frozen=True):
@@ -172,6 +174,7 @@ def protected_paths(
     start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
     start_files += [path for top in others for path in _matching(top, CACHED_STARTUP)]
     found = _below(start_files, (*directories, *others))
+    found += _below(place.run_outside, (*directories, *others))
     for directory in directories:
         found += [os.path.join(directory, name) for name in PROTECTED_NAMES]
         found += _matching(directory, PROTECTED_PATTERNS)

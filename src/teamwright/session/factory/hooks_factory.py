@@ -71,12 +71,13 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     book = HookIndex((*named, *context.options.own_hooks))
     visible_env = remove_variables(parts.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
+    own |= _CACHE
     env, confine = (
-        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own, **_CACHE},
+        {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
         partial(_confine, parts.agent_factory, root),
     )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
-    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, partial(hook_digest, root), limits)
+    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits, digest=partial(hook_digest, root))
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:

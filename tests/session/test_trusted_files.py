@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from teamwright.config.project_runs import hook_digest, programs_outside
+from teamwright.config.project_runs import hook_digest
 from teamwright.config.settings.settings import SettingFlags
+from teamwright.config.settings_runs import programs_outside
 from teamwright.config.trusted_skills import make_shelf
 from teamwright.hooks.hook_index import HookIndex
 from teamwright.hooks.hook_runner import HookEnvironment, HookRunner
@@ -177,7 +178,7 @@ def test_files_that_a_persons_own_hooks_name_are_guarded(filled):
 def test_no_confined_command_changes_a_script_that_a_persons_own_hook_runs_outside_of_the_sandbox(filled):
     hooks = [{"type": "command", "command": line} for line in ("cd tools && ./b.sh", "python3 tools", "npm run mcp")]
     filled.user({"hooks": {"Stop": [{"hooks": hooks}]}})
-    outside = programs_outside(filled.settings(), filled.state())
+    outside = programs_outside(filled.settings(), filled.root)
     place = SandboxPaths(str(filled.root.parent), (), (), "", {}, outside)
     found = {os.path.relpath(path, filled.root) for path in protected_paths([str(filled.root)], (), place, NO_NEEDS)}
     assert found >= {"tools/b.sh", "tools"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamwright.config.project_runs import files_run_by
 from teamwright.config.settings.settings import Settings
+from teamwright.config.settings_runs import files_run_by
 from teamwright.config.trust_store import TrustState
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.run_files import merge_run_files
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.storage.paths import Home
 
@@ -34,7 +35,8 @@ def make_policy(
 
     `temporary` are the session's temporary files.
     """
-    run = files_run_by(settings, trust)
+    trusted = [entry.runs for entry in trust.entries if trust.allows(entry)]
+    run = merge_run_files([*trusted, files_run_by(settings, trust.root)])
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
         private=private_paths(home),

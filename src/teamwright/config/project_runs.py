@@ -11,19 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from teamwright.config.project_mcp_file import command_of
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import NOTHING, SCRIPT_EXTENSIONS, RunFiles, merge_run_files
+from teamwright.permissions.run_files import RunFiles, merge_run_files
 from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
 from teamwright.processes.named_files import content_digest, named_paths
-
-if TYPE_CHECKING:
-    from teamwright.config.settings.settings import Settings
-    from teamwright.config.trust_store import TrustState
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -120,43 +116,7 @@ def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
     return replace(hook, confined_because=found.unknown) if says else hook
 
 
-def files_run_by(settings: Settings, trust: TrustState) -> RunFiles:
-    """Return the files of a project that its trusted entries, and the hooks, servers, status line and checks of these
-    settings would run.
-    """
-    root = trust.root
-    found = [entry.runs for entry in trust.entries if entry.runs is not NOTHING and trust.allows(entry)]
-    found += [hook_files(root, hook) for hook in settings.hooks]
-    lines = [hook.command_line for hook in settings.hooks if hook.command]
-    found += [RunFiles(files=frozenset(_missing_paths(root, line))) for line in lines]
-    found += [server_files(root, server.entry) for server in settings.mcp.servers]
-    command = settings.status_line.get("command")
-    checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]
-    found += [line_files(root, line) for line in checks if isinstance(line, str) and line]
-    return merge_run_files(found)
-
-
-def programs_outside(settings: Settings, trust: TrustState) -> tuple[str, ...]:
-    """Return the programs and directories of a project that a person's own hooks and status line run outside of the
-    sandbox: no confined command may change them. A repository's hook is compared before it runs instead.
-    """
-    root, command = trust.root, settings.status_line.get("command")
-    found = [hook_files(root, hook) for hook in settings.hooks if _runs_outside(hook)]
-    is_own = not Path(settings.origins.get("statusLine", "/")).is_relative_to(root)
-    found += [line_files(root, command)] if isinstance(command, str) and is_own else []
-    files = (path for one in found for path in one.files if _is_program(path))
-    return tuple(sorted({*map(str, files), *(str(path) for one in found for path in one.trees)}))
-
-
-def _runs_outside(hook: HookSpec) -> bool:
-    return not (hook.files_digest or hook.is_confined or hook.confined_because)
-
-
-def _is_program(path: Path) -> bool:
-    return path.suffix in SCRIPT_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
-
-
-def _missing_paths(root: Path, line: str) -> set[Path]:
+def missing_paths(root: Path, line: str) -> set[Path]:
     """Return the paths that a line names, also missing ones, but for directories."""
     return {path for path in _named_paths(root, line) if path != root and not os.path.isdir(path)}
 

@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, field
 
@@ -410,4 +410,5 @@ def _package_scripts(text: str) -> list[str]:
         scripts: Any = json.loads(text).get("scripts")
     except (ValueError, AttributeError, RecursionError):
         return []
-    return [line for line in scripts.values() if isinstance(line, str)] if isinstance(scripts, dict) else []
+    values = cast("dict[str, Any]", scripts).values() if isinstance(scripts, dict) else ()
+    return [line for line in values if isinstance(line, str)]

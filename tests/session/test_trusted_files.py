@@ -206,6 +206,19 @@ async def test_a_hook_of_a_repository_does_not_run_after_a_change_of_its_script(
 
 
 @pytest.mark.finding("3P5")
+async def test_a_hook_that_writes_files_goes_on_running(filled):
+    root = filled.root
+    define(filled, "hook", "echo ran >> log.txt; cat log.txt | tee copy.txt; $NOTHING; true")
+    filled.write("log.txt", "")
+    filled.trust()
+    place = HookEnvironment(root, {"PATH": "/usr/bin:/bin"}, digest=lambda hook: hook_digest(root, hook))
+    runner = HookRunner(HookIndex(filled.settings().hooks), place)
+    for _ in range(3):
+        await runner.fire("Stop", {})
+    assert (root / "log.txt").read_text() == "ran\n" * 3
+
+
+@pytest.mark.finding("3P5")
 def test_a_skill_is_not_used_after_a_change_of_a_script_that_its_line_runs(filled):
     define(filled, "skill", "cd tools && ./b.sh")
     filled.trust()

@@ -24,6 +24,9 @@ from teamwright.processes.named_files import content_digest, named_paths
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 _BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_WRITTEN = re.compile(r">{1,2}\|?\s*[^\s;&|<>()]+")
+"""A file that the shell writes."""
+
 _FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
 """The pattern of a text that is unknown before the command runs."""
 
@@ -34,8 +37,12 @@ def line_files(root: Path, line: str, base: Path | None = None) -> RunFiles:
         return RunFiles()
     from teamwright.permissions.run_file_search import find_run_files
 
-    named = frozenset(path for path in _named_paths(root, line, base) if os.path.isfile(path))
-    return merge_run_files([find_run_files(line, root, base), RunFiles(files=named)])
+    found = find_run_files(line, root, base)
+    if not found.unknown:
+        return found
+    read = _WRITTEN.sub(" ", line)
+    named = frozenset(path for path in _named_paths(root, read, base) if os.path.isfile(path))
+    return merge_run_files([found, RunFiles(files=named)])
 
 
 def hook_files(root: Path, hook: HookSpec) -> RunFiles:
@@ -97,11 +104,19 @@ def run_digests(root: Path, found: RunFiles) -> list[str]:
 def hook_digest(root: Path, hook: HookSpec) -> str:
     """Return one digest of everything that a repository's hook would run: compared before it runs."""
     beside = Path(hook.source).parent / "hooks"
-    parts = [*run_digests(root, hook_files(root, hook)), content_digest([beside], root) if beside.is_dir() else ""]
+    parts = [
+        *run_digests(root, hook_files(root, hook).programs),
+        content_digest([beside], root) if beside.is_dir() else "",
+    ]
     return "\0".join(parts)
 
 
-def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
+def is_of_repository(root: Path, source: str) -> bool:
+    """Return True for a settings file or a definition that the repository brings."""
+    return any(Path(source).is_relative_to(root / name) for name in (".claude", ".teamwright", ".agents"))
+
+
+def bind_hook(root: Path, hook: HookSpec, *, is_projects: bool) -> HookSpec:
     """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs.
 
     A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
@@ -110,7 +125,7 @@ def bind_hook(root: Path, hook: HookSpec) -> HookSpec:
     if hook.function is not None or not hook.command:
         return hook
     found = hook_files(root, hook)
-    if hook.source and Path(hook.source).is_relative_to(root):
+    if is_projects:
         return replace(hook, files_digest=hook_digest(root, hook), confined_because=found.unknown)
     says = not hook.is_outside and any(map(os.path.isfile, found.settings))
     return replace(hook, confined_because=found.unknown) if says else hook

@@ -280,7 +280,7 @@ class SettingsMerge:
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
                 noted.set_state("needs trust")
                 continue
-            self.hooks.append(bind_hook(self.trust.root, hook))
+            self.hooks.append(bind_hook(self.trust.root, hook, is_projects=layer.origin.of_repository))
             self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:

@@ -5,13 +5,12 @@ Edits of these files ask, and confined commands cannot change those that run out
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from teamwright.config.project_runs import hook_files, line_files, missing_paths, server_files
+from teamwright.config.project_runs import hook_files, is_of_repository, line_files, missing_paths, server_files
 from teamwright.config.settings.settings import Settings
 from teamwright.hooks.hook_index import HookSpec
-from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, merge_run_files
+from teamwright.permissions.run_files import RunFiles, merge_run_files
 
 
 def files_run_by(settings: Settings, root: Path) -> RunFiles:
@@ -32,15 +31,11 @@ def programs_outside(settings: Settings, root: Path) -> tuple[str, ...]:
     """
     command = settings.status_line.get("command")
     found = [hook_files(root, hook) for hook in settings.hooks if _runs_outside(hook)]
-    is_own = not Path(settings.origins.get("statusLine", "/")).is_relative_to(root)
+    is_own = not is_of_repository(root, settings.origins.get("statusLine", ""))
     found += [line_files(root, command)] if isinstance(command, str) and is_own else []
-    files = (path for one in found for path in one.files if _is_program(path))
+    files = (path for one in found for path in one.programs.files)
     return tuple(sorted({*map(str, files), *(str(path) for one in found for path in one.trees)}))
 
 
 def _runs_outside(hook: HookSpec) -> bool:
     return not (hook.files_digest or hook.is_confined or hook.confined_because)
-
-
-def _is_program(path: Path) -> bool:
-    return path.suffix in SCRIPT_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)

@@ -135,17 +135,22 @@ def find_program_files(argv: Sequence[str], root: Path, base: Path | None = None
 
 
 class _Search(Struct):
-    """The state of one search. `done` are the scripts and settings that were read."""
+    """The state of one search. `done` are the scripts and settings that were read.
+
+    `data` are files that plain programs read: they count only if something else may run what is read.
+    """
 
     root: Path
     files: set[Path] = field(default_factory=set[Path])
     settings: set[Path] = field(default_factory=set[Path])
     trees: set[Path] = field(default_factory=set[Path])
     unknown: str = ""
+    data: set[Path] = field(default_factory=set[Path])
     done: set[Path] = field(default_factory=set[Path])
 
     def result(self) -> RunFiles:
-        return RunFiles(frozenset(self.files), frozenset(self.settings), frozenset(self.trees), self.unknown)
+        files = self.files | self.data if self.unknown else self.files
+        return RunFiles(frozenset(files), frozenset(self.settings), frozenset(self.trees), self.unknown)
 
     def doubt(self, why: str) -> None:
         self.unknown = self.unknown or why
@@ -162,7 +167,7 @@ class _Search(Struct):
         for redirect in parsed.redirects:
             if redirect.target is not None and not redirect.writes:
                 places = [place for place in redirect.directories if place is not None]
-                self._add_existing(redirect.target, self._places(places))
+                self.data |= self._existing(redirect.target, self._places(places))
 
     def read_command(self, command: ShellCommand, depth: int) -> None:
         """Read one simple command."""
@@ -173,8 +178,10 @@ class _Search(Struct):
         for at, word in enumerate(command.words):
             if word is not None and at in command.globs:
                 self._add_matches(word, places)
+            elif word is not None and at and os.path.basename(command.name or "") in _PLAIN:
+                self.data |= self._existing(word, places)
             elif word is not None:
-                self._add_existing(word, places)
+                self.files |= self._existing(word, places)
             else:
                 self._add_shape(command.shape(at))
         if command.role == "wrap" or (command.role == "guess" and command.name and "/" not in command.name):
@@ -201,10 +208,10 @@ class _Search(Struct):
             if path != self.root and path.is_relative_to(self.root):
                 yield path
 
-    def _add_existing(self, word: str, places: Iterable[Path]) -> None:
-        """Add the plain files that a word names: a program that is not known may run them."""
-        for part in {word, word.rpartition("=")[2]} - {""}:
-            self.files |= {path for path in self._inside(part, places) if os.path.isfile(path)}
+    def _existing(self, word: str, places: Sequence[Path]) -> set[Path]:
+        """Return the plain files that a word names: a program that is not known may run them."""
+        parts = {word, word.rpartition("=")[2]} - {""}
+        return {path for part in parts for path in self._inside(part, places) if os.path.isfile(path)}
 
     def _add_shape(self, shape: Sequence[str | None]) -> None:
         """Add the files that the fixed end of an unknown word names, from the root on."""

@@ -5,6 +5,7 @@ Loaded at the start of a session, unlike the search.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,6 +35,16 @@ class RunFiles(Struct, frozen=True):
     def digests(self, root: Path) -> list[str]:
         """Return a digest of each file and tree."""
         return [content_digest([path], root) for path in sorted({*self.files, *self.settings, *self.trees})]
+
+    @property
+    def programs(self) -> RunFiles:
+        """The part without files that are data, such as a log that the line writes."""
+        return RunFiles(frozenset(filter(is_program, self.files)), self.settings, self.trees, self.unknown)
+
+
+def is_program(path: Path) -> bool:
+    """Return True for a script or a program, and for a file that does not exist."""
+    return path.suffix in SCRIPT_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
 
 
 NOTHING = RunFiles()

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
-from teamwright.config.project_runs import bind_hook, hook_digest
+from teamwright.config.project_runs import bind_hook, hook_digest, is_of_repository
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -92,7 +92,7 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     runner = HookRunner(book, place, tell, call_action)
 
     def own_of(kind: str) -> list[HookSpec]:
-        return [bind_hook(root, hook) for hook in parts.own_of(kind)]
+        return [bind_hook(root, hook, is_projects=is_of_repository(root, hook.source)) for hook in parts.own_of(kind)]
 
     session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
     if book.has_hooks(PERMISSION):

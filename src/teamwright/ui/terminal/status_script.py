@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from teamwright import __version__
-from teamwright.config.project_runs import line_files, run_digests
+from teamwright.config.project_runs import is_of_repository, line_files, run_digests
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
@@ -138,20 +138,20 @@ def make_status_script(
     origin = Path(settings.origins.get("statusLine", ""))
     cwd, root = session.agent_factory.work_directory, context.trust.root
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    began, is_projects = time.monotonic(), origin.is_relative_to(root)
+    began, is_projects = time.monotonic(), is_of_repository(root, str(origin))
     found = line_files(root, command)
-    trusted = run_digests(root, found) if is_projects else []
+    trusted = run_digests(root, found.programs) if is_projects else []
     says = bool(found.unknown) and (is_projects or any(map(os.path.isfile, found.settings)))
     return StatusScript(
         command,
-        root if is_projects else cwd,
+        root if origin.is_relative_to(root) else cwd,
         {**command_environment(settings.bash, context.env), **own},
         lambda: status_input(session, time.monotonic() - began),
         mask,
         changed,
         min(padding, MAX_PADDING) if isinstance(padding, int) and padding > 0 else 0,
         max(float(refresh), MIN_REFRESH_S) if isinstance(refresh, int | float) and refresh > 0 else None,
-        lambda: not is_projects or run_digests(root, line_files(root, command)) == trusted,
+        lambda: not is_projects or run_digests(root, line_files(root, command).programs) == trusted,
         partial(_confine, session, command, root) if says else _no_sandbox,
     )
 

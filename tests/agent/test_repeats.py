@@ -47,7 +47,7 @@ async def turn(tmp_path, makes, tool=None):
     place = agent.toolbox.workplace
     place.cwd = tmp_path / "work"  # its transcript, which grows, is elsewhere
     place.cwd.mkdir()
-    place.roots = (place.cwd,)
+    place.directories = lambda: (place.cwd,)
     end = await run_turn(agent, UserMessage((text_block("hello"),)))
     notes = [number for number, seen in enumerate(model.seen) if WARNING in str(seen[-1])]
     return end, notes, model

@@ -380,7 +380,12 @@ class _ClosedGate:
 
 
 NO_TOOLS = Toolbox(
-    "", (), Workplace(Path(), (), Path(), Path()), gate=_ClosedGate(), numbers=CallNumbers(), emit=lambda _event: None
+    "",
+    (),
+    Workplace(Path(), tuple, Path(), Path()),
+    gate=_ClosedGate(),
+    numbers=CallNumbers(),
+    emit=lambda _event: None,
 )
 """The toolbox of terminated agents: no tools, and no record of seen files."""
 

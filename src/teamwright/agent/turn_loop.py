@@ -113,7 +113,9 @@ async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
     """
     so_far, again = _TurnProgress(), RetryCount()
     places = agent.toolbox.workplace
-    repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox.is_wait)
+    repeats = RepetitionGuard(
+        lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox.is_wait
+    )
     while True:
         answered = await next_answer(agent)
         heard = answered.answer

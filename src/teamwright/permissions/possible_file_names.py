@@ -41,12 +41,12 @@ _TAKES_FILES = word_set(
 )
 """Programs whose words are files that they read: an unknown word may be any file."""
 
-_TAKES_SCRIPT = word_set(
+SCRIPT_PROGRAMS = word_set(
     "bash sh zsh dash ksh ash fish python python2 python3 node nodejs deno bun ruby perl php lua Rscript tsx ts-node"
 )
 """Programs whose first word is a file that they read."""
 
-_TAKES_CODE = _TAKES_SCRIPT | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
+CODE_PROGRAMS = SCRIPT_PROGRAMS | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
 """Programs with code in a word, which may name a file between quotes."""
 
 _GREP = re.compile(
@@ -99,7 +99,7 @@ _LISTED_FILES = word_set("--files0-from=- --files0-from --files-from=- -T-")
 
 _SED_FILE = re.compile(r"(?=[rRwW][ \t]*([^\s;}]+))")
 _SIGNS = re.compile(r"[=:,@<>;]+")
-_CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
+CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
 _URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
 _MAX_CANDIDATES = 24
 
@@ -129,8 +129,8 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
     if name in _TAKES_NO_FILES or subcommand in _GIT_PRINTS_NAMES:
         return
     texts = text_words(command)
-    signs = _CODE_SIGNS if name in _TAKES_CODE else _SIGNS
-    certain_until = _first_word(command, texts) if name in _TAKES_SCRIPT else 0
+    signs = CODE_SIGNS if name in CODE_PROGRAMS else _SIGNS
+    certain_until = _first_word(command, texts) if name in SCRIPT_PROGRAMS else 0
     if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES or "--no-index" in git:
         certain_until = len(words)
     yield from (Operand(ANY_SHAPE, is_certain=True) for word in words if word in _LISTED_FILES)
@@ -138,7 +138,7 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
         word = words[at]
         certain = at <= certain_until and not (word or "").startswith("-")
         if at in texts:
-            yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in _TAKES_CODE)
+            yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in CODE_PROGRAMS)
             yield from (Operand((match[1],)) for match in _SED_FILE.finditer(word or "") if name == "sed")
         elif word is None:
             yield Operand(command.shape(at), certain)

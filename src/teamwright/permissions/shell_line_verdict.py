@@ -29,7 +29,7 @@ from teamwright.permissions.decision_context import (
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
 from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
-from teamwright.permissions.line_sandbox_policy import BY_SANDBOX, HARMLESS_TARGETS, with_confinement
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
 from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
@@ -41,7 +41,7 @@ from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, S
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
-from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")

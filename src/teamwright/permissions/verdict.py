@@ -103,12 +103,16 @@ class Access(Struct, frozen=True):
 
 HARMLESS = Access(harmless=True)
 
+BY_SANDBOX = "sandbox"
+"""The rule of a decision that the sandbox made, because it bounds the line."""
+
 
 class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
-    the sandbox policy of an allowed command. `is_unproven`: it only asks because effects of a command are not known.
+    the sandbox policy of a command that is or gets allowed. `is_unproven`: it only asks because effects of a command
+    are not known.
     `needs_person`: no rule, mode or lead answers the question.
     """
 

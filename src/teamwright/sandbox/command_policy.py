@@ -34,6 +34,7 @@ from teamwright.sandbox.secret_paths import (
     STARTUP_FILES,
     SYSTEM,
     SYSTEM_SECRETS,
+    is_kept,
 )
 from teamwright.storage.paths import make_private
 
@@ -63,7 +64,8 @@ class SandboxPaths(Struct, frozen=True):
 class ConfinementRequest(Struct, frozen=True):
     """A command to confine: its policy, the agent's directories, and what it names.
 
-    `readable` and `writable` are further paths of rules and settings; `denied` are paths that no command may read.
+    `readable` and `writable` are further paths of the settings; `shown` and `opened` are the real paths that an allowed
+    line names, to read and to change. `denied` are paths that no command may read.
     `own_files` are files of the runtime that it writes; `ask_host` allows hosts of the network. `hosts` are those that
     the command names.
     """
@@ -73,6 +75,8 @@ class ConfinementRequest(Struct, frozen=True):
     needs: CommandNeeds = NO_NEEDS
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
+    shown: Sequence[str] = ()
+    opened: Sequence[str] = ()
     denied: Sequence[str] = ()
     own_files: tuple[str, ...] = ()
     network: NetworkAccess = NetworkAccess.DENY
@@ -103,15 +107,18 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         )
     caches = _caches(place, request.needs, directories)
     given = follow_links(map(os.path.expanduser, request.writable), [*directories, *caches], are_changeable=True)
-    protected = [*protected_paths(directories, [*caches, *given], place, request.needs)]
+    opened = open_paths(request.opened, hidden, place)
+    shown = [path for path in open_paths(request.shown, hidden, place, to_read=True) if not _is_system(path)]
+    places = [*directories, *opened]
+    protected = [*protected_paths(places, [*caches, *given], place, request.needs)]
     own_caches = own_uv_caches(caches)
-    protected += [*_programs_in(caches, directories, place), *own_environment([*directories, *given]), *own_caches]
+    protected += [*_programs_in(caches, directories, place), *own_environment([*places, *given]), *own_caches]
     variables = [("UV_CACHE_DIR", _other_uv_cache(place))] if own_caches else []
-    writable = [*given, *directories, *git_directories(directories), *caches]
+    writable = [*given, *places, *git_directories(places), *caches]
     return SandboxPolicy(
         PolicyName.WORK,
         readable=_outermost(
-            filter(os.path.exists, [place.home, *extra, *_program_directories(place, writable)]), hidden
+            filter(os.path.exists, [place.home, *extra, *shown, *_program_directories(place, writable)]), hidden
         ),
         writable=_outermost(filter(os.path.exists, writable), hidden),
         protected=frozenset(path for path in protected if os.path.lexists(path)),
@@ -125,9 +132,25 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
         variables=tuple(variables),
-        git_configs=_git_configs(directories, request.needs),
+        git_configs=_git_configs(places, request.needs),
         git_keys=request.needs.git_keys,
     )
+
+
+def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths, *, to_read: bool = False) -> list[str]:
+    """Return the paths that are opened for a line that names them: not those that are hidden or protected anywhere.
+
+    A path that is not real any more leads to another place than the one that was allowed.
+    """
+    return [
+        path
+        for path in paths
+        if path != os.sep
+        and os.path.exists(path)
+        and os.path.realpath(path) == path
+        and not any(is_inside(path, one) for one in hidden)
+        and (to_read or not is_kept(path, place.home))
+    ]
 
 
 def _visible_paths(needs: CommandNeeds, place: SandboxPaths) -> frozenset[str]:

@@ -35,6 +35,7 @@ from teamwright.sandbox.policy import (
     SandboxPolicy,
     SandboxReport,
     SandboxSettings,
+    is_inside,
     narrow,
 )
 from teamwright.sandbox.probe_run import NoRoomError
@@ -332,11 +333,18 @@ class Sandbox:
                 request,
                 readable=(*request.readable, *self.settings.read),
                 writable=(*request.writable, *self.settings.write),
+                opened=self._opened(request),
                 network=self.settings.network,
             ),
             self.place,
         )
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
+
+
+    def _opened(self, request: ConfinementRequest) -> list[str]:
+        """Return the paths that an allowed line opens here, as far as the bounds of the agent let it."""
+        tops = [os.path.realpath(os.path.expanduser(path)) for path in self.settings.opens]
+        return [path for path in request.opened if any(is_inside(path, top) for top in tops)]
 
 
 def _once(warn: Callable[[str], None]) -> Callable[[str], None]:

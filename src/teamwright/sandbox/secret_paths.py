@@ -1,10 +1,11 @@
-"""The paths that commands cannot read, cannot change, or may use as caches. Tables only.
+"""The paths that commands cannot read, cannot change, or may use as caches: tables, and a look-up in them.
 
 Names are relative to the user's home directory, unless they begin with a slash. Depends on nothing.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 SSH = (".ssh",)
@@ -139,3 +140,14 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 
 READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep", ".editorconfig", ".inputrc")
 """Files in the home directory that programs of reading commands are configured by."""
+
+
+def is_kept(path: str, home: str) -> bool:
+    """Return True for a real path that stays unchanged wherever it is: a start file, a part of git, an agent's file.
+
+    An approval opens no such path. A project's own `.git` is open but for the files of `GIT_FILES`.
+    """
+    if not {".git", *PROJECT_FILES}.isdisjoint(path.split(os.sep)):
+        return True
+    start_files = (os.path.realpath(os.path.join(home, name)) for name in STARTUP_FILES)
+    return any(path == one or path.startswith(f"{one}/") for one in start_files)

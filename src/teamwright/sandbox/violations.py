@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
 from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.secret_paths import is_kept
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
 _DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))
@@ -87,7 +88,7 @@ def find_refusal(
         found[violation] = None
         if len(found) >= _MAX:
             break
-    return Refusal(policy.name, tuple(found), _advice(policy, tuple(found))) if found else None
+    return Refusal(policy.name, tuple(found), _advice(policy, tuple(found), cwd)) if found else None
 
 
 def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tmp: bool) -> Iterator[Violation]:
@@ -147,6 +148,16 @@ def _listens(port: int) -> bool:
     return False
 
 
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.realpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def _is_always_kept(policy: SandboxPolicy) -> Callable[[str], bool]:
+    """Return a function that is true for a path that stays unchanged also in a directory that a person gave."""
+    kept = policy.protected | policy.guarded | policy.hidden
+    return lambda path: is_kept(path, os.path.expanduser("~")) or any(is_inside(path, one) for one in kept)
+
+
 def _path_in(line: str) -> str:
     quoted = [found[1] for found in _QUOTED.finditer(line)]
     paths = quoted or [found["path"].strip() for found in _PATH.finditer(line)]
@@ -158,7 +169,7 @@ def _short(path: str) -> str:
     return f"~{path.removeprefix(home)}" if home != "/" and is_inside(path, home) else path
 
 
-def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...]) -> str:
+def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...], cwd: str) -> str:
     """Return what a person can do, and for a temporary file what the model can do."""
     acts = {violation.act for violation in violations}
     in_tmp = all(violation.target.startswith("/tmp/") for violation in violations)
@@ -166,11 +177,13 @@ def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...]) -> str:
         return "The command was allowed because it only reads. For more, call it in a form that asks."
     if in_tmp and acts == {"write"}:
         return "Write temporary files to $TMPDIR."
-    outside = "or the command with the answer 'outside the sandbox' or a rule Unconfined(…)."
+    outside = "or the command with the answer 'outside the sandbox', a rule Unconfined(…) or --sandbox off."
     if in_tmp and acts == {"read"}:
         return "Commands have the session's own /tmp; Read shows this file, and the setting sandbox.read shows it here."
-    if "write" in acts:
-        return f"The user can allow the path with the setting sandbox.write, {outside}"
+    written = [_absolute(violation.target, cwd) for violation in violations if violation.act == "write"]
+    if written and not any(map(_is_always_kept(policy), written)):
+        directory = _short(os.path.dirname(written[0])) if violations[0].target else "DIR"
+        return f"The user can allow the path with --add-dir {directory} or the setting sandbox.write, {outside}"
     if "connect" in acts:
         return f"The user can allow a host with a rule WebFetch(domain:…), all with sandbox.network, {outside}"
     return f"The user can allow {outside.removeprefix('or ')}"

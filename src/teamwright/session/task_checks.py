@@ -215,8 +215,8 @@ class TaskChecks(Struct):
         """Return the directories of the owner, else of the completing agent, else of the session."""
         for name in (task.owner or "", by):
             if name and (teammate := self.find(name)) is not None:
-                return teammate.agent.toolbox.workplace.roots
-        return self.policy.scope.directories
+                return teammate.agent.toolbox.workplace.directories()
+        return self.policy.directories
 
     def _cwd(self, task: Task, by: str) -> Path:
         """Return the working directory of the owner, else of the completing agent, else of the session."""

@@ -276,7 +276,7 @@ class AgentParts(Struct, dict=True):
         (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), inherited.place
         workplace = Workplace(
             cwd or (self.work_directory if place is None else place.cwd),
-            self.policy.scope.directories if place is None else inherited.current_policy().directories,
+            lambda: inherited.current_policy().directories,
             output,
             history,
             last_writers=self.edits,

@@ -126,7 +126,15 @@ class Bash(Tool[BashInput]):
             return ""
         from teamwright.tools.shell.command_confinement import describe_needs  # loading the grammar is expensive
 
-        return describe_needs(sandbox, call.command, ctx.workplace, call.hosts or ())
+        return describe_needs(sandbox, call.command, ctx, call.hosts or ())
+
+    def describe_limits(self, call: BashInput, ctx: ToolContext) -> str:
+        """Return the files that the command names and that the sandbox keeps from it."""
+        if call.is_typed_by_person or (sandbox := self._sandbox_for(ctx)) is None or sandbox.is_off:
+            return ""
+        from teamwright.tools.shell.command_confinement import describe_limits  # loading the grammar is expensive
+
+        return describe_limits(sandbox, call.command, ctx)
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Find the hosts that the command names. Read the shell's startup before the first command, because it can

@@ -154,7 +154,7 @@ def allowed_directory(workplace: Workplace) -> Path:
     """Return the directory of the next command: the last one's, or an allowed directory when that is gone."""
     if workplace.cwd.is_dir():
         return workplace.cwd
-    return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
+    return next((root for root in workplace.directories() if root.is_dir()), Path(os.sep))
 
 
 def ensure_directory(workplace: Workplace) -> str:

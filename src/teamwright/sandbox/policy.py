@@ -131,8 +131,8 @@ class SandboxSettings(Struct, frozen=True):
     `auto_allow`: a command that needs nothing beyond the policy *work* runs without a question. `memory_mb` limits each
     process, in MiB; 0: three quarters of the machine's memory. `processes` limits a command's processes; 0: no limit.
     `answers`: the sandbox answers questions about commands with unknown effects. A bound that confines the commands of
-    a person who has the sandbox off only restricts them, so it answers none. `opens`: an allowed line opens only what it
-    names inside of these paths. Bounds that name `write` keep it to that.
+    a person who has the sandbox off only restricts them, so it answers none. `opens`: of what an allowed line names
+    it opens only what is inside of these paths. Bounds that name `write` keep it to that.
     """
 
     mode: SandboxMode = SandboxMode.AUTO

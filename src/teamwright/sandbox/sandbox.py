@@ -340,7 +340,6 @@ class Sandbox:
         )
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
 
-
     def _opened(self, request: ConfinementRequest) -> list[str]:
         """Return the paths that an allowed line opens here, as far as the bounds of the agent let it."""
         tops = [os.path.realpath(os.path.expanduser(path)) for path in self.settings.opens]

@@ -97,8 +97,8 @@ def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tm
             yield Violation("write", _path_in(line))
         elif not replaces_tmp and _DENIED.search(line) and not _CONNECTS.search(line):
             yield from _denied_acts(policy, _path_in(line), cwd)
-        elif replaces_tmp and _MISSING.search(line) and _is_in_other_tmp(policy, _path_in(line)):
-            yield Violation("read", _path_in(line))
+        elif replaces_tmp and _MISSING.search(line) and (act := _act_in_replaced(policy, _path_in(line))):
+            yield Violation(act, _path_in(line))
         if policy.network is not NetworkAccess.ALLOW:
             yield from _connections(line)
         if _SIGNS.search(line):  # git with commit.gpgsign: the keys and their agent are what a person allows by name
@@ -119,10 +119,20 @@ def _denied_acts(policy: SandboxPolicy, named: str, cwd: str) -> Iterator[Violat
         yield Violation("write", named)
 
 
-def _is_in_other_tmp(policy: SandboxPolicy, path: str) -> bool:
-    """Return True for a path that only the system's `/tmp` has."""
-    ours = policy.temporary + path.removeprefix("/tmp")
-    return path.startswith("/tmp/") and os.path.lexists(path) and not os.path.lexists(ours)
+def _act_in_replaced(policy: SandboxPolicy, path: str) -> str:
+    """Return the act on a path that only the system's `/tmp` or `/var/tmp` has, or whose directory only it has."""
+    if any(is_inside(path, top) for top in (*policy.readable - {"/"}, *policy.writable)):
+        return ""
+    top = next((top for top in ("/tmp", "/var/tmp") if path.startswith(f"{top}/")), None)
+    ours = policy.temporary + path.removeprefix("/tmp") if top == "/tmp" else ""
+    if top is None or (ours and os.path.lexists(ours)):
+        return ""
+    if os.path.lexists(path):
+        return "read"
+    place = os.path.dirname(path)
+    return (
+        "write" if place != top and os.path.isdir(place) and not (ours and os.path.isdir(os.path.dirname(ours))) else ""
+    )
 
 
 def _connections(line: str) -> Iterator[Violation]:
@@ -175,15 +185,20 @@ def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...], cwd: str) 
     in_tmp = all(violation.target.startswith("/tmp/") for violation in violations)
     if policy.name is PolicyName.READ and acts != {"read"}:
         return "The command was allowed because it only reads. For more, call it in a form that asks."
+    written = [_absolute(violation.target, cwd) for violation in violations if violation.act == "write"]
+    directory = _short(os.path.dirname(written[0])) if written and violations[0].target else "DIR"
     if in_tmp and acts == {"write"}:
-        return "Write temporary files to $TMPDIR."
+        more = (
+            f" The user can allow the directory with --add-dir {directory}." if directory not in {"/tmp", "DIR"} else ""
+        )
+        return f"Write temporary files to $TMPDIR.{more}"
     outside = "or the command with the answer 'outside the sandbox', a rule Unconfined(…) or --sandbox off."
     if in_tmp and acts == {"read"}:
         return "Commands have the session's own /tmp; Read shows this file, and the setting sandbox.read shows it here."
-    written = [_absolute(violation.target, cwd) for violation in violations if violation.act == "write"]
     if written and not any(map(_is_always_kept(policy), written)):
-        directory = _short(os.path.dirname(written[0])) if violations[0].target else "DIR"
         return f"The user can allow the path with --add-dir {directory} or the setting sandbox.write, {outside}"
+    if acts == {"read"} and all(violation.target.startswith("/var/tmp/") for violation in violations):
+        return f"The user can show the file with --add-dir DIR or the setting sandbox.read, {outside}"
     if "connect" in acts:
         return f"The user can allow a host with a rule WebFetch(domain:…), all with sandbox.network, {outside}"
     return f"The user can allow {outside.removeprefix('or ')}"

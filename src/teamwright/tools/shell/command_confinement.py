@@ -126,7 +126,8 @@ def _may_change(policy: SandboxPolicy, path: str, *, divides: bool) -> bool:
 
 
 def _list_paths(paths: Sequence[str], cwd: str) -> str:
-    """Return the first paths as a person names them."""
+    """Return the first paths as a person names them, without those inside of another one."""
+    paths = [one for one in paths if not any(one != top and is_inside(one, top) for top in paths)]
     home = os.path.expanduser("~")
     names = [
         os.path.relpath(path, cwd)

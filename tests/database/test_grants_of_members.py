@@ -1,6 +1,7 @@
 """An approval of a person reaches the sandbox of a member on another machine."""
 
 import asyncio
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -41,18 +42,19 @@ say = "Done."
 @pytest.mark.slow
 @pytest.mark.finding("3S1")
 @pytest.mark.parametrize("key", ["y", "d"])
-async def test_an_approval_reaches_the_sandbox_on_another_machine(tmp_path, postgres, own_home, key):
+async def test_an_approval_reaches_the_sandbox_on_another_machine(tmp_path, postgres, own_home, request, key):
     space = await make_space(postgres.new_space())
-    out = Path(tempfile.mkdtemp(prefix="teamwright-", dir="/var/tmp"))
+    out = Path(tempfile.mkdtemp(prefix="teamwright-", dir="/var/tmp"))  # commands have another /tmp
+    request.addfinalizer(lambda: shutil.rmtree(out, ignore_errors=True))
     program = f"for name in ('again',):\n    open('/'.join(('{out.parent}', '{out.name}', name)), 'w')\n"
     repository = make_repository(tmp_path / "repository", {"a.txt": "allowed\n", "again.py": program})
     script = tmp_path / "grants.toml"
     script.write_text(SCRIPT.format(out))
 
-    async def answer(request: RequestOpened) -> None:
-        updates = [one for one in request.suggestions if one["type"] == "addDirectories"] if key == "d" else []
-        assert bool(updates) == (key == "d"), request
-        await request.allow(updates=updates)
+    async def answer(asked: RequestOpened) -> None:
+        updates = [one for one in asked.suggestions if one["type"] == "addDirectories"] if key == "d" else []
+        assert bool(updates) == (key == "d"), asked
+        await asked.allow(updates=updates)
 
     machine = Machine(tmp_path, space, "gpu1", "--label", "gpu", "--slots", "2")
     options = Options(

@@ -36,10 +36,10 @@ from tests.permissions.fuzz.surroundings_calls import CallMaker
 _CALLS = 40
 """Calls of one session."""
 _STALLED_S = 45.0
-_SAME = 2
-"""After so many findings of one kind the others are counted only."""
+_SAME, _SAME_NAME = 2, 8
+"""After so many findings of one kind, or of one program, the others are counted only."""
 _MOST_JUDGEMENTS = 24
-_SHORTENING_SHARE = 0.4
+_SHORTENING_SHARE = 0.3
 """The share of the time that findings may be made short."""
 _WRITING = 1 << 1 | sum(1 << bit for bit in range(4, 15))
 """The rights of linux/landlock.h that change files: write, remove and make entries, link and move, truncate."""
@@ -82,7 +82,7 @@ class Totals:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        pace = self.ran / max(self.seconds, 0.1) * 60
+        pace = (self.ran + self.asked + self.denied) / max(self.seconds, 0.1) * 60
         calls = f"{self.ran} calls run, {self.asked} asked, {self.denied} denied, {self.acts} acts"
         found = f"{self.markers} markers ({self.distinct} distinct), {self.failures} cases cut off"
         return f"seed {self.seed}: {self.worlds} worlds, {calls}, {found}, {pace:.0f} calls a minute, {self.seconds:.0f} s"
@@ -155,8 +155,10 @@ class SurroundingsFuzz:
         self._player, self._show = player, show
         self._seed = seed
         self._known: set[tuple[str, ...]] = set()
+        self._names: Counter[str] = Counter()
         self._shortening_s = 0.0
         self.totals = Totals(seed)
+        self.slow: float | None = None
 
     def play(self, seconds: float, worlds: int) -> None:
         """Play cases until the time is over or so many worlds were made."""
@@ -179,11 +181,16 @@ class SurroundingsFuzz:
             self.totals.markers += 1
             kind = _kind(step["what"], left)
             self.totals.kinds[kind] += 1
-            if self.totals.kinds[kind] <= _SAME:
+            self._names[_name(left)] += 1
+            if self.totals.kinds[kind] <= _SAME and self._names[_name(left)] <= _SAME_NAME:
                 before = [one["what"] for one in steps[:number] if one["what"] in case.calls]
                 self._take(case, before, step["what"], left, until)
 
     def _count(self, case: Case, step: dict) -> None:
+        if self.slow is not None and step.get("seconds", 0) > self.slow:
+            print(f"slow {step['seconds']:.1f} s: {step['what'][:150]!r} {case.sandbox}", flush=True)
+        if step["what"] in {"cut off", "failure"}:
+            print(f"{step['what']} {step['marks']} {case.words()[:12]} after {step['outcome'][-900:]}", flush=True)
         totals = self.totals
         totals.ran += step["outcome"] == "ran"
         totals.asked += step["outcome"] == "asked"
@@ -279,6 +286,7 @@ def run_inside(options: argparse.Namespace) -> int:
     if options.with_ or options.call or options.act:
         return _play_again(player, options)
     fuzz = SurroundingsFuzz(player, options.seed, lambda marker: print(marker, flush=True))
+    fuzz.slow = 1.0 if options.verbose else None
     fuzz.play(options.seconds, options.worlds)
     print(fuzz.totals, flush=True)
     if options.verbose:

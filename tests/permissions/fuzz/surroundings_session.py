@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.trust_question import give_trust, trust_survey
-from teamwright.storage.paths import Home
+from teamwright.teams.status.team_views import resolve_home
 from teamwright.testing.scripted_model import ScriptedModel
 from teamwright.views.permission_check import CallerDescription, check_call
 from tests.permissions.fuzz.snapshot import Snapshot
@@ -66,6 +67,7 @@ class Step:
     changes: dict[str, str] = field(default_factory=dict)
     check: str = ""
     """What `permissions check` said differently from the run."""
+    seconds: float = 0.0
 
 
 def load_program() -> None:
@@ -110,6 +112,7 @@ class _Player:
         self._check = ""
         self._outcome = ""
         self._has_moved = False
+        self._began = time.monotonic()
 
     def play(self) -> None:
         if self._case.trusted:
@@ -177,7 +180,7 @@ class _Player:
             return ""
         with contextlib.suppress(TeamwrightError):
             return check_call(
-                line, CallerDescription(Home(self._world.state), self._world.project, self._case.mode)
+                line, CallerDescription(resolve_home(None), self._world.project, self._case.mode)
             ).verdict
         return ""
 
@@ -221,7 +224,9 @@ class _Player:
 
     def tell(self, what: str, outcome: str = "", check: str = "") -> None:
         """Write a step with the marks and changes since the last one."""
-        step = Step(what, outcome, list(self._marks()), self._changes(), check)
+        now = time.monotonic()
+        step = Step(what, outcome, list(self._marks()), self._changes(), check, now - self._began)
+        self._began = now
         os.write(self._output, json.dumps(asdict(step)).encode() + b"\n")
 
     def _marks(self) -> Iterator[str]:
@@ -241,6 +246,8 @@ class _Player:
         if self._case.mode == "acceptEdits" or self._case.sandbox != "off":
             project, git = f"{self._world.project}/", f"{self._world.project}/.git/"
             found = {path: what for path, what in found.items() if not path.startswith(project) or path.startswith(git)}
+        # Git sets the time of a pack that contains an object which it would write again.
+        found = {path: what for path, what in found.items() if not path.endswith(".pack") or "made" in what[:4]}
         return {os.path.relpath(path, self._world.base): what[:160] for path, what in found.items()}
 
 

@@ -179,16 +179,16 @@ class _Player:
         if not line.startswith("Bash(") or self._has_moved or self._case.sandbox != "off" or len(line) % 3:
             return ""
         with contextlib.suppress(TeamwrightError):
-            return check_call(
-                line, CallerDescription(resolve_home(None), self._world.project, self._case.mode)
-            ).verdict
+            caller = CallerDescription(resolve_home(None), self._world.project, self._case.mode)
+            found = check_call(line, caller)
+            return f"{found.verdict} ({found.rule}: {found.reason})"
         return ""
 
     def _differs(self) -> str:
         ran = self._outcome == RAN
-        if not self._check or not self._outcome or ran == (self._check == "allow"):
+        if not self._check or not self._outcome or ran == self._check.startswith("allow "):
             return ""
-        return f"permissions check says {self._check}, and the run {self._outcome}"
+        return f"permissions check says {self._check}; the run: {self._outcome}"
 
     def _tool_call(self, call: str) -> Any:
         tool, _, rest = call.partition("(")

@@ -236,7 +236,8 @@ class SurroundedWorld:
             place = os.path.realpath(self.project / entry)
             if entry != "*" and f"{place}/".startswith(f"{self.project}/"):
                 for name in names:
-                    self._mark(Path(place, name))
+                    if not Path(place, name).is_dir():
+                        self._mark(Path(place, name))
         self.variables["PATH"] = path.replace("*", self.variables["PATH"])
 
     def add_variables(self, value: str) -> None:

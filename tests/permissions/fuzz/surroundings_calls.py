@@ -264,7 +264,7 @@ class CallMaker:
     def _call(self, mode: str) -> list[str]:
         pick = self._pick
         changes = 4 if mode == "acceptEdits" else 1
-        kind = pick.choices(("line", "random", "change", "write", "edit", "search", "read", "skill"), (22, 6, changes, changes, changes, 5, 1, 0.2))[0]
+        kind = pick.choices(("line", "random", "change", "write", "edit", "search", "read", "skill"), (24, 4, changes, changes, changes, 5, 1, 0.2))[0]
         target = pick.choice(_TARGETS)
         if kind == "line":
             return [f"Bash({self._helped()})"]

@@ -43,6 +43,7 @@ LIMIT_S = 3.0
 """The timeout of a line."""
 _MOVES = re.compile(r"\b(cd|pushd|popd|eval|exec|source|CDPATH)\b|\$|`|\\")
 """What may change the directory of later lines, for which `permissions check` is not told another directory."""
+_CACHES = (".cache", ".npm", ".cargo", "go")
 _MEMBER_SCRIPT = """
 [script]
 name = "member"
@@ -246,6 +247,9 @@ class _Player:
         if self._case.mode == "acceptEdits" or self._case.sandbox != "off":
             project, git = f"{self._world.project}/", f"{self._world.project}/.git/"
             found = {path: what for path, what in found.items() if not path.startswith(project) or path.startswith(git)}
+        if self._case.sandbox != "off":  # its commands may write to caches
+            caches = tuple(f"{self._world.home}/{name}" for name in _CACHES)
+            found = {path: what for path, what in found.items() if not path.startswith(caches)}
         # Git sets the time of a pack that contains an object which it would write again.
         found = {path: what for path, what in found.items() if not path.endswith(".pack") or "made" in what[:4]}
         return {os.path.relpath(path, self._world.base): what[:160] for path, what in found.items()}

@@ -55,6 +55,7 @@ test: lint  ## formatter, linter, types and the tests: run it before each commit
 test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI: with fewer examples and kills)
 	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
 	$(MAKE) fuzz SECONDS=60
+	$(MAKE) fuzz SECONDS=60 ARGS=--surroundings
 
 check: lint types  ## formatter, linter and types only
 
@@ -103,7 +104,7 @@ scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and ar
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)
 
-fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*)
+fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*; ARGS=--surroundings: real calls with programs and files of the project on the PATH, in variables and in git settings)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
 
 questions: $(VENV)/.dev  ## how many common lines of developers ask with a sandbox

@@ -104,7 +104,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--sandbox-read", action="store_true", help="allow every line, in the sandbox's policy read")
     parser.add_argument("--line", help="judge this line alone")
-    parser.add_argument("--surroundings", action="store_true", help="real calls with hostile surroundings; has its own flags")
+    parser.add_argument(
+        "--surroundings", action="store_true", help="real calls with hostile surroundings; has its own flags"
+    )
     parser.add_argument("--systematic", action="store_true", help="each option of each program, not at random")
     parser.add_argument("--program", action="append", help="with --systematic: this program alone, as `git log`")
     return parser.parse_args()

@@ -2,13 +2,15 @@
 
 A surrounding is a text, `KIND VALUE`, so that a finding can be written down and played again. `{project}` and `{home}`
 in it are the directories of the world, `*` in a PATH the entries that were there before; behind the PATH are the names
-of the programs in its directories. Depends on nothing.
+of the programs in its directories.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+
+from teamwright.permissions.command_words import word_set
 
 PROGRAM_PLACES = (".venv/bin", "node_modules/.bin", "bin", "tools", ".")
 """Directories of the project that may be on the PATH."""
@@ -24,17 +26,17 @@ SHIMS = {
 """Imitations of version managers: the directory of the shims, the file that names a version, and the programs."""
 
 PROGRAM_NAMES = tuple(
-    dict.fromkeys(
-        """
-        gzip gunzip xz bzip2 zstd compress uncompress lz4 sh bash dash zsh grep egrep fgrep rg ag git git-lfs git-foo
-        git-diff less lesspipe more most pager man groff nroff troff tbl preconv col python python3 node npm npx ruby
-        gem java javac go gofmt cargo rustc ssh gpg gpg2 awk gawk mawk sed sort env cat head tail wc tput locale
-        locale-gen perl file which ls find xargs stat date uname id hostname tar zcat zgrep xzcat bzcat diff cmp cut
-        tr uniq tee expr basename dirname readlink realpath mktemp rm cp mv ln mkdir touch chmod sleep true false
-        test printf echo tty stty ps nproc lscpu lsb_release apt-config dpkg make cc gcc ld as jq curl wget tmux
-        mk_filter mk_textconv mk_diff mk_monitor mk_pager mk_helper setsid nohup nice timeout stdbuf time setpriv
-        unshare bwrap prlimit cygpath cpp manpath iconv lessecho lesskey unzip zipinfo zip sha256sum md5sum du df
-        """.split()
+    sorted(
+        word_set("""
+    gzip gunzip xz bzip2 zstd compress uncompress lz4 sh bash dash zsh grep egrep fgrep rg ag git git-lfs git-foo
+    git-diff less lesspipe more most pager man groff nroff troff tbl preconv col python python3 node npm npx ruby
+    gem java javac go gofmt cargo rustc ssh gpg gpg2 awk gawk mawk sed sort env cat head tail wc tput locale
+    locale-gen perl file which ls find xargs stat date uname id hostname tar zcat zgrep xzcat bzcat diff cmp cut
+    tr uniq tee expr basename dirname readlink realpath mktemp rm cp mv ln mkdir touch chmod sleep true false
+    test printf echo tty stty ps nproc lscpu lsb_release apt-config dpkg make cc gcc ld as jq curl wget tmux
+    mk_filter mk_textconv mk_diff mk_monitor mk_pager mk_helper setsid nohup nice timeout stdbuf time setpriv
+    unshare bwrap prlimit cygpath cpp manpath iconv lessecho lesskey unzip zipinfo zip sha256sum md5sum du df
+""")
     )
 )
 
@@ -72,25 +74,63 @@ _VARIABLES = (
     *("TAR_OPTIONS=--use-compress-program=./mark.sh", "GZIP=-v", "XZ_OPT=-v", "GREP_OPTIONS=-R", "GREP_COLORS=mt=1"),
     *("RIPGREP_CONFIG_PATH={project}/ripgreprc", "RIPGREP_CONFIG_PATH=ripgreprc", "AWKPATH=.", "MAGIC={project}/magic"),
     *("TZ=:{project}/numbers", "LOCPATH={project}/locales LANG=xx_XX", "GCONV_PATH={project}/gconv LANG=xx.MARK"),
-    *("TERMINFO={project}/terminfo", "npm_config_node_options=--require=./mark.js", "npm_config_script_shell=./mark.sh"),
-    *("npm_config_prefix={project}/evil", "NPM_CONFIG_USERCONFIG={project}/.npmrc", "SHELL={project}/evil/bin/bash", "SHELL=evil/bin/sh"),
+    *(
+        "TERMINFO={project}/terminfo",
+        "npm_config_node_options=--require=./mark.js",
+        "npm_config_script_shell=./mark.sh",
+    ),
+    *(
+        "npm_config_prefix={project}/evil",
+        "NPM_CONFIG_USERCONFIG={project}/.npmrc",
+        "SHELL={project}/evil/bin/bash",
+        "SHELL=evil/bin/sh",
+    ),
     *("PYENV_VERSION=../../../project/evil", "RBENV_VERSION=../../../project/evil", "JAVA_HOME={project}/evil"),
-    *("JAVA_TOOL_OPTIONS=-javaagent:./mark.jar", "GOFLAGS=-toolexec=./mark.sh", "CARGO_HOME={project}/evil", "MAKEFLAGS=-f"),
+    *(
+        "JAVA_TOOL_OPTIONS=-javaagent:./mark.jar",
+        "GOFLAGS=-toolexec=./mark.sh",
+        "CARGO_HOME={project}/evil",
+        "MAKEFLAGS=-f",
+    ),
     *("EDITOR=mk_helper", "GIT_PAGER=mk_pager", "LESSOPEN=|mk_helper %s", "GIT_EXTERNAL_DIFF=mk_diff"),
 )
 _GIT = (
     *("core.hooksPath=.githooks", "core.hooksPath=./.githooks", "core.fsmonitor=scripts/fsmonitor"),
-    *("core.fsmonitor=./mark.sh", "filter.y.clean=./mark.sh", "filter.y.smudge=./mark.sh", "filter.y.process=./mark.sh"),
+    *(
+        "core.fsmonitor=./mark.sh",
+        "filter.y.clean=./mark.sh",
+        "filter.y.smudge=./mark.sh",
+        "filter.y.process=./mark.sh",
+    ),
     *("filter.y.clean=sh mark.sh", "diff.y.textconv=./mark.sh", "diff.y.command=./mark.sh", "diff.external=./mark.sh"),
     *("diff.y.textconv=sh mark.sh", "core.pager=./mark.sh", "pager.log=./mark.sh", "pager.diff=./mark.sh"),
-    *("core.sshCommand=./mark.sh", "credential.helper=./mark.sh", "credential.helper=!./mark.sh", "alias.st=!./mark.sh"),
-    *("gpg.program=./mark.sh", "core.editor=./mark.sh", "core.attributesFile={project}/attributes", "alias.lg=!sh mark.sh"),
-    *("include.path={project}/hostile.gitconfig", "include.path=../project/hostile.gitconfig", "core.askPass=./mark.sh"),
+    *(
+        "core.sshCommand=./mark.sh",
+        "credential.helper=./mark.sh",
+        "credential.helper=!./mark.sh",
+        "alias.st=!./mark.sh",
+    ),
+    *(
+        "gpg.program=./mark.sh",
+        "core.editor=./mark.sh",
+        "core.attributesFile={project}/attributes",
+        "alias.lg=!sh mark.sh",
+    ),
+    *(
+        "include.path={project}/hostile.gitconfig",
+        "include.path=../project/hostile.gitconfig",
+        "core.askPass=./mark.sh",
+    ),
     *("interactive.diffFilter=./mark.sh", "merge.y.driver=./mark.sh", "uploadpack.packObjectsHook=./mark.sh"),
     *("log.showSignature=true", "core.gitProxy=./mark.sh", "core.alternateRefsCommand=./mark.sh", "help.autocorrect=1"),
 )
 _BY_NAME = (
-    *("filter.y.clean=mk_filter", "filter.y.process=mk_filter", "diff.y.textconv=mk_textconv", "diff.y.command=mk_diff"),
+    *(
+        "filter.y.clean=mk_filter",
+        "filter.y.process=mk_filter",
+        "diff.y.textconv=mk_textconv",
+        "diff.y.command=mk_diff",
+    ),
     *("diff.external=mk_diff", "core.fsmonitor=mk_monitor", "core.pager=mk_pager", "credential.helper=foo"),
     *("gpg.program=mk_helper", "alias.st=!mk_helper", "core.sshCommand=mk_helper", "filter.y.clean=grep -v zzz"),
 )
@@ -105,13 +145,29 @@ _VERSIONS = tuple(
 )
 _LINKS = (
     *("linked.py outside/file", "linked.py home/.bashrc", "linked.txt project/.git/config", "linked.py outside/cached"),
-    *("linked.txt project/.git/hooks/pre-commit", "sub/linked.py home/.ssh/authorized_keys", "linked.txt home/.gitconfig"),
+    *(
+        "linked.txt project/.git/hooks/pre-commit",
+        "sub/linked.py home/.ssh/authorized_keys",
+        "linked.txt home/.gitconfig",
+    ),
 )
 _COMMANDS = (
     *("sh tools/b.sh", "cd tools && ./b.sh", "cd tools; sh b.sh", "python3 tools", "python3 -m tools.hook"),
-    *("for f in tools/b.sh; do sh $f; done", "make -s h", "./tools/b.sh", "bash -c 'cd tools && ./b.sh'", "npm run -s mcp"),
+    *(
+        "for f in tools/b.sh; do sh $f; done",
+        "make -s h",
+        "./tools/b.sh",
+        "bash -c 'cd tools && ./b.sh'",
+        "npm run -s mcp",
+    ),
     *("cd ./tools && python3 hook.py", "env X=1 tools/b.sh", "(cd tools; . ./b.sh)", "pushd tools && ./b.sh; popd"),
-    *("$TEAMWRIGHT_PROJECT_DIR/tools/b.sh", "node tools/b.js", "perl -I tools tools/b.pl", "sh < tools/b.sh", "cat a.py"),
+    *(
+        "$TEAMWRIGHT_PROJECT_DIR/tools/b.sh",
+        "node tools/b.js",
+        "perl -I tools tools/b.pl",
+        "sh < tools/b.sh",
+        "cat a.py",
+    ),
 )
 """Commands of the repository's own entries that run files of the project."""
 SCRIPTS = (
@@ -156,7 +212,9 @@ def pick_case(pick: random.Random) -> Case:
     """Return a session without calls: one to five surroundings, with what they need to have an effect."""
     found: list[str] = []
     for _ in range(pick.choice((1, 1, 2, 2, 3, 4))):
-        found += pick.choices((_path, _variable, _git, _named_in_git, _version, _link, _own_hook, _entry), _WEIGHTS)[0](pick)
+        found += pick.choices((_path, _variable, _git, _named_in_git, _version, _link, _own_hook, _entry), _WEIGHTS)[0](
+            pick
+        )
     if pick.random() < 0.25:
         found += _path(pick)
     acts = tuple(pick.sample(ACTS, pick.choice((0, 1, 1, 2)))) + ((MEMBER,) if pick.random() < 0.05 else ())

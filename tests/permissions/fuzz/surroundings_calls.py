@@ -235,7 +235,14 @@ _TARGETS = (
     *SCRIPTS,
     *("src/sitecustomize.py", "sitecustomize.py", "linked.py", "linked.txt", "sub/linked.py", ".git/config", "mark.sh"),
     *(".git/hooks/pre-commit", ".githooks/post-index-change", ".gitattributes", "new.py", "a.py", "scripts/fsmonitor"),
-    *("teamwright/__init__.py", ".python-version", ".tool-versions", "mark.js", "perl/strict.pm", "lib/libselinux.so.1"),
+    *(
+        "teamwright/__init__.py",
+        ".python-version",
+        ".tool-versions",
+        "mark.js",
+        "perl/strict.pm",
+        "lib/libselinux.so.1",
+    ),
     *(".teamwright/settings.json", ".mcp.json", ".npmrc", "../outside/file", "{home}/.bashrc", "{home}/.gitconfig"),
 )
 _CHANGES = (
@@ -264,7 +271,10 @@ class CallMaker:
     def _call(self, mode: str) -> list[str]:
         pick = self._pick
         changes = 4 if mode == "acceptEdits" else 1
-        kind = pick.choices(("line", "random", "change", "write", "edit", "search", "read", "skill"), (24, 4, changes, changes, changes, 5, 1, 0.2))[0]
+        kind = pick.choices(
+            ("line", "random", "change", "write", "edit", "search", "read", "skill"),
+            (24, 4, changes, changes, changes, 5, 1, 0.2),
+        )[0]
         target = pick.choice(_TARGETS)
         if kind == "line":
             return [f"Bash({self._helped()})"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -28,10 +29,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from teamwright.processes.confinement import Child, ProcessStart
+from teamwright.sandbox.landlock import Restrictions, landlock_version, start_restricted
 from tests.permissions.fuzz.minimise import minimise
-from tests.permissions.fuzz.sandbox import ROOT
+from tests.permissions.fuzz.sandbox import ROOT, bubblewrap_works
 from tests.permissions.fuzz.surroundings import MEMBER, Case, pick_case
 from tests.permissions.fuzz.surroundings_calls import CallMaker
+from tests.permissions.fuzz.surroundings_world import SYSTEM_PATH, SurroundedWorld
+from tests.support.programs import reason
 
 _CALLS = 40
 """Calls of one session."""
@@ -43,6 +48,8 @@ _SHORTENING_SHARE = 0.3
 """The share of the time that findings may be made short."""
 _WRITING = 1 << 1 | sum(1 << bit for bit in range(4, 15))
 """The rights of linux/landlock.h that change files: write, remove and make entries, link and move, truncate."""
+_LEAST_LANDLOCK = 3
+"""The version that knows all of these rights."""
 _CHANGING_DEVICES = (1 << 1) | (1 << 14)
 
 
@@ -85,15 +92,16 @@ class Totals:
         pace = (self.ran + self.asked + self.denied) / max(self.seconds, 0.1) * 60
         calls = f"{self.ran} calls run, {self.asked} asked, {self.denied} denied, {self.acts} acts"
         found = f"{self.markers} markers ({self.distinct} distinct), {self.failures} cases cut off"
-        return f"seed {self.seed}: {self.worlds} worlds, {calls}, {found}, {pace:.0f} calls a minute, {self.seconds:.0f} s"
+        return (
+            f"seed {self.seed}: {self.worlds} worlds, {calls}, {found}, {pace:.0f} calls a minute, {self.seconds:.0f} s"
+        )
 
 
 class CasePlayer:
     """Plays cases, each in a process of its own, and ends what they leave running."""
 
     def __init__(self, base: Path) -> None:
-        from tests.permissions.fuzz import surroundings_session
-        from tests.permissions.fuzz.surroundings_world import SurroundedWorld
+        from tests.permissions.fuzz import surroundings_session  # it imports the whole program
 
         self._session = surroundings_session
         surroundings_session.load_program()
@@ -244,11 +252,20 @@ class SurroundingsFuzz:
             kind, *words = one.split(" ")
             if kind == "path" and len(words) > 2:
                 fewer = replace(
-                    alone, surroundings=(*alone.surroundings[:place], f"path {words[0]} {name.split()[-1]}", *alone.surroundings[place + 1 :])
+                    alone,
+                    surroundings=(
+                        *alone.surroundings[:place],
+                        f"path {words[0]} {name.split()[-1]}",
+                        *alone.surroundings[place + 1 :],
+                    ),
                 )
                 alone = fewer if leaves(fewer, what) else alone
         if len(alone.calls) == 1 and is_call and what.startswith("Bash("):
-            with_line: Callable[[str], Case] = lambda line: replace(alone, calls=(f"Bash({line})",))  # noqa: E731
+            fixed = alone
+
+            def with_line(line: str) -> Case:
+                return replace(fixed, calls=(f"Bash({line})",))
+
             line = minimise(what[5:-1], lambda line: leaves(with_line(line), f"Bash({line})"), judgements)
             alone, what = with_line(line), f"Bash({line})"
         return alone, what
@@ -279,10 +296,12 @@ def _kind(what: str, left: str) -> str:
 
 def run_inside(options: argparse.Namespace) -> int:
     """Play in this process, whose files are confined to the base directory."""
-    import ctypes
-
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what a case leaves running becomes our child
     player = CasePlayer(Path(options.inside))
+    if options.cases:
+        for case in json.loads(Path(options.cases).read_text()):
+            print(json.dumps(player.play(Case(**{name: _frozen(value) for name, value in case.items()}))), flush=True)
+        return 0
     if options.with_ or options.call or options.act:
         return _play_again(player, options)
     fuzz = SurroundingsFuzz(player, options.seed, lambda marker: print(marker, flush=True))
@@ -298,9 +317,15 @@ def run_inside(options: argparse.Namespace) -> int:
     return 1 if fuzz.totals.markers else 0
 
 
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _play_again(player: CasePlayer, options: argparse.Namespace) -> int:
     """Play one case and print its steps."""
-    case = Case(tuple(options.with_), options.mode, options.sandbox, options.trusted, tuple(options.call), tuple(options.act))
+    case = Case(
+        tuple(options.with_), options.mode, options.sandbox, options.trusted, tuple(options.call), tuple(options.act)
+    )
     found = False
     for step in player.play(case):
         left = _left_by(step)
@@ -317,6 +342,9 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     if options.inside:
         return run_inside(options)
+    if missing := missing_for_surroundings():
+        print(f"{missing}: nothing was run")
+        return 3
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="surroundings-fuzz-")))
     inside = base / "inside"
     inside.mkdir()
@@ -325,9 +353,6 @@ def main(arguments: list[str]) -> int:
     try:
         print(f"seed {options.seed}", flush=True)
         child = _start_confined(words, env, inside)
-        if child is None:
-            print("neither bubblewrap nor Landlock confines a process here: nothing was run")
-            return 3
         try:
             return child.wait()
         finally:
@@ -343,18 +368,33 @@ _MAIN = (
 )
 
 
-def _start_confined(words: list[str], env: dict[str, str], base: Path):  # noqa: ANN202
-    """Start the process; only `base` and devices can be written. None where the system can not confine it."""
-    from teamwright.processes.confinement import ProcessStart
-    from teamwright.sandbox.landlock import Restrictions, landlock_version, start_restricted
-    from tests.permissions.fuzz.sandbox import bubblewrap_works
+def missing_for_surroundings() -> str:
+    """Why no case can be played safely on this machine, or an empty text."""
+    if not sys.platform.startswith("linux"):
+        return "the fuzz of surroundings needs Linux"
+    for name in ("bash", "git"):
+        if shutil.which(name, path=SYSTEM_PATH) is None:
+            return reason(name)
+    if bubblewrap_works() or landlock_version() >= _LEAST_LANDLOCK:
+        return ""
+    return "neither bubblewrap nor Landlock confines a process here"
 
+
+def _start_confined(words: list[str], env: dict[str, str], base: Path) -> Child:
+    """Start the process; only `base` and devices can be written."""
     if bubblewrap_works():
-        outer = ["bwrap", "--unshare-user", "--unshare-ipc", "--unshare-net", "--die-with-parent", "--ro-bind", "/", "/"]
+        outer = [
+            "bwrap",
+            "--unshare-user",
+            "--unshare-ipc",
+            "--unshare-net",
+            "--die-with-parent",
+            "--ro-bind",
+            "/",
+            "/",
+        ]
         outer += ["--dev-bind", "/proc", "/proc", "--dev", "/dev", "--bind", str(base), str(base), "--"]
         return subprocess.Popen([*outer, *words], env=env, cwd=base, start_new_session=True)
-    if landlock_version() < 3:
-        return None
     rules = [(str(base), _WRITING), ("/dev", _CHANGING_DEVICES), ("/proc", _CHANGING_DEVICES)]
     restrictions = Restrictions(struct.pack("Q", _WRITING), rules, [], b"")
     return start_restricted(restrictions, ProcessStart(tuple(words), base, env, subprocess.DEVNULL, 1, 2))
@@ -373,6 +413,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trusted", action="store_true")
     parser.add_argument("--call", action="append", default=[], help="a call: 'Bash(egrep one a.py)'")
     parser.add_argument("--act", action="append", default=[], help=f"a command of teamwright, or '{MEMBER}'")
+    parser.add_argument("--cases", default="", help="a JSON file with cases: play each, and print its steps as JSON")
     parser.add_argument("--verbose", action="store_true", help="count the markers of each kind")
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)

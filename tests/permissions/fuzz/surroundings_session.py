@@ -90,7 +90,7 @@ def play_case(case: Case, world: SurroundedWorld, snapshot: Snapshot, output: in
     log = os.open(world.base / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, descriptor in enumerate((nothing, log, log)):
         os.dup2(descriptor, number)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, how) for number, how in enumerate("rww"))
     player = _Player(case, world, snapshot, output)
     try:
         player.play()
@@ -150,7 +150,9 @@ class _Player:
     async def _start_member(self) -> None:
         script = self._world.state / "member.toml"
         script.write_text(_MEMBER_SCRIPT)
-        options = Options(cwd=self._world.project, model=f"scripted:{script}", backend="detached", sandbox=self._case.sandbox)
+        options = Options(
+            cwd=self._world.project, model=f"scripted:{script}", backend="detached", sandbox=self._case.sandbox
+        )
         async with open_session(options) as session:
             await session.end_members(await session.run([text_block("go")]))
 

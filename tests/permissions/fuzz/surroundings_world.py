@@ -41,7 +41,10 @@ while [ -z "$v" ] && [ -n "$d" ]; do
   d=${{d%/*}}
 done
 v=${{v%%:system}}
-case $v in path:*) p="$PWD/${{v#path:}}/bin/$n";; ref:*) p="$r/versions/${{v#ref:}}/bin/$n";; *) p="$r/versions/$v/bin/$n";; esac
+case $v in
+  path:*) p="$PWD/${{v#path:}}/bin/$n";;
+  *) p="$r/versions/${{v#ref:}}/bin/$n";;
+esac
 [ -x "$p" ] && exec "$p" "$@"
 for d in /usr/local/bin /usr/bin /bin; do
   [ -x "$d/$n" ] && exec "$d/$n" "$@"
@@ -71,9 +74,18 @@ __attribute__((constructor)) static void mark(void) {
 }
 unsigned la_version(unsigned v) { return v; }
 """
-_LIBRARIES = ("libmark.so", "libselinux.so.1", "libtinfo.so.6", "libz.so.1", "libpcre2-8.so.0", "libacl.so.1")
-_HOSTILE = "[core]\n\tfsmonitor = ./mark.sh\n\thooksPath = .githooks\n\tpager = ./mark.sh\n[diff]\n\texternal = ./mark.sh\n"
-_HOOKS = ("post-index-change", "pre-commit", "post-checkout", "reference-transaction", "pre-auto-gc", "fsmonitor-watchman")
+_LIBRARIES = ("libmark.so", "libselinux.so.1", "libz.so.1", "libacl.so.1")
+_HOSTILE = (
+    "[core]\n\tfsmonitor = ./mark.sh\n\thooksPath = .githooks\n\tpager = ./mark.sh\n[diff]\n\texternal = ./mark.sh\n"
+)
+_HOOKS = (
+    "post-index-change",
+    "pre-commit",
+    "post-checkout",
+    "reference-transaction",
+    "pre-auto-gc",
+    "fsmonitor-watchman",
+)
 _TEXTS = {
     "a.py": "import os\n\n\ndef one():\n    return 'one'\n\n\nprint(one())\n",
     "b.py": "def one():\n    return 'one'\n",
@@ -144,13 +156,27 @@ class SurroundedWorld:
             place.mkdir(parents=True)
         for name, text in _TEXTS.items():
             _write(project / name, text)
-        marked = ("sitecustomize.py", "usercustomize.py", "mark_module.py", "teamwright/__init__.py", "teamwright/__main__.py")
+        marked = (
+            "sitecustomize.py",
+            "usercustomize.py",
+            "mark_module.py",
+            "teamwright/__init__.py",
+            "teamwright/__main__.py",
+        )
         for place in (project, project / "src", project / "userbase/lib/python3/site-packages"):
             for name in marked:
                 self._mark(place / name)
         for version in range(11, 16):
             self._mark(project / f"userbase/lib/python3.{version}/site-packages/usercustomize.py")
-        for name in ("mark.sh", "mark.js", "mark.mjs", "mark.rb", "perl/mark_module.pm", "perl/strict.pm", "perl/Config.pm"):
+        for name in (
+            "mark.sh",
+            "mark.js",
+            "mark.mjs",
+            "mark.rb",
+            "perl/mark_module.pm",
+            "perl/strict.pm",
+            "perl/Config.pm",
+        ):
             self._mark(project / name)
         for name in (*(f".githooks/{one}" for one in _HOOKS), "scripts/fsmonitor", "cl.sh"):
             self._mark(project / name)
@@ -273,7 +299,7 @@ class SurroundedWorld:
         self._add_hook(self.state / "settings.json", event, command)
 
     def add_entry(self, value: str) -> None:
-        """Add an entry to the repository's own settings: a hook, a server, a skill, a filter of its git configuration."""
+        """Add an entry to the repository's own settings: a hook, a server, a skill, a filter of git."""
         kind, event, command = value.split(" ", 2)
         if kind == "hook":
             self._add_hook(self.project / ".teamwright" / "settings.json", event, command)

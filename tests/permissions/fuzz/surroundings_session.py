@@ -27,6 +27,7 @@ import teamwright.__main__ as program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestOpened, ToolCalled
 from teamwright.protocol.messages import text_block
+from teamwright.sandbox.secret_paths import CACHES
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
 from teamwright.session.trust_question import give_trust, trust_survey
@@ -43,7 +44,6 @@ LIMIT_S = 3.0
 """The timeout of a line."""
 _MOVES = re.compile(r"\b(cd|pushd|popd|eval|exec|source|CDPATH)\b|\$|`|\\")
 """What may change the directory of later lines, for which `permissions check` is not told another directory."""
-_CACHES = (".cache", ".npm", ".cargo", "go")
 _MEMBER_SCRIPT = """
 [script]
 name = "member"
@@ -250,7 +250,7 @@ class _Player:
             project, git = f"{self._world.project}/", f"{self._world.project}/.git/"
             found = {path: what for path, what in found.items() if not path.startswith(project) or path.startswith(git)}
         if self._case.sandbox != "off":  # its commands may write to caches
-            caches = tuple(f"{self._world.home}/{name}" for name in _CACHES)
+            caches = tuple(f"{self._world.home}/{name}" for name in (*CACHES, ".cache"))
             found = {path: what for path, what in found.items() if not path.startswith(caches)}
         # Git sets the time of a pack that contains an object which it would write again.
         found = {path: what for path, what in found.items() if not path.endswith(".pack") or "made" in what[:4]}

@@ -248,17 +248,12 @@ class SurroundingsFuzz:
             fewer = replace(alone, surroundings=tuple(other for other in alone.surroundings if other != one))
             if leaves(fewer, what):
                 alone = fewer
-        for place, one in enumerate(alone.surroundings):
-            kind, *words = one.split(" ")
-            if kind == "path" and len(words) > 2:
-                fewer = replace(
-                    alone,
-                    surroundings=(
-                        *alone.surroundings[:place],
-                        f"path {words[0]} {name.split()[-1]}",
-                        *alone.surroundings[place + 1 :],
-                    ),
-                )
+        program = name.removeprefix("ran ") if name.startswith("ran ") else ""
+        for one in alone.surroundings:
+            if one.startswith("path ") and one.count(" ") > 1:
+                plain = " ".join([*one.split(" ")[:2], program]).rstrip()
+                kept = tuple(plain if other == one else other for other in alone.surroundings)
+                fewer = replace(alone, surroundings=kept)
                 alone = fewer if leaves(fewer, what) else alone
         if len(alone.calls) == 1 and is_call and what.startswith("Bash("):
             fixed = alone

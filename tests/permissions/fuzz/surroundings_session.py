@@ -249,6 +249,8 @@ class _Player:
         if self._case.mode == "acceptEdits" or self._case.sandbox != "off":
             project, git = f"{self._world.project}/", f"{self._world.project}/.git/"
             found = {path: what for path, what in found.items() if not path.startswith(project) or path.startswith(git)}
+        if self._case.trusted:  # Python code that the person trusted is compiled
+            found = {path: what for path, what in found.items() if "/__pycache__" not in path}
         if self._case.sandbox != "off":  # its commands may write to caches
             caches = tuple(f"{self._world.home}/{name}" for name in (*CACHES, ".cache"))
             found = {path: what for path, what in found.items() if not path.startswith(caches)}

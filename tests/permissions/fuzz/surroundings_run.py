@@ -107,8 +107,11 @@ class CasePlayer:
         surroundings_session.load_program()
         self._world = SurroundedWorld(base)
 
-    def play(self, case: Case) -> list[dict]:
-        """Return the steps of the case as JSON values; the last one is `cut off` when it did not end."""
+    def play(self, case: Case, until: float = float("inf")) -> list[dict]:
+        """Return the steps of the case as JSON values; the last one is `cut off` when it did not end.
+
+        At `until`, of the monotonic clock, the case is ended without that.
+        """
         snapshot = self._world.build(case)
         reads, writes = os.pipe()
         child = os.fork()
@@ -118,7 +121,7 @@ class CasePlayer:
             self._session.play_case(case, self._world, snapshot, writes)
         os.close(writes)
         try:
-            text, ended = _read_all(reads)
+            text, ended = _read_all(reads, until)
         finally:
             os.close(reads)
             with contextlib.suppress(ProcessLookupError):
@@ -129,13 +132,14 @@ class CasePlayer:
         return steps if ended else [*steps, {"what": "cut off", "outcome": "", "marks": [], "changes": {}, "check": ""}]
 
 
-def _read_all(reads: int) -> tuple[bytes, bool]:
-    """Return what comes until the end of the pipe, and whether it came."""
+def _read_all(reads: int, until: float) -> tuple[bytes, bool]:
+    """Return what comes until the end of the pipe, and whether it came, or the time was over."""
     chunks: list[bytes] = []
     while True:
-        ready, _, _ = select.select([reads], [], [], _STALLED_S)
+        left_s = max(0.0, until - time.monotonic())
+        ready, _, _ = select.select([reads], [], [], min(_STALLED_S, left_s))
         if not ready:
-            return b"".join(chunks), False
+            return b"".join(chunks), time.monotonic() >= until
         chunk = os.read(reads, 65_536)
         chunks.append(chunk)
         if not chunk:
@@ -180,7 +184,7 @@ class SurroundingsFuzz:
             self.totals.seconds = time.monotonic() - began
 
     def _play_one(self, case: Case, until: float) -> None:
-        steps = self._player.play(case)
+        steps = self._player.play(case, until)
         for number, step in enumerate(steps):
             self._count(case, step)
             left = _left_by(step)
@@ -211,7 +215,7 @@ class SurroundingsFuzz:
         began = time.monotonic()
         allowance = max(20.0, _SHORTENING_SHARE * (self.totals.seconds + 20.0))
         if self._shortening_s < allowance and began < until:
-            short, what = self._shorten(case, before, what, _name(left))
+            short, what = self._shorten(case, before, what, _name(left), until)
         else:
             short = replace(case, calls=(*before[-3:], what) if what in case.calls else (), acts=())
         self._shortening_s += time.monotonic() - began
@@ -221,15 +225,19 @@ class SurroundingsFuzz:
             self.totals.distinct += 1
             self._show(Marker(short, what, left))
 
-    def _shorten(self, case: Case, before: list[str], what: str, name: str) -> tuple[Case, str]:
+    def _shorten(self, case: Case, before: list[str], what: str, name: str, until: float) -> tuple[Case, str]:
         judgements = _MOST_JUDGEMENTS
 
         def leaves(one: Case, last: str) -> bool:
             nonlocal judgements
             judgements -= 1
-            return judgements >= 0 and any(
-                step["what"] == last and (found := _left_by(step)) is not None and _name(found) == name
-                for step in self._player.play(one)
+            return (
+                judgements >= 0
+                and time.monotonic() < until
+                and any(
+                    step["what"] == last and (found := _left_by(step)) is not None and _name(found) == name
+                    for step in self._player.play(one)
+                )
             )
 
         is_call = what in case.calls

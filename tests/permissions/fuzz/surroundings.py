@@ -49,7 +49,14 @@ _HELPERS = (
 _PATHS = (
     *("{project}/.venv/bin:*", "{project}/node_modules/.bin:*", "{project}/bin:*", "*:{project}/.venv/bin"),
     *(".venv/bin:*", "node_modules/.bin:*", "bin:*", "./bin:*", ":*", "*:", ".:*", "*::/usr/games", "tools:*"),
-    *("{home}/linked-bin:*", "{project}/sub/../bin:*", "{home}/../project/bin:*", "{project}/node_modules/.bin/:*"),
+    *(
+        "{home}/.pyenv/shims:*",
+        "{home}/.rbenv/shims:*",
+        "{home}/linked-bin:*",
+        "{project}/sub/../bin:*",
+        "{home}/../project/bin:*",
+        "{project}/node_modules/.bin/:*",
+    ),
 )
 _VARIABLES = (
     *("PYTHONPATH={project}/src", "PYTHONPATH=src", "PYTHONPATH=", "PYTHONPATH=:/nowhere", "PYTHONPATH=.:"),

@@ -286,7 +286,8 @@ def _left_by(step: dict) -> str | None:
 
 def _name(left: str) -> str:
     """Return what of a mark stays the same when the call is made shorter: the program or the path."""
-    return " ".join(left.split()[:2])
+    first, second, *_ = left.split()
+    return f"{'/'.join(first.split('/')[:3])} {second}"
 
 
 def _kind(what: str, left: str) -> str:

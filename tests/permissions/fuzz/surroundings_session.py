@@ -251,9 +251,13 @@ class _Player:
             found = {path: what for path, what in found.items() if not path.startswith(project) or path.startswith(git)}
         if self._case.trusted:  # Python code that the person trusted is compiled
             found = {path: what for path, what in found.items() if "/__pycache__" not in path}
-        if self._case.sandbox != "off":  # its commands may write to caches
-            caches = tuple(f"{self._world.home}/{name}" for name in (*CACHES, ".cache"))
-            found = {path: what for path, what in found.items() if not path.startswith(caches)}
+        if self._case.sandbox != "off" or self._case.trusted:  # commands that are confined or trusted may use caches
+            caches = [f"{self._world.home}/{name}/" for name in (*CACHES, ".cache")]
+            found = {
+                path: what
+                for path, what in found.items()
+                if not any(f"{path}/".startswith(cache) or cache.startswith(f"{path}/") for cache in caches)
+            }
         # Git sets the time of a pack that contains an object which it would write again.
         found = {path: what for path, what in found.items() if not path.endswith(".pack") or "made" in what[:4]}
         return {os.path.relpath(path, self._world.base): what[:160] for path, what in found.items()}

@@ -26,6 +26,9 @@ GIT = ("Bash(git status)", "Bash(git diff)", "Bash(git log -p -1)", "Bash(git sh
 CASES = {
     "programs": Case(("path {project}/.venv/bin:* grep gzip sh node less",), "plan", calls=(*HELPED, "Bash(npm -v)")),
     "a program of git settings": Case(("git filter.y.clean=mk_filter", "path {project}/bin:* mk_filter"), calls=GIT),
+    "the PATH of the shell's startup": Case(
+        ("path *:{project}/.venv/bin git",), calls=("Bash(env git diff --stat)", "Bash(git branch -a)")
+    ),
     "modules": Case(
         ("variable PYTHONPATH={project}/src PERL5LIB={project}/perl", "variable NODE_OPTIONS=-r=./mark.js"),
         calls=("Bash(python3 --version)", "Bash(egrep one a.py)", "Bash(file a.py)", "Grep(one)"),
@@ -94,6 +97,7 @@ def left(steps):
     [
         pytest.param("programs", marks=pytest.mark.finding("3P1")),
         pytest.param("a program of git settings", marks=pytest.mark.finding("3P1")),
+        pytest.param("the PATH of the shell's startup", marks=pytest.mark.finding("3P1")),
         pytest.param("modules", marks=pytest.mark.finding("3P2")),
         pytest.param("libraries", marks=pytest.mark.finding("3P2")),
         pytest.param("git settings", marks=pytest.mark.finding("3P3")),

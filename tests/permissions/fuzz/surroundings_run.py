@@ -349,6 +349,7 @@ def main(arguments: list[str]) -> int:
     if missing := missing_for_surroundings():
         print(f"{missing}: nothing was run")
         return 3
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="surroundings-fuzz-")))
     inside = base / "inside"
     inside.mkdir()

@@ -114,7 +114,7 @@ class Bubblewrap(Struct, frozen=True):
         policy = self.policy
         mounted = frozenset(path for path in policy.protected if os.path.basename(path) in _CONFIGURATIONS)
         configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys, mounted)
-        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs)
+        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs, policy.writable)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""

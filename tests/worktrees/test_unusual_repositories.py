@@ -310,11 +310,11 @@ async def test_modes_links_and_a_large_binary_are_integrated(checkout, repositor
     (record.tree / "a.txt").chmod(0o755)
     (record.tree / "link").symlink_to("a.txt")
     (record.tree / "to nowhere").symlink_to("/nonexistent")
-    (record.tree / "large.bin").write_bytes(os.urandom(1_000_000) * 20)
+    (record.tree / "large.bin").write_bytes(os.urandom(1_000_000) * 4)
     entry = await integrate(repository, record, root)
     modes = {line.split("\t")[1]: line.split()[0] for line in git(checkout, "ls-tree", entry.commit).splitlines()}
     assert (modes["a.txt"], modes["link"], modes["to nowhere"]) == ("100755", "120000", "120000")
-    assert git(checkout, "cat-file", "-s", f"{entry.commit}:large.bin") == "20000000"
+    assert git(checkout, "cat-file", "-s", f"{entry.commit}:large.bin") == "4000000"
     remove_worktree(repository, root, record)
 
 

@@ -183,10 +183,37 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
             found["a line that is not understood"] = [content]
         elif _is_include(line) and (target := _included_path(path, line)) is not None and depth < _MAX_DEPTH:
             yield from config_entries(target, git_dir, tree, seen, depth + 1)
-        elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree)):
+        elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree) or _is_ignored(line, path, git_dir)):
             found.setdefault(line.name, []).append(raw)
     for name, lines in found.items():
         yield GitEntry(path, name, text_digest(name.encode(), *lines))
+
+
+def shared_work_tree(common: Path) -> Path | None:
+    """Return the configuration that sets `core.worktree` for every worktree of a repository; None where none does.
+
+    Git ignores the setting of the shared configuration in linked worktrees, unless `extensions.worktreeConfig` is on.
+    """
+    config = common / "config"
+    found = False
+    try:
+        for line, _, _ in _lines(read_plain(config, MAX_CONFIG_BYTES)):
+            found = found or (line is not None and line.key == "core.worktree")
+    except (OSError, ValueError):
+        return None
+    return config if found and not _ignores_shared_work_tree(common) else None
+
+
+def _ignores_shared_work_tree(common: Path) -> bool:
+    """Return True when `extensions.worktreeConfig` is certainly off in this repository."""
+    try:
+        lines = [line for line, _, _ in _lines(read_plain(common / "config", MAX_CONFIG_BYTES))]
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    named = [line for line in lines if line is not None and line.key == "extensions.worktreeconfig"]
+    return None not in lines and all(line.value is not None and line.value.lower() in _OFF for line in named)
 
 
 def named_work_tree(path: Path) -> str | None:
@@ -298,6 +325,13 @@ def _is_harmless(line: ConfigLine) -> bool:
 
 def _names_own_tree(line: ConfigLine, git_dir: Path, tree: Path) -> bool:
     return line.key == "core.worktree" and bool(line.value) and os.path.realpath(git_dir / str(line.value)) == str(tree)
+
+
+def _is_ignored(line: ConfigLine, path: Path, git_dir: Path) -> bool:
+    """Return True for the work tree of the main checkout, which git ignores in a linked worktree."""
+    common = path.parent
+    is_linked = path.name == "config" and git_dir.parent == common / "worktrees"
+    return line.key == "core.worktree" and is_linked and _ignores_shared_work_tree(common)
 
 
 def _is_include(line: ConfigLine) -> bool:

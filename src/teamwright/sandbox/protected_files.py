@@ -103,9 +103,7 @@ class ProtectedFiles(Struct, frozen=True):
     def created_only(self) -> ProtectedFiles:
         """Return the part that undoes what was created: files, and settings of git that name programs."""
         configs = {file: before for file, before in self.configs.items() if file in self.git_configs.files}
-        return ProtectedFiles(
-            self.missing, (), {}, git_configs=self.git_configs, configs=configs, places=self.places
-        )
+        return ProtectedFiles(self.missing, (), {}, git_configs=self.git_configs, configs=configs, places=self.places)
 
     def _is_in_place(self, path: str) -> bool:
         """Return True when the writable directory that contains the path is still the one that it was."""

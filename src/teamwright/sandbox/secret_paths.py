@@ -51,6 +51,36 @@ CREDENTIALS = (
 )
 """Paths in the home directory with credentials, or with histories that often contain some."""
 
+PRIVATE_NAMES = (
+    *(".env", ".env.*", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "*.ppk", "*.p12", "*.pfx"),
+    *("*.jks", "*.keystore", "*.kdbx", "*.tfstate", "*.tfstate.backup", ".vault-token", ".pypirc", ".dockercfg"),
+    *(*SSH, *CLOUDS, ".gnupg", ".password-store", ".config/git/credentials", ".config/gh", ".docker/config.json"),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+)
+"""Names of files and directories that hold keys and passwords in any directory, in lower case."""
+
+PUBLIC_NAMES = (
+    *(".env.example", ".env.*.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", ".env.test"),
+    *("*.pub", "*.example", "*.sample", "*.template"),
+)
+"""Names that look private, of files that are meant to be shared."""
+
+PRIVATE_CONTENTS: Mapping[str, str] = {
+    **dict.fromkeys(("*.pem", "*.key", "*.p8", "*.asc"), "BEGIN [A-Z ]*PRIVATE KEY"),
+    **dict.fromkeys((".npmrc", ".yarnrc", ".yarnrc.yml"), "_auth|_password|authtoken|Token"),
+    **dict.fromkeys(
+        ("*.json", "credentials", "credentials.toml", "auth.toml"), "private_key|secret_access_key|token ="
+    ),
+}
+"""Names of files that are private if their beginning matches a pattern."""
+
+GENERATED_DIRECTORIES = (
+    *("node_modules", "bower_components", "__pycache__", ".venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache"),
+    *(".ruff_cache", ".gradle", ".terraform", ".direnv", ".next", ".nuxt", ".parcel-cache", ".turbo", ".eggs"),
+)
+"""Directories that programs make again, and that nobody commits."""
+
 SYSTEM_SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/docker", "/etc/wireguard", "/etc/ipsec.secrets"),

@@ -132,6 +132,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         launcher_for=processes.launcher_for,
         is_integrating=lambda: integration.is_working,
         watch_mailbox=lambda name, look: files.follow(name, look),
+        watch_file=watcher.follow,
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
     team = make_team(context, log, agent_factory, team_status, ports)

@@ -29,6 +29,7 @@ from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.member_process.launcher import PROGRAM
 from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile
+from teamwright.storage.directory_identity import directory_identity
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.detached import DetachedBackend
@@ -124,6 +125,7 @@ class WorkerProcess:
         checkout = self._settings.directory / order.team / order.member
         try:
             location = await self._open(order, checkout)
+            made = directory_identity(checkout)
             self._running[order.id] = location
             if not await orders.note_running(order.id, worker):
                 await self._backend.close(location)
@@ -132,7 +134,9 @@ class WorkerProcess:
             self._running.pop(order.id, None)
             detail = await self._backend.last_output(location)
             await self._backend.close(location)
-            result = await asyncio.to_thread(bundle_result, checkout, order.team, order.member, order.commit)
+            args = (checkout, made, order.team, order.member, order.commit)
+            result, why = await asyncio.to_thread(bundle_result, *args)
+            detail = "\n".join(filter(None, (why, detail)))
         except TeamwrightError as problem:
             detail = "\n".join([str(problem), detail]).strip()
         self._report(f"ended {order.member} of {order.team}")

@@ -12,6 +12,7 @@ from msgspec import Struct
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import Task
+from teamwright.worktrees.commit_limits import CommitLimits
 from teamwright.worktrees.member_branch import (
     abort_merge,
     commit_staged,
@@ -23,6 +24,7 @@ from teamwright.worktrees.member_branch import (
 )
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_check import require_directory, require_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
@@ -45,6 +47,8 @@ class MemberWorktree(Struct, frozen=True):
     commits: bool = True
     trailer: str = ""
     """The last line of the message of each commit; empty for none."""
+    limits: CommitLimits = CommitLimits()
+    """What the runtime commits at most."""
 
     async def save(self, task: Task, member: str) -> TaskIntegration | None:
         """Commit the files of a completed task, and return the commit to integrate; None without new commits.
@@ -53,6 +57,7 @@ class MemberWorktree(Struct, frozen=True):
         first, and conflicts are left to the member. Raises WorktreeRefused; then the task is not completed.
         """
         last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
+        await asyncio.to_thread(require_worktree, self.git, self.record)
         await self._commit_files(task, member)
         if last is not None and last.branch != self.record.branch:
             await asyncio.to_thread(self._merge_former, last)
@@ -71,8 +76,9 @@ class MemberWorktree(Struct, frozen=True):
                 f"{files} of the worktree are not committed, and the setting worktrees.uncommitted is refuse",
                 do=["git add and git commit them, then complete the task again"],
             )
-        if not await asyncio.to_thread(stage_work, self.git, self.record):
+        if not await asyncio.to_thread(stage_work, self.git, self.record, self.limits):
             return
+        require_directory(self.record)
         subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
         message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
         variables = {MESSAGE_VARIABLE: message}
@@ -115,6 +121,7 @@ class MemberWorktree(Struct, frozen=True):
         Commits that are not integrated are merged with it only for a task that waited for others. The returned work of
         a former owner is merged too, with conflict markers. Raises WorktreeRefused, CannotStart.
         """
+        require_worktree(self.git, self.record)
         notes: list[str] = []
         name = self.record.integration_branch
         target = self.git.commit_of(f"refs/heads/{name}")

@@ -19,9 +19,11 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
+from teamwright.worktrees.commit_limits import require_no_loss
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand, failure_text
+from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     integrated_ref,
@@ -118,6 +120,7 @@ class Integration(Struct, frozen=True):
         if not await _run_in_thread(self.git.commit_of, entry.tip):
             detail = f"the repository does not have the commit {entry.tip[:12]} of {entry.branch}"
             return await self._set(entry, IntegrationState.FAILED, detail=detail)
+        await _run_in_thread(require_free, self.git, self.branch)
         for _ in range(TRIES):
             old = await _run_in_thread(self._tip, entry)
             if await _run_in_thread(self._is_merged, entry, old):
@@ -151,6 +154,7 @@ class Integration(Struct, frozen=True):
 
     def _move(self, merged: str, old: str) -> bool:
         """Move the branch from the old commit to the merge; False when it is not at the old one."""
+        require_free(self.git, self.branch)
         name = f"refs/heads/{self.branch}"
         done = self.git.call("update-ref", name, merged, old)
         if not done.ok and self._remove_stale_lock(name):
@@ -239,7 +243,8 @@ _REFUSED = (IntegrationState.CONFLICT, IntegrationState.FAILED)
 def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
     """Move a person's branch forward to a commit, with the files of a clean checkout. Returns the new commit.
 
-    Raises WorktreeRefused for a branch with unmerged commits and for a checkout with changed files; nothing changes.
+    Raises WorktreeRefused for a branch with unmerged commits, one that is checked out in another worktree, a checkout
+    with changed files, and a commit without most of the branch's files; nothing changes.
     """
     tip, goal = git.commit_of(f"refs/heads/{branch}"), git.commit_of(target)
     if not tip or not goal:
@@ -251,7 +256,9 @@ def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
             do=[f"git merge {target}", f"git rebase {branch} in a worktree, then integrate again"],
             note="nothing was changed",
         )
+    require_no_loss(git, branch, tip, goal)
     if git.call("branch", "--show-current").output.strip() != branch:
+        require_free(git, branch)
         git.read("update-ref", f"refs/heads/{branch}", goal, tip)
         return goal
     if git.read("status", "--porcelain=v1", "--untracked-files=no"):

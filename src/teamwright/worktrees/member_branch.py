@@ -10,6 +10,7 @@ import time
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.branch_merge import conflicting_paths
+from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 from teamwright.worktrees.worktree_record import WorktreeRecord
 from teamwright.worktrees.worktree_state import changed_files, integrated_commits
@@ -20,11 +21,11 @@ STALE_LOCK_S = 10.0
 _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 
 
-def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
+def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits) -> bool:
     """Add all uncommitted files to the index, except those of setup. Returns False when there is nothing to commit.
 
     Raises WorktreeRefused while another branch is checked out, a file has conflict markers or is still as one side of a
-    conflict, and for a repository inside the worktree.
+    conflict, for a repository inside the worktree, and for files that the runtime does not commit.
     """
     _require_branch(git, record)
     conflicting = conflicting_paths(git, record.tree)
@@ -48,6 +49,9 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
             do=["move it out of the worktree, delete its .git, or add its name to .gitignore"],
         )
     paths = (*modified, *untracked)
+    if paths:
+        by_setup = (path for path in record.setup if path not in untracked)
+        require_limits(git, record.tree, read_uncommitted(git, record.tree, by_setup), limits)
     if unstaged := _unstaged(git, record, paths):
         _remove_stale_lock(git, record)
         text = "".join(f"{path}\0" for path in unstaged)

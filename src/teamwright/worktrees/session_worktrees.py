@@ -25,6 +25,7 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
     NewWorktree,
     Owner,
@@ -119,16 +120,17 @@ class SessionWorktrees(Struct):
         record = worktree.record
         try:
             if await self.setup.run(record.tree, self.variables(record), bounds):
+                await asyncio.to_thread(require_worktree, git, record)
                 record = await asyncio.to_thread(note_setup, git, record)
+            for note in worktree.notes:
+                self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
+            if not self.reported_uncommitted:
+                self.reported_uncommitted = True
+                whose = "the worktree of this session" if member == LEAD_ALIAS else "the worktrees of members"
+                await self._report_uncommitted(git, whose)
         except BaseException:
             await self.discard(record)
             raise
-        for note in worktree.notes:
-            self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
-        if not self.reported_uncommitted:
-            self.reported_uncommitted = True
-            whose = "the worktree of this session" if member == LEAD_ALIAS else "the worktrees of members"
-            await self._report_uncommitted(git, whose)
         return record
 
     async def _report_uncommitted(self, git: RepositoryGit, whose: str) -> None:
@@ -158,14 +160,22 @@ class SessionWorktrees(Struct):
         record = read_record(record_file(path))
         if str(path) not in self.leases:
             self.leases[str(path)] = Lease.take(record.lease, f"agent {record.member} of session {self.session[:8]}")
-        if not path.is_dir():
+        try:
             git = self.git_of(record)
-            try:
-                await asyncio.to_thread(restore_worktree, git, record)
-            except BaseException:
-                self.release(path)
-                raise
+            if path.is_dir():
+                record, is_other = await asyncio.to_thread(confirm_worktree, git, record)
+                if is_other:
+                    self._note_loss(record, "is another directory than before: look at its files first")
+            else:
+                record = await asyncio.to_thread(restore_worktree, git, record)
+                self._note_loss(record, "was gone. It was made again: files that were not committed are lost")
+        except BaseException:
+            self.release(path)
+            raise
         return record
+
+    def _note_loss(self, record: WorktreeRecord, what: str) -> None:
+        self.emit(Notice(member=record.member, text=f"the worktree {record.path} {what}", level="warning"))
 
     def release(self, path: Path) -> None:
         """Release the lease of a worktree whose agent has ended; harmless without one."""

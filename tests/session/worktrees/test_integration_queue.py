@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -483,3 +484,60 @@ async def test_a_team_rests_as_soon_as_its_last_draft_is_completed(shop, monkeyp
         await until(team, lambda: not team.session.team.is_quiet())  # the member waits for the draft
         await tasks.update("3", by="ann", owner="ann", status="completed")
         await asyncio.wait_for(team.wait_idle(), WAIT_S)
+
+
+@pytest.mark.finding("3W1")
+async def test_a_lost_worktree_leaves_the_task_open_and_member_lead_and_person_are_told(shop):
+    def lose() -> None:
+        [record] = list_records(find_home().worktrees)[0]
+        shutil.rmtree(record.tree)
+
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    before = git(shop, "for-each-ref"), git(shop, "status", "--porcelain")
+    async with a_team(shop, model) as team:
+        notices: list[Notice] = []
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, Notice):
+                notices.append(event)
+            if isinstance(event, TaskChanged) and event.change == "claimed":
+                lose()
+
+        team.session.log.subscribe(note, live=False)
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        before = git(shop, "for-each-ref"), git(shop, "status", "--porcelain")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: any("is not the one that was made" in one.text for one in notices))
+        await until(team, team.session.team.is_quiet)
+        [task] = await team.tasks.all()
+        assert task.status == "in_progress"
+        assert "is not the one that was made: " in told(model, "ann")
+        await team.run("Go on.")
+        assert "is not the one that was made: " in told(model, model.requests[-1].agent_name)
+        assert (git(shop, "for-each-ref"), git(shop, "status", "--porcelain")) == before
+
+
+@pytest.mark.finding("3W6")
+async def test_finished_work_waits_while_a_person_has_the_integration_branch_and_goes_on_when_it_is_free(shop):
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    async with a_team(shop, model) as team:
+        warnings: list[str] = []
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, Notice):
+                warnings.append(event.text)
+                team.session.team.changed.set()
+
+        team.session.log.subscribe(note, live=False)
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        git(shop, "switch", "-q", "-c", BRANCH)
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: any("is checked out in" in text for text in warnings))
+        assert git(shop, "status", "--porcelain") == ""
+        assert git(shop, "log", "--format=%s") == "first"
+        git(shop, "switch", "-q", "main")
+        await finished(team, 1)
+    assert git(shop, "show", f"{BRANCH}:ann.txt") == "x"
+    assert sum("is checked out in" in text for text in warnings) == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import StorageError, TaskRefused, TeamwrightError, WorktreeRefused
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.file_lease import wait_for_lease
@@ -43,6 +44,8 @@ class TeamWorktrees:
         self._context = context
         self._agent_factory = agent_factory
         self._commits = commits
+        self._reported = set[str]()
+        """Sentences about changed worktrees of which the lead and the person know."""
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         """See MemberWorktrees."""
@@ -59,7 +62,25 @@ class TeamWorktrees:
             from teamwright.worktrees.setup_command import failure_text  # loaded with the worktrees
 
             what = f"#{task.id} is not completed: {failure_text(problem)}"
+            if problem.slug == "worktree-changed":
+                await self._report_change(name, what)
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
+
+    async def _report_change(self, member: str, what: str) -> None:
+        """Notify the person and the lead, once, of a worktree that is not the one that was made."""
+        if what in self._reported:
+            return
+        self._reported.add(what)
+        self._agent_factory.emit(Notice(member=member, text=what, level="warning"))
+        team = self._agent_factory.team
+        if team is None or member == LEAD:
+            return
+        text = f"{what}. Its files are not safe there: stop {member}, and start another member for the task."
+        if team.lead is not None:
+            team.lead.notify(text, f"worktree:{member}")
+            return
+        with suppress(StorageError):  # a full inbox
+            await send_note(team, "task-list", LEAD, text, f"the worktree of {member} has changed")
 
     def has(self, member: str) -> bool:
         """See MemberWorktrees."""

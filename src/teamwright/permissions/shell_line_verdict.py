@@ -260,6 +260,10 @@ def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[C
     if tree is not None:
         variables = parsed.variables_exported | parsed.variables_set
         yield from (found for fact in facts if (found := tree.refuse_git(fact.command, variables)) is not None)
+        changing = [fact.command for fact in facts if fact.reads is None]
+        if (found := tree.ask_about_variables(parsed, changing)) is not None:
+            yield found
+        yield from (found for one in changing if (found := tree.ask_about_hidden_git(one)) is not None)
         unknown = [] if context.is_confined else [fact for fact in facts if fact.reads is None and fact.changes is None]
         yield from (found for fact in unknown if (found := tree.ask_about_program(fact.command)) is not None)
     if (

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz questions sandbox-attacks live pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz questions sandbox-attacks live pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,6 +55,7 @@ test: lint  ## formatter, linter, types and the tests: run it before each commit
 test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI: with fewer examples and kills)
 	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
 	$(MAKE) fuzz SECONDS=60
+	$(MAKE) worktree-fuzz SECONDS=60 SEED=1
 
 check: lint types  ## formatter, linter and types only
 
@@ -105,6 +106,9 @@ crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must
 
 fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
+
+worktree-fuzz: $(VENV)/.dev  ## lines at random in worktrees of agents, with deletions and renames: the person's repository must be as before (SECONDS=300, SEED=… to replay)
+	$(BIN)/python -m tests.worktrees.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
 
 questions: $(VENV)/.dev  ## how many common lines of developers ask with a sandbox
 	$(BIN)/python -m tests.permissions.common_lines

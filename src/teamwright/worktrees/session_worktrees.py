@@ -80,6 +80,8 @@ class SessionWorktrees(Struct):
     hooks: WorktreeHooks | None = None
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     reported_uncommitted: bool = False
+    restored: set[str] = field(default_factory=set[str])
+    """The worktrees that were gone, and that this process made again."""
     start: Path | None = None
     """The worktree of the whole session, at whose commit others begin; None: they begin at that of `cwd`."""
 
@@ -168,6 +170,7 @@ class SessionWorktrees(Struct):
                     self._note_loss(record, "is another directory than before: look at its files first")
             else:
                 record = await asyncio.to_thread(restore_worktree, git, record)
+                self.restored.add(record.path)
                 self._note_loss(record, "was gone. It was made again: files that were not committed are lost")
         except BaseException:
             self.release(path)

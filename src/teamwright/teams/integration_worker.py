@@ -221,8 +221,9 @@ def _return_text(integration: Integration, entry: IntegrationEntry, to: str) -> 
     if entry.state is IntegrationState.CONFLICT:
         why = f"Commit {entry.tip[:12]} of task #{entry.task} conflicts in {short_list(entry.paths)}: {detail}."
         how = (
-            f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree, and the "
-            "files with conflicts get markers. Edit them so that both sides are kept, and complete it once more."
+            f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree. Files "
+            "that both sides changed get conflict markers; `git status` lists the others. Keep both sides, and complete "
+            "it once more."
         )
     else:
         why = (

@@ -16,6 +16,7 @@ from teamwright.worktrees.commit_limits import CommitLimits
 from teamwright.worktrees.member_branch import (
     abort_merge,
     commit_staged,
+    describe_conflicts,
     has_uncommitted,
     merge_commit,
     short_list,
@@ -92,9 +93,9 @@ class MemberWorktree(Struct, frozen=True):
         if paths := merge_commit(self.git, self.record, last.tip, last.branch):
             raise WorktreeRefused(
                 "worktree-refused",
-                f"the task was begun on {last.branch}, which is merged into your worktree now, and these files have "
-                f"conflict markers: {short_list(paths)}",
-                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+                f"the task was begun on {last.branch}, which is merged into your worktree now. "
+                f"{describe_conflicts(self.record, paths)}",
+                do=["Keep the changes of both sides, then complete the task again."],
             )
 
     def _merge_team(self, last: TaskIntegration, tip: str) -> None:
@@ -104,8 +105,8 @@ class MemberWorktree(Struct, frozen=True):
         if paths:
             raise WorktreeRefused(
                 "worktree-refused",
-                f"{name} is merged into your worktree now, and these files have conflict markers: {short_list(paths)}",
-                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+                f"{name} is merged into your worktree now. {describe_conflicts(self.record, paths)}",
+                do=["Keep the changes of both sides, then complete the task again."],
             )
         if last.tip == tip:
             raise WorktreeRefused(
@@ -136,7 +137,7 @@ class MemberWorktree(Struct, frozen=True):
         last = task.integration
         if last is not None and last.state in _RETURNED and last.branch != self.record.branch:
             paths = merge_commit(self.git, self.record, last.tip, last.branch)
-            marked = f" These files have conflict markers: {short_list(paths)}." if paths else ""
+            marked = f" {describe_conflicts(self.record, paths)}." if paths else ""
             notes.append(
                 f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"
             )

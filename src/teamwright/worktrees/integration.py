@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
+from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeConflict, MergeStrategy
 from teamwright.worktrees.commit_limits import require_no_loss
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
@@ -126,9 +126,9 @@ class Integration(Struct, frozen=True):
             if await _run_in_thread(self._is_merged, entry, old):
                 return await self._finish(entry)
             merged = await _run_in_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
-            if isinstance(merged, tuple):
-                paths, more = merged[:MAX_PATHS], len(merged) - MAX_PATHS
-                detail = await _run_in_thread(self._describe_conflict, entry, old, paths)
+            if isinstance(merged, MergeConflict):
+                paths, more = merged.paths[:MAX_PATHS], len(merged.paths) - MAX_PATHS
+                detail = await _run_in_thread(self._describe_conflict, entry, old, merged)
                 detail += f"; {more} more files conflict" if more > 0 else ""
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
@@ -177,14 +177,15 @@ class Integration(Struct, frozen=True):
             await _run_in_thread(self.git.read, "update-ref", integrated_ref(entry.branch), entry.tip)
         return await self._set(entry, IntegrationState.MERGED, commit=entry.commit or entry.tip)
 
-    def _describe_conflict(self, entry: IntegrationEntry, old: str, paths: tuple[str, ...]) -> str:
-        """Return the commits of both sides that changed the paths in conflict, the newest first."""
+    def _describe_conflict(self, entry: IntegrationEntry, old: str, conflict: MergeConflict) -> str:
+        """Return the kind of conflict where no markers show it, and the newest commits of both sides that made it."""
         sides = {self.branch: (entry.tip, old), entry.branch: (old, entry.tip)}
-        lines = [f"it conflicts with {self.branch} at {old[:12]}"]
+        lines = [f"it conflicts with {self.branch} at {old[:12]}", *conflict.notes[:MAX_COMMITS]]
         for name, (other, own) in sides.items():
             args = ("log", f"--max-count={MAX_COMMITS}", "--no-merges", "--format=%h %s", f"{other}..{own}", "--")
-            commits = self.git.read("--literal-pathspecs", *args, *paths).splitlines()
-            lines.append(f"{name} has {', '.join(commits)}")
+            commits = self.git.read("--literal-pathspecs", *args, *conflict.paths[:MAX_PATHS]).splitlines()
+            if commits:
+                lines.append(f"{name} has {', '.join(commits)}")
         return "; ".join(lines)
 
     async def _check_merge(self, commit: str) -> str:

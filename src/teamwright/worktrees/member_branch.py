@@ -162,6 +162,19 @@ def _has_markers(record: WorktreeRecord, path: str) -> bool:
     return all(any(line.startswith(marker) for line in lines) for marker in _MARKERS)
 
 
+def describe_conflicts(record: WorktreeRecord, paths: tuple[str, ...]) -> str:
+    """Return the files in conflict: those with markers, and those that git could only leave as they are."""
+    marked = [path for path in paths if _has_markers(record, path)]
+    others = [path for path in paths if path not in marked]
+    parts = [f"These files have conflict markers: {short_list(marked)}"] if marked else []
+    if others:
+        parts.append(
+            f"Without markers, because they are deleted, moved, binary or of another kind on one side: "
+            f"{short_list(others)}; `git status` says how, and git add or git rm resolves each"
+        )
+    return ". ".join(parts)
+
+
 def _as_one_side(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:
     """Return the paths in conflict whose file is still that of one side: git leaves it for a binary or deleted file.
 

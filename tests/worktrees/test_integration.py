@@ -330,3 +330,29 @@ async def test_a_file_in_a_directory_that_the_other_side_moved_is_named_with_bot
     assert "apps/new.txt is new in a directory that the other side moved; it may belong at services/new.txt" in (
         entry.detail
     )
+
+
+@pytest.mark.finding("3W17")
+async def test_a_check_that_fails_on_the_base_already_is_said_and_runs_there_once(repository, root, tmp_path):
+    log = tmp_path / "log"
+    check = SetupCommand(f"git rev-parse HEAD >> {log}; exit 1", environment=lambda: dict(os.environ), purpose="check")
+    queue = make_queue(repository, root, check)
+    for name in ("ann", "bob"):
+        record, tip = make_member(repository, root, name, {f"{name}.txt": "x\n"})
+        await queue.add(record, tip)
+    done = await queue.run()
+    assert [entry.state for entry in done] == ["failed", "failed"]
+    base = git(repository.tree, "rev-parse", "HEAD")
+    assert all(entry.detail.startswith(f"The check fails without this commit too, on {base[:12]}") for entry in done)
+    assert log.read_text().split().count(base) == 1
+
+
+@pytest.mark.finding("3W17")
+async def test_a_check_that_only_the_commit_breaks_is_the_members(repository, root):
+    check = SetupCommand("test ! -e ann.txt", environment=lambda: dict(os.environ), purpose="check")
+    queue = make_queue(repository, root, check)
+    record, tip = make_member(repository, root, "ann", {"ann.txt": "x\n"})
+    await queue.add(record, tip)
+    [entry] = await queue.run()
+    assert entry.state == "failed"
+    assert "without this commit too" not in entry.detail

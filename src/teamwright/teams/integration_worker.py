@@ -18,7 +18,7 @@ from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.storage.file_lease import Lease, wait_for_lease
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
-from teamwright.worktrees.integration import Integration
+from teamwright.worktrees.integration import FAILS_BEFORE, Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.member_branch import short_list
 from teamwright.worktrees.worktree_list import CHECKOUT
@@ -217,14 +217,18 @@ def _name(entry: IntegrationEntry) -> str:
 
 def _return_text(integration: Integration, entry: IntegrationEntry, to: str) -> str:
     """Return the message about an entry that cannot be merged, to its member or, when that has ended, to the lead."""
-    detail = entry.detail[-OUTPUT_CHARS:]
+    before = entry.detail.startswith(FAILS_BEFORE)
+    detail = entry.detail[:OUTPUT_CHARS] if before else entry.detail[-OUTPUT_CHARS:]
     if entry.state is IntegrationState.CONFLICT:
         why = f"Commit {entry.tip[:12]} of task #{entry.task} conflicts in {short_list(entry.paths)}: {detail}."
         how = (
             f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree. Files "
-            "that both sides changed get conflict markers; `git status` lists the others. Keep both sides, and complete "
-            "it once more."
+            "that both sides changed get conflict markers; `git status` lists the others. Keep both sides, and "
+            "complete it once more."
         )
+    elif before:
+        why = f"Commit {entry.tip[:12]} of task #{entry.task} was not integrated. {detail}"
+        how = "The cause is not in this commit. Tell the lead, and wait until the base or the check is repaired."
     else:
         why = (
             f"Commit {entry.tip[:12]} of task #{entry.task}, merged onto {integration.branch}, does not pass: {detail}"

@@ -43,6 +43,9 @@ MAX_PATHS = 100
 MAX_COMMITS = 10
 """Commits of each side that the reason of a conflict names."""
 
+FAILS_BEFORE = "The check fails without this commit too"
+"""The beginning of the reason of an entry whose check fails on the integration branch already."""
+
 STALE_LOCK_S = 2.0
 """Seconds after which the lock of the integration branch is one that a killed git left: only its worker moves it."""
 
@@ -63,6 +66,8 @@ class Integration(Struct, frozen=True):
     strategy: MergeStrategy = MergeStrategy.MERGE
     report: Callable[[IntegrationEntry], None] = lambda entry: None
     """Receives each entry with its new state."""
+    checked: dict[str, str] = field(default_factory=dict[str, str])
+    """Commits of the branch whose check has run, with the reason why it failed."""
 
     @property
     def branch(self) -> str:
@@ -133,8 +138,11 @@ class Integration(Struct, frozen=True):
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             if refused := await self._check_merge(merged):
+                if before := await self._check_before(old):
+                    refused = f"{FAILS_BEFORE}, on {old[:12]} of {self.branch}: {before}"
                 return await self._set(entry, IntegrationState.FAILED, detail=refused)
             if await _run_in_thread(self._move, merged, old):
+                self.checked[merged] = ""
                 return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
@@ -187,6 +195,12 @@ class Integration(Struct, frozen=True):
             if commits:
                 lines.append(f"{name} has {', '.join(commits)}")
         return "; ".join(lines)
+
+    async def _check_before(self, old: str) -> str:
+        """Run the check on the branch without the entry, once for each of its commits. Returns why it failed."""
+        if old not in self.checked:
+            self.checked[old] = await self._check_merge(old)
+        return self.checked[old]
 
     async def _check_merge(self, commit: str) -> str:
         """Run setup and the check on the merge in the integration worktree. Returns why one failed; empty: they passed.

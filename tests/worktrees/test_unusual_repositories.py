@@ -384,3 +384,14 @@ async def test_a_git_of_version_2_30_makes_integrates_and_removes_worktrees(chec
     git(checkout, "worktree", "lock", record.path)
     with pytest.raises(WorktreeRefused, match="it is locked"):
         remove_worktree(repository, root, record)
+
+
+@pytest.mark.finding("3W19")
+async def test_a_filter_whose_program_is_missing_is_named_to_the_member(checkout, root):
+    commit(checkout, "attributes", {".gitattributes": "*.bin filter=lfs\n"})
+    git(checkout, "config", "filter.lfs.process", "git-lfs-is-missing filter-process")
+    git(checkout, "config", "filter.lfs.required", "true")
+    repository, record = ann_of(checkout, root, trusted=True)
+    (record.tree / "x.bin").write_text("large\n")
+    with pytest.raises(WorktreeRefused, match=r"git-lfs-is-missing.*not found"):
+        await MemberWorktree(repository, record, PLAIN).save(TASK, "ann")

@@ -6,6 +6,7 @@ Depends on the member's branch. Leaves the task list and the queue to the packag
 from __future__ import annotations
 
 import asyncio
+import os
 
 from msgspec import Struct
 
@@ -50,6 +51,20 @@ class MemberWorktree(Struct, frozen=True):
     """The last line of the message of each commit; empty for none."""
     limits: CommitLimits = CommitLimits()
     """What the runtime commits at most."""
+
+    def missing_hooks(self) -> str:
+        """Return a sentence about a directory of hooks that the worktree does not have; empty when all is well."""
+        if not self.commit.command:
+            return ""
+        done = self.git.call("config", "--show-scope", "--get-all", "core.hooksPath", cwd=self.record.tree)
+        values = [line.partition("\t") for line in done.output.splitlines()]
+        named = [value for scope, _, value in values if scope != "command" and value]
+        if not named or os.path.isdir(os.path.join(self.record.tree, os.path.expanduser(named[-1]))):
+            return ""
+        return (
+            f"worktrees.commit_hooks is on, but no hook runs in worktrees: core.hooksPath is {named[-1]}, which the "
+            f"worktree of {self.record.member} does not have. Let worktrees.setup make it"
+        )
 
     async def save(self, task: Task, member: str) -> TaskIntegration | None:
         """Commit the files of a completed task, and return the commit to integrate; None without new commits.

@@ -55,6 +55,7 @@ class TeamWorktrees:
                 return None
             async with self._use(record) as worktree:
                 saved = await worktree.save(task, name)
+                await self._report_missing_hooks(worktree)
                 if saved is not None and self._commits is not None:
                     await self._commits.send(saved.tip)
                 return saved
@@ -65,6 +66,17 @@ class TeamWorktrees:
             if problem.slug == "worktree-changed":
                 await self._report_change(name, what)
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
+
+    async def _report_missing_hooks(self, worktree: MemberWorktree) -> None:
+        """Notify the person and the lead, once, of hooks that do not run."""
+        text = await asyncio.to_thread(worktree.missing_hooks)
+        if not text or "hooks" in self._reported:
+            return
+        self._reported.add("hooks")
+        self._agent_factory.emit(Notice(member=LEAD, text=text, level="warning"))
+        team = self._agent_factory.team
+        if team is not None and team.lead is not None:
+            team.lead.notify(text, "missing-hooks", wakes=False)
 
     async def _report_change(self, member: str, what: str) -> None:
         """Notify the person and the lead, once, of a worktree that is not the one that was made."""

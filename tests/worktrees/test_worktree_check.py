@@ -16,8 +16,9 @@ from teamwright.worktrees.commit_bundle import bundle_result, check_out, make_bu
 from teamwright.worktrees.finished_work import MemberWorktree
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
+from teamwright.worktrees.moved_repository import repair_worktrees
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.session_worktrees import SessionWorktrees
+from teamwright.worktrees.session_worktrees import SessionWorktrees, open_recorded
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_check import require_worktree
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
@@ -346,3 +347,26 @@ def test_a_machine_sends_no_commit_that_it_composed_of_a_lost_or_private_directo
     assert bundle is None
     assert ("is not the one in which ann began" if change == "moved" else "uncommitted files of ann stay") in why
     write_files(remote, {"a.txt": "a\n"})
+
+
+@pytest.mark.finding("3W8")
+async def test_worktrees_of_a_renamed_repository_are_repaired_with_their_files_and_branches(ann, checkout, root):
+    (ann.record.tree / "wip.txt").write_text("wip\n")
+    moved = checkout.with_name("moved")
+    checkout.rename(moved)
+    with pytest.raises(CannotStart, match="the repository of the worktree of ann is gone") as caught:
+        open_recorded(ann.record, frozenset())
+    assert "teamwright worktrees repair" in caught.value.do[0]
+    repository = RepositoryGit.open(moved)
+    [record] = repair_worktrees(repository, root)
+    assert record == read_record(record.file)
+    work = await MemberWorktree(repository, record, PLAIN).save(TASK, "ann")
+    assert git(moved, "show", f"{work.tip}:wip.txt") == "wip"
+    assert repair_worktrees(repository, root) == []
+
+
+@pytest.mark.finding("3W8")
+def test_worktrees_of_another_repository_are_not_repaired(ann, checkout, root, tmp_path):
+    other = make_repository(tmp_path / "other")
+    checkout.rename(checkout.with_name("moved"))
+    assert repair_worktrees(RepositoryGit.open(other), root) == []

@@ -249,3 +249,12 @@ def _ms(now_ms: int | None) -> int:
 def session_list_name(session: str) -> str:
     """Return the directory of a session's own task list, which is also the name of its implicit team."""
     return f"session-{session[:8]}"
+
+
+def moved_directory_advice(session: str) -> tuple[str, ...]:
+    """Return what to do about a session whose directory is gone: perhaps it was moved or renamed."""
+    team = session_list_name(session)
+    return (
+        f"in its new place: teamwright worktrees repair, then teamwright teams adopt {team}",
+        "move it back, then this command again",
+    )

@@ -31,7 +31,7 @@ from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.models.effort import parse_optional_effort
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.ids import SessionId, session_id
+from teamwright.protocol.ids import SessionId, moved_directory_advice, session_id
 from teamwright.sandbox.policy import SandboxMode, narrow, restore_bounds
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
@@ -238,7 +238,8 @@ def _directory_of(view: SessionView, cwd: Path) -> Path:
     there = Path(view.cwd) if view.cwd else cwd
     if not there.is_dir():
         what = f"the directory of session {view.id[:8]} is gone"
-        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+        do = moved_directory_advice(view.id)
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))], do=do)
     return there
 
 

@@ -228,7 +228,9 @@ def _return_text(integration: Integration, entry: IntegrationEntry, to: str) -> 
         )
     elif before:
         why = f"Commit {entry.tip[:12]} of task #{entry.task} was not integrated. {detail}"
-        how = "The cause is not in this commit. Tell the lead, and wait until the base or the check is repaired."
+        how = (
+            "The cause is not in this commit. Write that to the lead, and wait until the base or the check is repaired."
+        )
     else:
         why = (
             f"Commit {entry.tip[:12]} of task #{entry.task}, merged onto {integration.branch}, does not pass: {detail}"

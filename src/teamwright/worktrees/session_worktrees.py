@@ -260,7 +260,7 @@ class SessionWorktrees(Struct):
 
     def git_of(self, record: WorktreeRecord) -> RepositoryGit:
         """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""
-        return RepositoryGit.open(Path(record.repository), self.trusted())
+        return open_recorded(record, self.trusted())
 
     def checkout_of(self, record: WorktreeRecord) -> Path:
         """Return the real path of the checkout in which the session works, of which the worktree is a copy.
@@ -276,6 +276,19 @@ class SessionWorktrees(Struct):
         if record.port:
             variables |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
         return variables
+
+
+def open_recorded(record: WorktreeRecord, trusted: frozenset[GitEntry]) -> RepositoryGit:
+    """Return git in the repository of a worktree. Raises CannotStart when the repository is gone or was moved."""
+    if not Path(record.repository).is_dir():
+        raise CannotStart(
+            "no-git",
+            f"the repository of the worktree of {record.member} is gone",
+            looked_at=[("repository", record.repository), ("worktree", record.path)],
+            do=["teamwright worktrees repair, in the new place of the repository"],
+            note="nothing was changed",
+        )
+    return RepositoryGit.open(Path(record.repository), trusted)
 
 
 def rename_branch(git: RepositoryGit, branch: str) -> str:

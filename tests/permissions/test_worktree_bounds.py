@@ -167,6 +167,9 @@ LOCATED = [
         "git --config-env=remote.o.url=X push o",
     ),
     *("xargs -I{} git --git-dir={} commit -m x < a.txt", "find . -exec git -C {} commit -m x \\;"),
+    "mkdir -p n && echo 'gitdir: {checkout}/.git' > n/.git; cd n && git commit -qam x",
+    "mkdir -p n/refs n/objects; echo {checkout}/.git > n/commondir; cd n; git commit -m x",
+    *("cp sets.sh other/.git; cd other; git commit -m x", "ln -s {checkout}/.git n.git; mv n.git n/.git"),
     *("cd other && git commit -m x", "git -C other commit -m x"),
 ]
 

@@ -54,7 +54,9 @@ class WorktreeBounds(Struct, frozen=True):
             return None
         if is_process_link(real):
             return self.refuse_unknown()
-        if real in {f"{self.tree}/.git", str(self.tree)}:
+        inside = real.removeprefix(f"{self.tree}/").lower().split("/") if real.startswith(f"{self.tree}/") else []
+        # A line that makes a `.git` could lead its own git commands to the person's repository.
+        if real == str(self.tree) or ".git" in inside or inside[-1:] == ["commondir"]:
             return _deny(f"{named} belongs to git: change it with git's commands.")
         if any(real.startswith(f"{place}/") for place in (self.tree, *also)):
             return None

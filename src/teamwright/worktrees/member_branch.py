@@ -46,7 +46,7 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits)
         raise WorktreeRefused(
             "worktree-refused",
             f"{short_list(nested)} of the worktree has a git repository, whose files would not be committed",
-            do=["move it out of the worktree, delete its .git, or add its name to .gitignore"],
+            do=["delete that directory, or add its name to .gitignore"],
         )
     paths = (*modified, *untracked)
     if paths:

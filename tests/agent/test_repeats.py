@@ -5,6 +5,7 @@ import pytest
 from teamwright import Team
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.repetition_guard import WARNING
+from teamwright.agent.tool import ToolResult
 from teamwright.agent.turn_loop import run_turn
 from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
@@ -23,8 +24,8 @@ class Command(Echo):
         super().__init__(reads=False)
         self.does = does
 
-    def is_wait(self, call):
-        return Bash.is_wait(self, type("Line", (), {"command": call.text}))
+    def is_wait(self, call, result):
+        return Bash.is_wait(self, type("Line", (), {"command": call.text}), ToolResult("", facts={"exit_code": 0}))
 
     async def run(self, call, ctx):
         result = await super().run(call, ctx)

@@ -46,6 +46,11 @@ class SteeringInput(Struct, frozen=True):
     ids: tuple[str, ...]
     on_delivered: Callable[[], Awaitable[None]] | None = None
 
+    @property
+    def is_from_agents(self) -> bool:
+        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
+        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
+
 
 class Steering(Protocol):
     """The port through which mail and notices reach a working agent."""

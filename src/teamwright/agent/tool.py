@@ -234,8 +234,17 @@ class Tool(Generic[Input]):
         """Return True when an interrupted call may run again: it only reads, or does its work once for each key."""
         return self.is_read_only(call)
 
-    def is_wait(self, call: Input) -> bool:
-        """Return True for a call that waits for an outside event: repeated calls are then no loop."""
+    def is_wait(self, call: Input, result: ToolResult) -> bool:
+        """Return True when the call waited for something outside that may still come.
+
+        Such calls may be repeated longer, up to `repetition_guard.LONG_END_AT` times in a row.
+        """
+        return False
+
+    def makes_known_change(self, call: Input) -> bool:
+        """Return True when all that the call changes is what its input says: made again it is no progress, whatever
+        new ids its result names. Not for a call that runs a program or another agent whose work is awaited.
+        """
         return False
 
     def summary(self, call: Input) -> str:

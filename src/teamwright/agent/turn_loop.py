@@ -113,7 +113,7 @@ async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
     """
     so_far, again = _TurnProgress(), RetryCount()
     places = agent.toolbox.workplace
-    repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox.is_wait)
+    repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox)
     while True:
         answered = await next_answer(agent)
         heard = answered.answer
@@ -165,6 +165,8 @@ async def run_tool_calls(
     done: CallResults = {}
     began = file_time()
     try:
+        if repetition_guard is not None:
+            await repetition_guard.begin(calls)
         if run is not None:
             await run(calls, done)
         else:
@@ -175,9 +177,9 @@ async def run_tool_calls(
             agent.emit(Notice(member=agent.name, text=f"a hook ended the turn: {refusal}", level="warning"))
         over = bool(refusal) or any(result.ends_turn for _, result in done.values())
         steered = None if over else await steering.next_input()
-        if repetition_guard is not None and steered is None:
-            results = {id: result for id, (_, result) in done.items()}
-            note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began))))
+        if repetition_guard is not None and (steered is None or steered.is_from_agents):
+            results, arrived = {id: result for id, (_, result) in done.items()}, steered.texts if steered else ()
+            note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began, arrived))))
         elif repetition_guard is not None:
             repetition_guard.reset()
     except BaseException:

@@ -101,9 +101,13 @@ class Bash(Tool[BashInput]):
         """Return True for a command that the parser proves to be read-only in the directory that `access` checked."""
         return not call.run_in_background and self._proves_read_only(call.command, call.checked_directory)
 
-    def is_wait(self, call: BashInput) -> bool:
-        """Return True for a command that sleeps, or waits for a process or a file."""
-        return WAITING_COMMANDS.search(call.command) is not None
+    def is_wait(self, call: BashInput, result: ToolResult) -> bool:
+        """Return True for a command that slept, or waited for a process or a file; not for one that was refused."""
+        return "exit_code" in result.facts and WAITING_COMMANDS.search(call.command) is not None
+
+    def makes_known_change(self, call: BashInput) -> bool:
+        """Return True in the background: the same command again is one more process, whatever it does."""
+        return call.run_in_background
 
     def summary(self, call: BashInput) -> str:
         """Return the command on one line."""

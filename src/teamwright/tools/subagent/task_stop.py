@@ -45,6 +45,10 @@ class TaskStop(Tool[TaskStopInput]):
         self._agents = subagents
         self._jobs = jobs
 
+    def makes_known_change(self, call: TaskStopInput) -> bool:
+        """Return True: what is stopped stays stopped."""
+        return True
+
     def summary(self, call: TaskStopInput) -> str:
         """Return the id."""
         return call.task_id

@@ -64,6 +64,10 @@ class TaskCreate(Tool[TaskCreateInput]):
         self._port = port
         self._watch = watch
 
+    def makes_known_change(self, call: TaskCreateInput) -> bool:
+        """Return True: the same task again is no new work."""
+        return True
+
     def can_rerun(self, call: TaskCreateInput) -> bool:
         """Return True: a call creates one task, which records the call."""
         return True

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
+from teamwright.mail.message_size import check_text_size
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
@@ -58,6 +59,7 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     _refuse_teammate(requester)
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
+    check_text_size(spec.prompt, "the prompt", "nothing was started")
     name = member_name(spec.name)
     spec = team.builder.resolve(spec)
     if before := next(

@@ -118,6 +118,8 @@ class SessionTeam(Struct):
     """Runs the checks of tasks."""
     work: MemberWorktrees | None = None
     """The work of members in worktrees."""
+    output: Path | None = None
+    """The session's directory for long outputs, which its agents may read."""
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""
     subagents: Subagents | None = None

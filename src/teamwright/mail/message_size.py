@@ -44,7 +44,7 @@ def check_text_size(text: str, what: str = "the message", note: str = "nothing w
 
 
 def fit_text(text: str, save: SaveText = save_nothing) -> str:
-    """Return a text of the runtime as a message may have it: the end of a longer one is cut, with the file of the whole.
+    """Return a text of the runtime as a message may have it: a longer one is cut, with the file of the whole.
 
     In a protocol message the longest strings are cut. The answer to a permission request is never cut: its input is
     used as it is.

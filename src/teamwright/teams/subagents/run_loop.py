@@ -16,6 +16,7 @@ from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.input_queue import to_user_message
 from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
+from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.protocol.events import FAILED_ATTEMPTS, Emit, ModelCallEnded, TeamEvent
 from teamwright.teams.subagents.run_reports import OutputFile, end_notice, job_end_notice
 from teamwright.teams.subagents.subagent_run import SubagentRun
@@ -100,13 +101,12 @@ async def run_until_done(
             end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent), steering))
         return end
 
-    async def continue_reason(end: TurnEnd, again: bool) -> str:
-        stopping = await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
-        return stopping.reason if stopping.blocked and not stopping.halted else ""
+    async def ask_hooks(end: TurnEnd, again: bool) -> HookOutcome:
+        return await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
 
-    end = await run_turn_with_stop_hooks(agent, opening, continue_reason, turns)
+    end = await run_turn_with_stop_hooks(agent, opening, ask_hooks, turns)
     while end.stop == "done" and run.queue:  # it arrived while hooks were asked
-        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), continue_reason, turns))
+        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), ask_hooks, turns))
     return end
 
 

@@ -14,7 +14,7 @@ from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import PermissionAnswer, parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import UNCHANGED_NOTE, answer_plan, plan_author
@@ -89,7 +89,7 @@ async def answer_member_plan(caller: Caller, to: str, message: StructuredMessage
 def _require_author(caller: Caller, to: str, request_id: str) -> None:
     """Raise an error when an answer for one member would be given to another."""
     author = plan_author(caller.team, request_id)
-    if author and to.strip() and parse_recipient(to, caller.team.names).lower() != author.lower():
+    if author and to.strip() and caller.team.recipient(to, UNCHANGED_NOTE).lower() != author.lower():
         raise TeamRefused(
             "team-refused",
             f"that request is of {author}, not of {to.strip()[:64]}",

@@ -189,6 +189,19 @@ class ToolContext(Struct):
 Input = TypeVar("Input", bound="ToolInput")
 
 
+class HiddenParameter(Struct, frozen=True):
+    """A parameter that a tool does not offer now, and the reason. `accepted` is the value that holds anyway, which a
+    call may name; None without one.
+    """
+
+    why: str
+    accepted: bool | None = None
+
+    def accepts(self, value: object) -> bool:
+        """Return True when a call may have this value, also as a text."""
+        return value is None or (self.accepted is not None and str(value).strip().lower() == str(self.accepted).lower())
+
+
 class Tool(Generic[Input]):
     """The base of all tools. Each tool is one module, with its description in the `.md` file of the same name.
 
@@ -200,8 +213,10 @@ class Tool(Generic[Input]):
     aliases: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     """The schema of the input when it does not come from `input_type`, which then accepts any object."""
-    hidden_parameters: Mapping[str, str] = {}
-    """Unavailable parameters, with the reason: the schema leaves them out, and a call with one is refused."""
+    hidden_parameters: Mapping[str, HiddenParameter] = {}
+    """Unavailable parameters: the schema leaves them out, and a call with one is refused, but for the value that holds
+    anyway.
+    """
 
     is_offered: bool = True
     """True when the prefix names it. Other tools can still be called, from an older conversation."""

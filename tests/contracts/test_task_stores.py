@@ -77,6 +77,24 @@ async def test_a_task_with_an_unknown_blocker_is_not_created(open_store):
     assert await ids(store) == ["1"]
 
 
+@pytest.mark.finding("3S9")
+@pytest.mark.slow_after(1)
+async def test_every_operation_on_a_list_without_tasks_says_that_there_is_no_such_task(open_store):
+    store = open_store()
+    assert (await store.read()).tasks == [] and (await store.read(["1"])).tasks == []
+    assert (await store.claim_next(ANN)).claimed is None
+    for call in (
+        store.change("1", done),
+        store.change("1", done, exclusive=True),
+        store.change("1", done, [("2", "1")]),
+        store.change("1", done, [("1", "2")], exclusive=True),
+        store.remove("1", lambda _task: None),
+        store.create(named("b", blocked_by=("9",)), ["9"]),
+    ):
+        await refused("task_not_found", call)
+    assert await ids(store) == []
+
+
 async def test_a_refused_change_changes_nothing(open_store):
     store = open_store()
     made = await store.create(named("a"))

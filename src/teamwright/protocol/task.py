@@ -53,6 +53,9 @@ REVIEWED = "reviewed"
 DRAFT = "draft"
 """Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
 
+_HIDDEN_KEYS = frozenset({CALL, DRAFT})
+"""Metadata keys that no model and no program needs."""
+
 DRAFT_MS = 5_000
 """Milliseconds that idle members wait after the creator's last change of the list."""
 
@@ -210,6 +213,15 @@ class Task(Struct, frozen=True):
         if self.metadata is not None:
             out["metadata"] = dict(self.metadata)
         return out | dict(self.extra)
+
+    def shown_json(self) -> dict[str, Any]:
+        """Return the object as models and programs read it: without the metadata that only the runtime uses."""
+        out = self.to_json()
+        metadata = {key: value for key, value in (self.metadata or {}).items() if key not in _HIDDEN_KEYS}
+        if metadata:
+            return out | {"metadata": metadata}
+        out.pop("metadata", None)
+        return out
 
     def encode(self) -> bytes:
         """Return the file's bytes: 2-space JSON without a trailing newline (as observed)."""

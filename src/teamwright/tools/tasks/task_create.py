@@ -118,7 +118,7 @@ class TaskCreate(Tool[TaskCreateInput]):
             created = TaskUpdateResult(task, (), assigned=None if is_owner(task.owner, me) else task.owner)
             await self._port.notify_owners(created, ctx.key, is_rerun=ctx.is_rerun)
         brief = f"Task #{task.id} created: {task.subject}"
-        return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
+        return ToolResult(brief, brief=brief, facts={"task": task.shown_json()})
 
     async def _review(self, task: Task, me: str) -> str:
         """Return the reason why the task was removed; empty when it stays.

@@ -169,8 +169,10 @@ async def request_shutdown(
             note="nothing was sent",
         )
     request_id = await requests.request_stop(caller.team, to, message.reason or "", ctx.key)
-    text = f"{to} was asked to stop. You are notified when it has ended, or why it objects."
-    return json_result({"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}")
+    name = request_id.partition("@")[2]  # as on the roster, in whatever way the call named it
+    text = f"{name} was asked to stop. You are notified when it has ended, or why it objects."
+    body = {"success": True, "message": text, "request_id": request_id, "target": name}
+    return json_result(body, f"shutdown? → {name}")
 
 
 async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolContext) -> ToolResult:

@@ -82,9 +82,10 @@ def _strings(value: Any) -> list[tuple[Any, Any, str]]:
         rows = list(cast("dict[Any, Any]", value).items())
     elif isinstance(value, list):
         rows = list(enumerate(cast("list[Any]", value)))
+    holder = cast("Any", value)
     for key, one in rows:
         if isinstance(one, str):
-            found.append((value, key, one))
+            found.append((holder, key, one))
         else:
             found += _strings(one)
     return found

@@ -33,7 +33,7 @@ from teamwright.config.trust_entries import HOOKS, NARROWING, entry_of, hook_ent
 from teamwright.config.trust_store import TrustState
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
 from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.verdict import Mode, Verdict, parse_mode
+from teamwright.permissions.verdict import AUTO_NOTICE, Mode, Verdict, parse_mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 
@@ -260,6 +260,7 @@ class SettingsMerge:
                 self.parts.refuse(bad_settings(layer.path, problem.what, MODE))
             return
         self.take_mode(mode)
+        self.warnings += [f"{layer.path}: {AUTO_NOTICE}"] if text == "auto" else []
         self.origins[MODE] = str(layer.path)
 
     def take_mode(self, mode: Mode) -> None:
@@ -298,8 +299,9 @@ class SettingsMerge:
             self.directories = []
         if flags.permission_mode is not None:
             self.take_mode(lead_mode(flags.permission_mode))
+            self.warnings += [f"--permission-mode: {AUTO_NOTICE}"] if flags.permission_mode == "auto" else []
             self.origins["permissions.defaultMode"] = "--permission-mode"
-        for name in ("model", "effort", "plan_approval"):
+        for name in ("model", "effort", "thinking", "plan_approval"):
             if (value := getattr(flags, name)) is not None:
                 self.values[name] = value
                 self.origins[name] = f"--{name.replace('_', '-')}"
@@ -314,6 +316,7 @@ class SettingsMerge:
         base = Path(os.path.realpath(cwd))
         self.rules += parse_rules(flags.allowed_tools, Verdict.ALLOW, "--allowedTools", base)
         self.rules += parse_rules(flags.disallowed_tools, Verdict.DENY, "--disallowedTools", base)
+        self.rules += parse_rules(flags.asked_tools, Verdict.ASK, "the client", base)
         self.directories += [
             Path(os.path.realpath(os.path.join(base, os.path.expanduser(path)))) for path in flags.add_dirs
         ]

@@ -58,10 +58,16 @@ class Mode(StrEnum):
     """The current mode of the agent that started this one."""
 
 
+MODES_OF_OTHERS = {"manual": Mode.DEFAULT, "auto": Mode.DEFAULT}
+"""Modes of the other product, and the mode that each is here. No model decides here, so `auto` asks a person."""
+
+AUTO_NOTICE = "the mode auto is default here: a person decides, and no model"
+
+
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """Return the mode of this name. Raises UsageError for an unknown one."""
+    """Return the mode of this name, also of one of the other product. Raises UsageError for an unknown one."""
     try:
-        return Mode(text)
+        return MODES_OF_OTHERS.get(text) or Mode(text)
     except ValueError:
         raise UsageError(
             "usage",

@@ -373,8 +373,9 @@ def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFacto
         load_mode(context.directory) if context.resumed else None,
         context.options.permission_mode,
     )
-    require_person_for_mode(context.home, agent_factory.policy.mode)
-    agent_factory.may_bypass = agent_factory.policy.mode is Mode.BYPASS
+    may_bypass = context.options.may_bypass
+    require_person_for_mode(context.home, Mode.BYPASS if may_bypass else agent_factory.policy.mode)
+    agent_factory.may_bypass = may_bypass or agent_factory.policy.mode is Mode.BYPASS
     agent_factory.mode_untold = saved_mode is not None
     if requested_mode is None and saved_mode is not None:
         restore_mode(agent_factory.policy, saved_mode)

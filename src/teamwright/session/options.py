@@ -49,11 +49,18 @@ class Options(Struct, frozen=True):
     fallback_models: tuple[str, ...] = ()
     """The models that agents use, in this order, when their own model is not available."""
     effort: str | int | None = None
+    thinking_tokens: int | None = None
+    """The tokens that the lead may think with, where no effort is given; 0: it does not think. A model without such a
+    budget uses its nearest level of effort."""
+    may_bypass: bool = False
+    """True: a client may set bypassPermissions while the session runs."""
     permission_mode: str | None = None
     mode_unless_kept: str | None = None
     add_dirs: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    asked_tools: tuple[str, ...] = ()
+    """Rules that ask, as a client names them for its own tools."""
     only_allowed: bool = False
     settings_file: Path | str | None = None
     setting_sources: tuple[str, ...] | None = None

@@ -247,6 +247,7 @@ def settings_flags(options: Options) -> SettingFlags:
     return SettingFlags(
         model=options.model if isinstance(options.model, str) else None,
         effort=parse_optional_effort(options.effort),
+        thinking="off" if options.thinking_tokens == 0 else None,
         permission_mode=options.permission_mode or options.mode_unless_kept,
         plan_approval=options.plan_approval,
         backend=options.backend,
@@ -255,6 +256,7 @@ def settings_flags(options: Options) -> SettingFlags:
         sandbox=options.sandbox,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
+        asked_tools=options.asked_tools,
         only_allowed=options.only_allowed,
         add_dirs=options.add_dirs,
         settings_file=options.settings_file,

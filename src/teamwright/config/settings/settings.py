@@ -110,6 +110,7 @@ class SettingFlags(Struct, frozen=True):
 
     model: str | None = None
     effort: Effort | None = None
+    thinking: str | None = None
     permission_mode: str | None = None
     plan_approval: str | None = None
     backend: str | None = None
@@ -118,6 +119,7 @@ class SettingFlags(Struct, frozen=True):
     sandbox: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    asked_tools: tuple[str, ...] = ()
     only_allowed: bool = False
     add_dirs: tuple[Path, ...] = ()
     settings_file: Path | str | None = None

@@ -239,6 +239,7 @@ def make_agent_factory(
         max_rounds=options.budget.turns,
         each_rounds=calls_per_agent(options, settings.each),
         effort=parse_optional_effort(options.effort),
+        thinking_tokens=options.thinking_tokens,
         appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
         base=options.system_prompt,
         fallback_models=options.fallback_models,

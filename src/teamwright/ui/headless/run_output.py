@@ -88,7 +88,7 @@ class RunOutput(Struct):
             for line in () if self.partials is None else self.partials.lines(event, session_id):
                 self.json_line(line)
             body = event_object(event, session_id)
-            if body is not None:
+            if body is not None and not (self.replay_uuids is None and _is_prompt(body)):
                 self.json_line(self._marked(body) if self.replay_uuids else body)
         if isinstance(event, RequestOpened):
             self.note(_request_lines(event))
@@ -102,9 +102,7 @@ class RunOutput(Struct):
 
     def _marked(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the line of a prompt as the replay of the oldest waiting one; other lines unchanged."""
-        if body["type"] != "user" or "agent_id" in body or not self.replay_uuids:
-            return body
-        if any(block["type"] == "tool_result" for block in body["message"]["content"]):
+        if not self.replay_uuids or not _is_prompt(body):
             return body
         return {**body, "isReplay": True, "uuid": self.replay_uuids.pop(0) or body["uuid"]}
 
@@ -147,6 +145,13 @@ class RunOutput(Struct):
             discard_buffer(self.out)
             if self.on_write_error is not None:
                 self.on_write_error()
+
+
+def _is_prompt(body: Mapping[str, Any]) -> bool:
+    """Return True for the line of a prompt of the lead. Clients know their prompts, and get them back on request."""
+    if body["type"] != "user" or "agent_id" in body:
+        return False
+    return not any(block["type"] == "tool_result" for block in body["message"]["content"])
 
 
 def _is_always_shown(event: TeamEvent) -> bool:

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz questions sandbox-attacks live pictures docs wheel-test clean
+.PHONY: help demo test test-all check lint types house generated format pytest slow again bench crash crash-mutations scale fuzz worktree-fuzz questions sandbox-attacks live pictures docs wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +23,8 @@ help:  ## list what can be made
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "teamwright needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 3; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no module venv or ensurepip: apt install python3-venv (Debian, Ubuntu), or make PYTHON=/path/to/another/python3"; exit 3; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 3; }
 
 $(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e .
@@ -55,6 +56,8 @@ test: lint  ## formatter, linter, types and the tests: run it before each commit
 test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI: with fewer examples and kills)
 	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
 	$(MAKE) fuzz SECONDS=60
+	$(MAKE) fuzz SECONDS=60 ARGS=--surroundings
+	$(MAKE) worktree-fuzz SECONDS=60 SEED=1
 
 check: lint types  ## formatter, linter and types only
 
@@ -103,8 +106,11 @@ scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and ar
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)
 
-fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*)
+fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay; ARGS='--shell zsh', '--shell bash': in a user's shell with options; ARGS=--sandbox-read: every line, in the policy *read*; ARGS=--surroundings: real calls with programs and files of the project on the PATH, in variables and in git settings)
 	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
+
+worktree-fuzz: $(VENV)/.dev  ## lines at random in worktrees of agents, with deletions and renames: the person's repository must be as before (SECONDS=300, SEED=… to replay)
+	$(BIN)/python -m tests.worktrees.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
 
 questions: $(VENV)/.dev  ## how many common lines of developers ask with a sandbox
 	$(BIN)/python -m tests.permissions.common_lines

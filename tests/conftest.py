@@ -12,6 +12,7 @@ from time import monotonic
 import pytest
 from hypothesis import settings
 
+from teamwright.processes import program_environment
 from tests.support import examples, leftovers, programs
 from tests.support.postgres import PostgresServer, run_server
 
@@ -70,6 +71,12 @@ def without_garbage_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def own_changeable_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process collects the directories in which commands create files: no test sees those of another one."""
+    monkeypatch.setattr(program_environment, "_changeable", {})
 
 
 @pytest.fixture

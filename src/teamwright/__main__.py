@@ -15,6 +15,9 @@ def main() -> None:
 def _run() -> int:
     import signal
 
+    from teamwright.processes.own_python import remove_project_modules
+
+    remove_project_modules()
     from teamwright.ui import python_gc
 
     python_gc.prepare_loading()

@@ -156,7 +156,11 @@ def an_agent(
     """An agent with a transcript in tmp_path, and the list of its events."""
     events: list[TeamEvent] = []
     place = Workplace(
-        tmp_path, (tmp_path,), tmp_path / "out", tmp_path / "history", instructions=more.pop("instructions", None)
+        tmp_path,
+        lambda: (tmp_path,),
+        tmp_path / "out",
+        tmp_path / "history",
+        instructions=more.pop("instructions", None),
     )
     if conversation is None:
         conversation = Conversation.start(tmp_path / f"{name}.jsonl", Prefix.build({"model": "m"}), {"member": name})

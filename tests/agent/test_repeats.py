@@ -5,6 +5,7 @@ import pytest
 from teamwright import Team
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.repetition_guard import WARNING
+from teamwright.agent.tool import ToolResult
 from teamwright.agent.turn_loop import run_turn
 from teamwright.protocol.messages import text_block
 from teamwright.testing import ScriptedModel
@@ -23,8 +24,8 @@ class Command(Echo):
         super().__init__(reads=False)
         self.does = does
 
-    def is_wait(self, call):
-        return Bash.is_wait(self, type("Line", (), {"command": call.text}))
+    def is_wait(self, call, result):
+        return Bash.is_wait(self, type("Line", (), {"command": call.text}), ToolResult("", facts={"exit_code": 0}))
 
     async def run(self, call, ctx):
         result = await super().run(call, ctx)
@@ -47,7 +48,7 @@ async def turn(tmp_path, makes, tool=None):
     place = agent.toolbox.workplace
     place.cwd = tmp_path / "work"  # its transcript, which grows, is elsewhere
     place.cwd.mkdir()
-    place.roots = (place.cwd,)
+    place.directories = lambda: (place.cwd,)
     end = await run_turn(agent, UserMessage((text_block("hello"),)))
     notes = [number for number, seen in enumerate(model.seen) if WARNING in str(seen[-1])]
     return end, notes, model

@@ -8,7 +8,7 @@ import pytest
 from teamwright.database.mailbox import DatabaseMailbox
 from teamwright.mail.inbox import Inbox
 from teamwright.mail.mailbox import FollowedMailbox
-from teamwright.mail.unread_quota import MAX_TEXT_BYTES
+from teamwright.mail.message_size import MAX_TEXT_BYTES
 from teamwright.protocol.errors import InboxFull, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.protocol.timestamps import iso_time

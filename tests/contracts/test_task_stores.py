@@ -55,6 +55,25 @@ async def test_a_new_task_is_read_by_every_store(open_store):
     assert (await other.read(["77"])).tasks == [] and (await other.read([])).tasks == []
 
 
+@pytest.mark.finding("3S14")
+@pytest.mark.slow_after(1)
+async def test_a_task_has_the_times_of_its_creation_and_of_its_last_change(open_store):
+    store, before = open_store(), now_ms()
+    await store.create(named("a"))
+    await store.create(named("b"))
+    await store.create(named("old", extra={"createdAt": 5, "updatedAt": 7, "x": 1}))
+    made = {task.id: task.extra for task in (await store.read()).tasks}
+    assert all(before <= made[id]["createdAt"] == made[id]["updatedAt"] <= now_ms() for id in "12")
+    assert made["3"]["createdAt"] == 5 and made["3"]["updatedAt"] >= before and made["3"]["x"] == 1
+    await store.change("1", lambda task, _waiting: task.copy_with(extra={"createdAt": 5, "updatedAt": 7}))
+    await store.change("1", lambda task, _waiting: task.copy_with(subject="c"))
+    await store.change("2", lambda task, _waiting: task)
+    await store.change("3", done, [("3", "2")])
+    read = {task.id: task.extra for task in (await open_store().read()).tasks}
+    assert read["1"]["createdAt"] == 5 and read["1"]["updatedAt"] >= before
+    assert read["2"]["createdAt"] == made["2"]["createdAt"] and read["2"]["updatedAt"] >= made["2"]["updatedAt"]
+
+
 async def test_an_id_is_never_used_again(open_store):
     one, other = open_store(), open_store()
     for subject in "ab":
@@ -75,6 +94,24 @@ async def test_a_task_with_an_unknown_blocker_is_not_created(open_store):
     await store.create(named("a"))
     await refused("task_not_found", store.create(named("b", blocked_by=("9",)), ["9"]))
     assert await ids(store) == ["1"]
+
+
+@pytest.mark.finding("3S9")
+@pytest.mark.slow_after(1)
+async def test_every_operation_on_a_list_without_tasks_says_that_there_is_no_such_task(open_store):
+    store = open_store()
+    assert (await store.read()).tasks == [] and (await store.read(["1"])).tasks == []
+    assert (await store.claim_next(ANN)).claimed is None
+    for call in (
+        store.change("1", done),
+        store.change("1", done, exclusive=True),
+        store.change("1", done, [("2", "1")]),
+        store.change("1", done, [("1", "2")], exclusive=True),
+        store.remove("1", lambda _task: None),
+        store.create(named("b", blocked_by=("9",)), ["9"]),
+    ):
+        await refused("task_not_found", call)
+    assert await ids(store) == []
 
 
 async def test_a_refused_change_changes_nothing(open_store):

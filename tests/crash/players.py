@@ -193,8 +193,8 @@ def work(talk: Talk, plan: Plan, id: str, k: int) -> list:
     seen = talk.over("TaskGet", taskId=id)
     if not seen:
         return [("TaskGet", {"taskId": id})]
-    line = re.search(r"^Blocked by: (.*)$", seen[0].text, re.MULTILINE)
-    blockers = re.findall(r"#(\d+)", line[1]) if line else []
+    lines = re.findall(r"^Block(?:ed by|ers that are done): (.*)$", seen[0].text, re.MULTILINE)
+    blockers = re.findall(r"#(\d+)", " ".join(lines))
     later = talk.calls[talk.calls.index(seen[0]) + 1 :]
     shown = {call.given["taskId"]: call.text for call in later if call.tool == "TaskGet" and not call.cut_off}
     if unseen := [one for one in blockers if one not in shown]:

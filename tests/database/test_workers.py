@@ -17,6 +17,7 @@ from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
 from teamwright.session.open_session import open_session
 from teamwright.session.options import Options
+from teamwright.storage.directory_identity import directory_identity
 from teamwright.teams.shutdown import kill
 from teamwright.teams.spawn import spawn
 from teamwright.teams.spawn_spec import SpawnSpec
@@ -231,7 +232,7 @@ async def test_a_resumed_lead_fetches_the_commits_of_members_that_ended_without_
     git(repository, "clone", "-q", ".", str(elsewhere))
     base = git(elsewhere, "rev-parse", "HEAD")
     (elsewhere / "two.txt").write_text("2\n")
-    assert bundle_result(elsewhere, "team", "ada", base)
+    assert bundle_result(elsewhere, directory_identity(elsewhere), "team", "ada", base)[0]
     ours, others = (
         "refs/teamwright/team/ada",
         ("refs/teamwright/team/bob", "refs/teamwright/integrated/teamwright/team/bob"),

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from teamwright.mail.inbox import inbox_for, read_entries
-from teamwright.mail.unread_quota import MAX_TEXT_BYTES
+from teamwright.mail.message_size import MAX_TEXT_BYTES
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.mail import IdleNotification, InboxEntry
 from teamwright.storage.file_lock import lock_for

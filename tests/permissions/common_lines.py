@@ -65,9 +65,6 @@ which python3
 python --version
 python3 --version
 node --version
-npm --version
-cargo --version
-go version
 uname -a
 date
 date +%s
@@ -175,6 +172,7 @@ ASKING = {
     "less a.py": "LESSOPEN runs a program",
     "python -m json.tool package.json": "a json.py of the directory would run",
     "find . -type f -name '*.py' | xargs wc -l": "xargs splits names at blanks, so it may read another file",
+    **dict.fromkeys(("npm --version", "cargo --version", "go version"), "they write state in the home directory"),
     "ls src/*.py | while read f; do echo $f; done": "what read gets is not known when the line is judged",
 }
 """Lines that read and ask, each with its reason."""

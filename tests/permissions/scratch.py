@@ -39,7 +39,10 @@ class ScratchRepository:
         return Policy(mode, rules, self.scope)
 
     def run(self, command: str, mode: Mode = Mode.DEFAULT, **rules) -> Decision:
-        return self.policy(mode, **rules).decide("Bash", Access(command=command, cwd=self.project))
+        return self.policy(mode, **rules).decide("Bash", self.access(command))
+
+    def access(self, command: str) -> Access:
+        return Access(command=command, cwd=self.project)
 
     def read(self, path: str | Path, tool: str = "Read", mode: Mode = Mode.DEFAULT, **rules) -> Decision:
         return self.policy(mode, **rules).decide(tool, Access(reads=(self.project / path,)))

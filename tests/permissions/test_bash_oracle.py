@@ -18,7 +18,8 @@ import pytest
 
 from teamwright.permissions.shell.ambiguity import is_read_by_zsh_alone
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
+from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
 LINES = int(os.environ.get("ORACLE_LINES", "1200"))
@@ -247,13 +248,12 @@ class Lines:
 
 @pytest.fixture
 def oracle(tmp_path, request, monkeypatch):
-    if not shutil.which(request.param):
-        pytest.skip(f"there is no {request.param} here")
+    require(request.param)
     made = Oracle(tmp_path, request.param)
     monkeypatch.setenv("HOME", str(made.root))
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     yield made
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
 
 
 @pytest.mark.slow

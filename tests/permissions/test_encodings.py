@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_cached
 from teamwright.permissions.verdict import Mode, Verdict
 from tests.support.programs import require
 from tests.support.waits import WAIT_S
@@ -27,9 +27,9 @@ SETTING = [
 @pytest.fixture(autouse=True)
 def plain_encoding(monkeypatch):
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     yield
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -264,12 +264,23 @@ awk | awk -F, '{print $1}' a.py
 curl | curl -sSL -XPOST -d x=1 https://example.org/a/b
 curl | curl -s -o /dev/null https://example.org
 make | make -j4 all
-make | make -C sub V=1 TEST=src/main.py
+make | make -C sub V=1 TEST=main.py
+make test | make test -j 4 TEST=a,b X=1.5
 npm test | npm test
-npm test | npm test -- --grep x -c y
+npm test | npm test -- --grep x
+npm test | npm test -- --watch --coverage src
+yarn build | yarn build --watch
+vitest run | vitest run --coverage src
+vitest run | vitest run --coverage.provider=v8
+dotnet test | dotnet test --logger trx --collect 'XPlat Code Coverage'
+helm template | helm template . --set a=b
+ctest | ctest -j 4 -R x --output-on-failure
+gradle test | gradle test --tests x
+rubocop | rubocop src
+ansible-lint | ansible-lint -q a.yml
 cp a.py .envrc | cp a.py .envrc
 rm -rf .git | rm -rf .git
-npm run test | npm run test:unit
+npm run test* | npm run test:unit
 npm run | npm run build
 cargo test | cargo test -p x -- --nocapture
 go test | go test -run 'X/y' -count=1 ./...
@@ -305,6 +316,121 @@ tar | tar xzf a.tgz
 """.strip().splitlines()
 
 
+BEYOND = r"""
+npm run build | npm run build:deploy
+npm test | npm test:deploy
+yarn build | yarn build:deploy
+yarn run build | yarn run build:deploy
+pnpm run build | pnpm run build:deploy
+pnpm build | pnpm build:deploy
+bun run build | bun run build:deploy
+npm test | npm test -- --config=sub/x.js
+npm test | npm test -- --coverage.customProviderModule=./x
+npm run test | npm run test -- --setupFiles ./x
+npm run test | npm run test -- -c x.js
+yarn test | yarn test --globalSetup=./x
+yarn build | yarn build --plugin x
+pnpm test | pnpm test --globalSetup=./x
+bun run build | bun run build --preload x
+composer run | composer run build --working-dir sub
+composer install | composer install -d sub
+make test | make test SHELL=/tmp/x
+make test | make test CHECK=/tmp/x
+make test | make test CHECK=sub/x
+make test | make test FLAGS=-foo
+make test | make test FLAGS:=-foo
+make test | make test PYTHON=python
+make | make -C sub V=1 TEST=src/main.py
+make test | make test -I sub
+make test | make test --include-dir=sub
+rake test | rake test RUBYOPT=-rx
+rake test | rake test FILE=./x
+vitest run | vitest run --configLoader runner
+vitest run | vitest run --coverage.customProviderModule=./x
+vitest run | vitest run --coverage.reportsDirectory=src
+vitest run | vitest run --snapshotSerializers ./x
+vitest run | vitest run --poolOptions.forks.execArgv=x
+vitest run | vitest run --sequence.sequencer=./x
+vitest run | vitest run -u
+npx vitest run | npx vitest run --coverage.customProviderModule=./x
+jest | jest --snapshotSerializers ./x
+jest | jest --moduleDirectories x
+jest | jest --dependencyExtractor ./x
+jest | jest --runtime ./x
+jest | jest --coverageReporters ./x
+jest | jest --updateSnapshot
+dotnet test | dotnet test --property:X=y
+dotnet test | dotnet test -p:X=y
+dotnet test | dotnet test -e X=Y
+dotnet test | dotnet test --diag x
+dotnet test | dotnet test @x.rsp
+dotnet test | dotnet test --logger 'trx;LogFileName=x'
+dotnet test | dotnet test -- RunConfiguration.X=y
+dotnet build | dotnet build -t:Exec
+dotnet build | dotnet build -logger:x.dll
+dotnet build | dotnet build -flp:logfile=x
+dotnet build | dotnet build -bl:x
+ctest | ctest --overwrite X=Y
+ctest | ctest --test-dir sub
+ctest | ctest --build-and-test x
+helm template | helm template . --output-dir x
+helm template | helm template . -f x
+helm template | helm template . --set-file a=b
+helm template | helm template . --post-renderer x
+helm template | helm template . --repo http://example.org
+pytest | pytest --resultlog=x
+pytest | pytest -qp x
+pytest | pytest -ox=y
+python -m pytest | python -m pytest --rootdir sub
+mvn test | mvn test --file sub
+mvn test | mvn test exec:exec
+mvn test | mvn test org.codehaus.mojo:exec-maven-plugin:exec
+mvn test | mvn test -P x
+gradle test | gradle test --project-dir sub
+gradle test | gradle test publish
+gradle test | gradle test --init-script x
+go test | go test -mod=mod ./...
+go test | go test -compiler gccgo ./...
+go test | go test -args -x
+cargo test | cargo test -- --logfile x
+tsc | tsc --plugins x
+eslint | eslint --parser-options x
+eslint | eslint --suppress-all
+eslint | eslint --resolve-plugins-relative-to x
+prettier --check | prettier --check --parser ./x.js
+mypy | mypy --custom-typeshed-dir x
+mypy | mypy --python-exec x
+pyright | pyright --writebaseline
+tox | tox --root sub
+tox | tox -- x
+nox | nox --force-python x
+nox | nox -f x
+ansible-lint | ansible-lint --rules-dir x
+ansible-playbook --check | ansible-playbook --check -e @x p.yml
+ansible-playbook --check | ansible-playbook --check -M x p.yml
+ansible | ansible all -m shell -a x
+rspec | rspec --default-path x
+mocha | mocha --file x
+rubocop | rubocop -A
+rubocop | rubocop --require x
+golangci-lint run | golangci-lint run --fix
+biome check | biome check --write
+swift test | swift test -Xswiftc x
+phpstan analyse | phpstan analyse --autoload-file=x
+stylelint | stylelint --custom-syntax x
+playwright test | playwright test -c x
+webpack | webpack --config x
+vite build | vite build --outDir x
+esbuild | esbuild --outfile=x
+turbo run build | turbo run build --cwd x
+pre-commit run | pre-commit run -c x
+bazel test | bazel test --run_under=x //...
+meson test | meson test --wrapper x
+ninja | ninja -C sub
+""".strip().splitlines()
+"""Scripts that the rule does not name, and options that run, load or write something else."""
+
+
 def parts(line):
     rule, _, command = line.partition(" | ")
     return (f"Bash({rule})" if "*" in rule else f"Bash({rule}:*)"), command
@@ -319,6 +445,27 @@ def test_a_prefix_rule_asks_for_what_goes_beyond_it(scratch, line):
     assert decision.verdict is ASK
     assert scratch.run(command, Mode.DONT_ASK, allow=[rule]).verdict is DENY
     assert scratch.run(command, allow=["Bash"]).verdict is ALLOW
+
+
+@pytest.mark.finding("3P7")
+@pytest.mark.parametrize("line", BEYOND)
+def test_a_prefix_rule_names_its_script_exactly_and_covers_no_option_beyond_it(scratch, line):
+    rule, command = parts(line)
+    assert scratch.run(command, allow=[rule]).verdict is ASK
+    assert scratch.run(command, allow=[f"Bash({command})"]).verdict is ALLOW
+
+
+@pytest.mark.finding("3P7")
+@pytest.mark.parametrize("runner", ["npm run", "pnpm run", "yarn run", "bun run"])
+def test_always_for_a_script_allows_no_other_script(scratch, runner):
+    offered = scratch.run(f"{runner} build").always
+    assert offered == f"Bash({runner} build:*)"
+    assert scratch.run(f"{runner} build", allow=[offered]).verdict is ALLOW
+    for other in ("build:deploy", "build-deploy", "buildx", "deploy"):
+        assert scratch.run(f"{runner} {other}", allow=[offered]).verdict is ASK
+        assert scratch.run(f"{runner} {other}", deny=[f"Bash({runner} build:*)"]).verdict is (
+            DENY if other != "deploy" else ASK
+        )
 
 
 @pytest.mark.finding("P11")

@@ -8,7 +8,8 @@ from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.file_reads import find_files_read
 from teamwright.permissions.programs.option_grammar import PROGRAMS, parse_arguments, parse_grammar, program_grammar
 from teamwright.permissions.programs.sed_script import only_prints
-from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.sandbox.policy import PolicyName
 
 SED_RUNS = r"""
 sed -- '1e touch x' -e p a.py
@@ -180,9 +181,7 @@ date -r a.py
 hostname
 uptime
 printenv PATH HOME
-npm --version
-cargo --version
-go version
+node --version
 grep --help
 zcat a.gz
 tar tzf x.tar.gz
@@ -234,11 +233,20 @@ def test_each_way_to_search_a_directory_heeds_deny_rules(scratch, line):
 
 @pytest.mark.finding("P3")
 def test_a_version_that_a_file_of_the_project_chooses_asks(own_scratch):
-    for name, line in (("rust-toolchain.toml", "cargo --version"), ("go.mod", "go version")):
-        assert own_scratch.run(line).verdict is Verdict.ALLOW
+    def decide(line: str) -> Verdict:
+        access = Access(command=line, cwd=own_scratch.project, sandbox=frozenset({PolicyName.READ}))
+        return own_scratch.policy().decide("Bash", access).verdict
+
+    chosen = (
+        ("rust-toolchain.toml", "cargo --version"),
+        ("go.mod", "go version"),
+        (".tool-versions", "node --version"),
+    )
+    for name, line in chosen:
+        assert decide(line) is Verdict.ALLOW
         (own_scratch.project / name).write_text("")
-        assert own_scratch.run(line).verdict is Verdict.ASK
-        assert own_scratch.run(f"cd src && {line}").verdict is Verdict.ASK
+        assert decide(line) is Verdict.ASK
+        assert decide(f"cd src && {line}") is Verdict.ASK
 
 
 @pytest.mark.finding("P3")

@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.permissions.shell import line_cursor
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 READ_OTHERWISE = [
@@ -127,9 +127,9 @@ def test_a_line_that_shells_read_alike_is_read(tmp_path, line):
 def test_where_bash_may_be_old_its_own_reading_counts(tmp_path, monkeypatch, line):
     assert parse_command(f"echo {line}", tmp_path).is_valid
     monkeypatch.setattr(line_cursor, "OLD_BASH", True)
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     assert not parse_command(f"echo {line}", tmp_path).is_valid
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
 
 
 @pytest.mark.finding("P1")

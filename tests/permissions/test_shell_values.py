@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_cached, parse_command
 from teamwright.permissions.verdict import Mode, Verdict
 
 
@@ -15,9 +15,9 @@ def place(tmp_path, monkeypatch):
     for name in ("a.py", "b.py", "sub/c.py", "z z.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     yield tmp_path
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
 
 
 def listed(line, place):
@@ -185,12 +185,12 @@ def test_a_denied_file_stays_denied_behind_a_known_value(own_scratch, line):
 @pytest.mark.finding("P12")
 def test_a_directory_is_searched_where_the_shell_searches_it(place, monkeypatch):
     monkeypatch.setenv("CDPATH", "/etc")
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     assert None in parse_command("cd sub && cat x", place).commands[-1].directories
     assert None not in parse_command("cd ./sub && cat x", place).commands[-1].directories
     monkeypatch.delenv("CDPATH")
     os.symlink("/usr/bin", place / "out")
-    parse_command.cache_clear()
+    parse_cached.cache_clear()
     assert None in parse_command("cd out/.. && cat x", place).commands[-1].directories
 
 

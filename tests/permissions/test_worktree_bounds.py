@@ -1,5 +1,6 @@
 """An agent in a worktree changes nothing outside it, by no route, and commits on its own branch without a question."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -132,16 +133,159 @@ def test_a_change_of_shared_git_state_or_by_a_program_that_names_the_checkout_as
 
 
 FREE = [
-    *("git branch topic", "git branch -D teamwright/demo/ann", "git fetch origin", "git push origin HEAD", "git stash"),
+    *("git branch topic", "git branch -D teamwright/demo/ann", "git fetch origin", "git push origin HEAD"),
     *("git config --get user.name", "git worktree list", "git reflog", "git merge main", "git pull origin main"),
     *("source {checkout}/.venv/bin/activate", "{checkout}/.venv/bin/python -m pytest", "diff {checkout}/a.txt a.txt"),
     *("cp {checkout}/.env .env", "make test", "python3 -c 'print(1)'", "git fetch origin x:refs/remotes/origin/x"),
+    *("git checkout -b topic", "git switch -c topic", "git checkout -b topic HEAD~0", "git checkout a.txt"),
+    *("git checkout -- a.txt", "git checkout main -- a.txt", "git checkout main a.txt", "git checkout --detach main"),
+    *("git checkout teamwright/demo/ann", "git reset --hard HEAD", "git rebase main", "git cherry-pick main"),
+    *("git stash list", "git tag", "git tag -l 'v*'", "git notes show", "git remote -v", "git submodule status"),
+    *("git branch -vv", "git branch -a --contains HEAD", "git branch --list 'x*'", "git -c user.name=x commit -m x"),
+    *('git commit -m "$(cat a.txt)"', "export FOO=$(date); git commit -m x", 'env FOO="$X" git commit -m x'),
+    *("source plain.sh && git commit -m x", '"$PYTHON" -m pytest', "git fetch", "git pull --rebase", "git log $X"),
+    *('for f in *.txt; do git add "$f"; done', "git init sub", "git lfs track '*.bin'", "git rm -q a.txt", "git push"),
+    *("git add -A && git commit -qm 'x' && git log --oneline | head -3", "git clean -n", "git revert --no-edit HEAD"),
 ]
+
+
+LOCATED = [
+    *("export GIT_DIR=$(git rev-parse --git-common-dir); git commit -m x", "declare -x GIT_DIR=$X; git commit -m x"),
+    *('env GIT_DIR="$(git rev-parse --git-common-dir)" git commit -m x', "typeset -x GIT_DIR=$X; git commit -m x"),
+    *('G=$(git rev-parse --git-common-dir); git --git-dir="$G" commit -m x', 'git -C "$X" commit -m x'),
+    *("P=$(cat .git); git --git-dir=${P%/worktrees*} commit -m x", "git --git-dir $X commit -m x", 'git "$X" -m x'),
+    *("export ${N}=x; git commit -m x", "export $(cat f); git commit -m x", "env $X git commit -m x"),
+    *("exec env GIT_DIR=$G git commit -m x", "nohup env GIT_INDEX_FILE=$G git add a.txt", "GIT_DIR=$X git commit -m x"),
+    *("set -a; GIT_DIR=$X; git commit -m x", "read GIT_DIR < a.txt; export GIT_DIR; git commit -m x"),
+    *("for GIT_DIR in a b; do git commit -m x; done", "printf -v GIT_DIR %s x; set -a; git commit -m x"),
+    *("f() { git commit -m x; }; GIT_DIR=$X f", "declare -n r=GIT_DIR; export r=x; git commit -m x"),
+    *("source sets.sh; git commit -m x", ". ./sets.sh && git commit -m x", 'source "$X"; git commit -m x'),
+    *('eval "$X"; git commit -m x', "$X commit -m x", '"$X"', "git --bare commit -m x"),
+    *(
+        "git -c remote.o.url=. push o HEAD:main",
+        "git -c alias.x='!touch y' x",
+        "git --config-env=remote.o.url=X push o",
+    ),
+    *("xargs -I{} git --git-dir={} commit -m x < a.txt", "find . -exec git -C {} commit -m x \\;"),
+    "mkdir -p n && echo 'gitdir: {checkout}/.git' > n/.git; cd n && git commit -qam x",
+    "mkdir -p n/refs n/objects; echo {checkout}/.git > n/commondir; cd n; git commit -m x",
+    *("cp sets.sh other/.git; cd other; git commit -m x", "ln -s {checkout}/.git n.git; mv n.git n/.git"),
+    *("cd other && git commit -m x", "git -C other commit -m x"),
+]
+
+
+@pytest.mark.finding("3W5")
+@pytest.mark.parametrize("command", LOCATED)
+@pytest.mark.slow_after(6)
+def test_a_git_directory_that_only_the_shell_knows_is_never_used_without_a_person(place, command):
+    (place.tree / "sets.sh").write_text(f"export GIT_DIR={place.checkout}/.git\n")
+    (place.tree / "other").mkdir()
+    (place.tree / "other" / ".git").write_text(f"gitdir: {place.checkout}/.git\n")
+    for mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
+        decision = place.member(mode, allow=["Bash"]).decide("Bash", Access(command=command, cwd=place.tree))
+        assert decision.verdict is DENY or (decision.verdict, decision.needs_person) == (ASK, True), mode
+
+
+MOVED = [
+    *("git checkout theirs", "git switch theirs", "git checkout theirs && git commit --amend -m x", "git checkout -"),
+    *("git checkout theirs; git cherry-pick main", "git checkout @{-1}", "git switch -", "git checkout $X"),
+    *(
+        "git checkout packed",
+        "git checkout the*",
+        "git checkout theirs --",
+        "git checkout theirs $X",
+        "git switch -q theirs",
+    ),
+    *("git checkout only-remote", "git checkout -t origin/only-remote", "git switch --guess only-remote"),
+    *("git checkout -b new origin/only-remote", "git branch new origin/only-remote", "git switch -c new theirs"),
+    *(
+        "git rebase main theirs",
+        "git rebase --onto main HEAD~1 theirs",
+        "git rebase --root theirs",
+        "git rebase --update-r",
+    ),
+    *("git tag v2", "git tag -a v2 -m x", "git notes add -m x", "git branch --del theirs", "git branch --force theirs"),
+    *("git branch -c theirs copy", "git branch --cop theirs copy", "git stash", "git stash push", "git stash -u"),
+    *("git checkout --force-c theirs", "git bisect start", "git pack-refs --all"),
+]
+SETTINGS = [
+    *("git fetch --depth 1", "git fetch --depth=1 origin", "git pull --unshallow", "git fetch --deep 3", "git pull -p"),
+    *("git fetch --shallow-since=2020-01-01", "git fetch --filter=blob:none origin", "git fetch --set-upstream origin"),
+    *("git branch --set-upstream-to=origin/main", "git branch -u origin/main", "git branch --unset-upstream"),
+    *("git branch --set-up origin/main", "git branch --edit-description", "git push -u origin HEAD"),
+    *(
+        "git push --set-up origin HEAD",
+        "git remote add x y",
+        "git remote set-url origin y",
+        "git remote set-head o main",
+    ),
+    *(
+        "git config user.name x",
+        "git config --global user.name x",
+        "git config --unset user.name",
+        "git config set a.b c",
+    ),
+    *("git submodule init", "git submodule sync", "git submodule update --init", "git submodule deinit -f x"),
+    *("git gc", "git repack -ad", "git prune", "git maintenance run", "git reflog expire --all", "git prune-packed"),
+    *(
+        "git replace HEAD HEAD~1",
+        "git update-ref -d refs/heads/theirs",
+        "git worktree list --porcelain; git worktree lock .",
+    ),
+    *(
+        "git lfs install",
+        "git lfs prune",
+        "git rerere clear",
+        "git sparse-checkout set src",
+        "git sparse-checkout disable",
+    ),
+    *(
+        "git fetch --tags",
+        "git fetch -f origin x:refs/remotes/origin/x",
+        "git init",
+        "git undo",
+        "git update-server-info",
+    ),
+]
+
+
+@pytest.mark.finding("3W11")
+@pytest.mark.finding("3W5")
+@pytest.mark.parametrize("command", [*MOVED, *SETTINGS])
+@pytest.mark.slow_after(6)
+def test_a_branch_that_the_agent_did_not_make_and_settings_of_the_repository_ask_a_person(place, command):
+    git(place.checkout, "branch", "theirs")
+    git(place.checkout, "branch", "packed")
+    git(place.checkout, "pack-refs", "--all")
+    git(place.checkout, "branch", "-f", "theirs", "HEAD")
+    git(place.checkout, "update-ref", "refs/remotes/origin/only-remote", "HEAD")
+    for mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
+        decision = place.member(mode, allow=["Bash"]).decide("Bash", Access(command=command, cwd=place.tree))
+        assert decision.verdict is DENY or (decision.verdict, decision.needs_person) == (ASK, True), mode
+
+
+@pytest.mark.finding("3W5")
+@pytest.mark.parametrize("command", ["git commit -m x", "git reset --hard HEAD~1", "git merge main", "git rebase main"])
+def test_a_command_that_moves_a_branch_of_the_person_asks_however_it_was_checked_out(place, command):
+    git(place.checkout, "branch", "theirs")
+    log = place.checkout / ".git/logs/refs/heads/theirs"
+    log.write_text(re.sub(r"> [0-9]+ ", "> 1000000000 ", log.read_text()))
+    git(place.tree, "checkout", "-q", "theirs")
+    assert place.bash(place.member(Mode.BYPASS), command) is ASK
+
+
+def test_an_agent_returns_to_a_branch_that_it_made(place):
+    git(place.tree, "checkout", "-q", "-b", "topic")
+    member = place.member(Mode.BYPASS)
+    assert place.bash(member, "git commit -m x") is ALLOW
+    git(place.tree, "checkout", "-q", "teamwright/demo/ann")
+    assert place.bash(member, "git checkout topic") is ALLOW
 
 
 @pytest.mark.parametrize("command", FREE)
 @pytest.mark.slow_after(4)
 def test_other_commands_of_an_agent_in_a_worktree_are_not_asked_about_in_bypass(place, command):
+    (place.tree / "plain.sh").write_text("export PYTHONPATH=src\n")
     assert place.bash(place.member(Mode.BYPASS), command.format(checkout=place.checkout)) is ALLOW
 
 

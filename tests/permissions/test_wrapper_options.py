@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.permissions.shell.wrappers import unwrap
+from teamwright.permissions.verdict import Verdict
+from tests.support.programs import PACKAGES, require
 from tests.support.waits import WAIT_S
 
 PROGRAMS = {
@@ -51,7 +53,8 @@ def run_by(words: list[str], directory: Path) -> str:
 @pytest.mark.parametrize("box", [(), ("busybox",)], ids=["own", "busybox"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_wrapper_runs_what_the_table_says_with_each_option_that_does_not_ask(name, box, tmp_path):
-    path = shutil.which(box[0] if box else name)
+    program = box[0] if box else name
+    path = require(program) if program in PACKAGES else shutil.which(program)
     if path is None or (box and subprocess.run([*box, name, "--help"], capture_output=True, check=False).returncode):
         pytest.skip(f"there is no {' '.join((*box, name))} here")
     for program in ("one", "two"):
@@ -74,3 +77,45 @@ def test_a_deny_rule_reads_the_text_that_a_shell_is_given(shell):
     found = unwrap((shell, "-c", "git push"))
     assert found is not None and found.script == "git push"
     assert found.clear == (shell in {"bash", "sh", "dash"}), "other shells read a text differently"
+
+
+WRAPPED = """
+npx tsc --noEmit
+timeout 5 make test
+time make test
+nohup make test
+nice -n 5 make test
+sudo make test
+xargs wc -l
+timeout 5 git push origin main
+bash -c 'make test && make lint'
+find . -name x -exec chmod 600 {} +
+"""
+
+
+@pytest.mark.finding("3F3")
+@pytest.mark.parametrize("line", WRAPPED.strip().splitlines())
+def test_a_rule_for_the_whole_line_answers_for_the_program_inside(scratch, line):
+    assert scratch.run(line).verdict is Verdict.ASK
+    assert scratch.run(line, allow=[f"Bash({line})"]).verdict is Verdict.ALLOW
+    assert scratch.run(f"{line} more", allow=[f"Bash({line})"]).verdict is Verdict.ASK
+    inside = next(
+        word for word in line.split() if word in {"tsc", "make", "wc", "git", "chmod"} or word == "'make"
+    ).strip("'")
+    assert scratch.run(line, allow=[f"Bash({line})"], deny=[f"Bash({inside}:*)"]).verdict is Verdict.DENY
+    assert scratch.run(line, allow=[f"Bash({line})"], ask=[f"Bash({inside}:*)"]).verdict is Verdict.ASK
+
+
+@pytest.mark.finding("3F3")
+def test_a_prefix_rule_that_names_wrapper_and_program_answers_for_both_and_no_more(scratch):
+    for rule in ("Bash(npx tsc *)", "Bash(npx tsc:*)"):
+        assert scratch.run("npx tsc --noEmit", allow=[rule]).verdict is Verdict.ALLOW
+        assert scratch.run("npx tsc --outDir x", allow=[rule]).verdict is Verdict.ASK
+        assert scratch.run("npx eslint .", allow=[rule]).verdict is Verdict.ASK
+        assert scratch.run("tsc --noEmit", allow=[rule]).verdict is Verdict.ASK
+        assert scratch.run("npx tsc --noEmit; rm a.py", allow=[rule]).verdict is Verdict.ASK
+    assert scratch.run("npx tsc", allow=["Bash(npx:*)"]).verdict is Verdict.ASK
+    assert scratch.run("sudo rm a.py", allow=["Bash(sudo:*)"]).verdict is Verdict.ASK
+    assert (
+        scratch.run("timeout 5 npm run build:deploy", allow=["Bash(timeout 5 npm run build:*)"]).verdict is Verdict.ASK
+    )

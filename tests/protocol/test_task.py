@@ -21,7 +21,7 @@ FULL = Task(
     blocks=("9",),
     blocked_by=("1", "2"),
     metadata={"k": 1, "z": None},
-    extra={"theirs": [1, {"x": "é"}]},
+    extra={"createdAt": 1706000000000, "updatedAt": 1706000001000, "theirs": [1, {"x": "é"}]},
 )
 
 
@@ -29,6 +29,18 @@ FULL = Task(
 def test_a_task_is_written_as_the_golden_file():
     assert FULL.encode() == (GOLDEN / "task_v1.json").read_bytes()
     assert parse_task((GOLDEN / "task_v1.json").read_bytes(), "3") == FULL
+
+
+@pytest.mark.finding("3S14")
+def test_a_change_renews_the_time_of_a_task_in_the_form_that_it_has():
+    theirs = Task("1", "a", "", extra={"createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"})
+    assert theirs.with_times(theirs) is theirs
+    renewed = theirs.copy_with(subject="b").with_times(theirs).extra
+    assert renewed["createdAt"] == "2026-01-01T00:00:00Z" < renewed["updatedAt"]
+    without = Task("1", "a", "")
+    assert set(without.copy_with(subject="b").with_times(without).extra) == {"updatedAt"}
+    new = without.with_times(None)
+    assert list(json.loads(new.encode()))[-2:] == ["createdAt", "updatedAt"] and parse_task(new.encode(), "1") == new
 
 
 text = st.text(max_size=20)

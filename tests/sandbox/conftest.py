@@ -15,6 +15,7 @@ from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths
 from teamwright.sandbox.landlock import probe_landlock
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxSettings
 from teamwright.sandbox.sandbox import Implementation, Sandbox
+from tests.support.programs import require
 from tests.support.waits import WAIT_S
 
 
@@ -79,7 +80,7 @@ def confined(tmp_path) -> Confined:
 
 def found(name: str) -> Implementation:
     if name == "bubblewrap":
-        abilities = probe_bubblewrap("bwrap")
+        abilities = probe_bubblewrap(require("bwrap"))
         return Implementation("bubblewrap", abilities) if abilities else pytest.skip("bubblewrap does not work here")
     version = probe_landlock()
     return Implementation("landlock", landlock=version) if version else pytest.skip("Landlock does not work here")

@@ -7,6 +7,7 @@ import pytest
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.tool import ToolContext, Workplace
+from teamwright.permissions.call_grant import CallGrant
 from teamwright.sandbox.policy import SandboxSettings
 from teamwright.sandbox.sandbox import Sandbox
 from teamwright.tools.shell.bash import Bash, BashInput
@@ -23,8 +24,10 @@ class Session:
     def __init__(self, confined) -> None:
         self.jobs = BackgroundJobs(grace_s=0.5)
         self.tool = Bash(self.jobs, BashSettings(grace_s=0.3), sandbox=Sandbox(SandboxSettings(), confined.place))
-        place = Workplace(confined.work, (confined.work,), confined.state / "output", confined.state / "history")
-        self.ctx = ToolContext("ada", place, "c1")
+        place = Workplace(
+            confined.work, lambda: (confined.work,), confined.state / "output", confined.state / "history"
+        )
+        self.ctx = ToolContext("ada", place, "c1", grant=CallGrant(directories=(confined.work,)))
         self.created = confined.work / ".git/commondir"
         self.ready = confined.work / "ready"
 

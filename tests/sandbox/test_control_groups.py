@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from teamwright.agent.background_jobs import BackgroundJobs
 from teamwright.agent.tool import ToolContext, Workplace
+from teamwright.permissions.call_grant import CallGrant
 from teamwright.processes.confinement import ProcessStart
 from teamwright.sandbox import command_limits
 from teamwright.sandbox import sandbox as sandbox_module
@@ -251,9 +252,9 @@ async def test_the_result_of_a_command_with_too_many_processes_names_the_limit(c
         pytest.skip("this test needs the superuser, for whom no rlimit holds")
     jobs = BackgroundJobs(grace_s=0.5)
     tool = Bash(jobs, sandbox=Sandbox(SandboxSettings(processes=60), confined.place))
-    place = Workplace(confined.work, (confined.work,), confined.state / "output", confined.state / "history")
+    place = Workplace(confined.work, lambda: (confined.work,), confined.state / "output", confined.state / "history")
     flood = BashInput(command=f"for n in $(seq 300); do sleep {WAIT_S} & done; wait")
-    result = await tool.run(flood, ToolContext("ada", place, "c1"))
+    result = await tool.run(flood, ToolContext("ada", place, "c1", grant=CallGrant(directories=(confined.work,))))
     assert result.is_error and "[The sandbox ended the command: it had more than 60 processes" in result.content
     await jobs.close()
 

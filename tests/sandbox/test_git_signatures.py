@@ -33,7 +33,9 @@ async def test_an_allowed_commit_is_signed_and_the_question_names_the_keys(tmp_p
 
     for line in ("git commit --allow-empty -m signed", "git tag -s v1 -m signed; cat ~/.ssh/id_ed25519"):
         [text], _ = await run(tmp_path, line, on_request=answer)
-        assert asked.pop() == f"{line}\n# in the sandbox with: keys for signatures, the ssh agent" and not asked
+        [first, *more] = asked.pop().removeprefix(f"{line}\n").split("\n")
+        assert first == "# in the sandbox with: keys for signatures, the ssh agent" and not asked
+        assert [one.partition(";")[0] for one in more] == ["# the sandbox hides ~/.ssh/id_ed25519"] * ("cat" in line)
     assert subjects(work) == "signed\n" and "PRIVATE-KEY" not in text
     assert "BEGIN SSH SIGNATURE" in git(work, "cat-file", "tag", "v1")
 

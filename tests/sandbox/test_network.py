@@ -262,6 +262,7 @@ async def test_a_rule_for_this_machine_opens_the_port_that_it_names_and_no_other
     assert "page" not in text and len(asked) == 1
 
 
+@pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.slow
 async def test_the_remotes_of_a_repository_are_read_once_a_call_and_only_for_a_command_that_names_the_network(
     tmp_path, monkeypatch

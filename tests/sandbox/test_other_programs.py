@@ -8,6 +8,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
+from tests.support.outside import writable_outside
 from tests.support.repositories import git
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
@@ -22,7 +23,7 @@ def crew(tmp_path, model, **more) -> Team:
 
 
 async def test_a_check_changes_the_project_and_nothing_outside(tmp_path):
-    outside = f"/etc/teamwright-test-{os.getpid()}"
+    outside = str(writable_outside())
     complete = Call("TaskUpdate", {"taskId": "1", "status": "completed"})
     model = ScriptedModel([complete, "Done."])
     async with crew(tmp_path, model) as team:
@@ -35,7 +36,7 @@ async def test_a_check_changes_the_project_and_nothing_outside(tmp_path):
 @pytest.mark.parametrize("place", ["repository", "person"])
 @pytest.mark.slow_after(1)
 async def test_an_mcp_server_of_a_repository_is_confined_and_one_of_a_person_is_not(tmp_path, place):
-    work, outside = tmp_path / "work", Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    work, outside = tmp_path / "work", writable_outside()
     work.mkdir()
     entry = {"mcpServers": {"notes": {"command": "python3", "args": [str(SERVER), str(work / "in"), str(outside)]}}}
     more = {}
@@ -125,7 +126,7 @@ def plugin(tmp_path: Path, **parts: object) -> Path:
 
 @pytest.mark.slow_after(1)
 async def test_a_server_of_a_plugin_is_confined_reads_its_own_files_and_keeps_its_data(tmp_path):
-    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    outside = writable_outside()
     made = plugin(tmp_path)
     data = "${CLAUDE_PLUGIN_DATA}/kept"
     args = [str(SERVER), f"read:{made}/own.txt", f"read:{tmp_path}/state/settings.json", data, str(outside)]
@@ -145,7 +146,7 @@ async def test_a_server_of_a_plugin_is_confined_reads_its_own_files_and_keeps_it
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.slow_after(2)
 async def test_a_hook_runs_in_the_sandbox_if_its_definition_asks_for_it(tmp_path, asks):
-    outside, inside = Path(f"/var/lib/teamwright-test-{os.getpid()}"), tmp_path / "work/inside"
+    outside, inside = writable_outside(), tmp_path / "work/inside"
     hook = {"type": "command", "command": f"cat > /dev/null; echo x > {inside}; echo x > {outside}", "sandbox": asks}
     (tmp_path / "state").mkdir()
     hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}

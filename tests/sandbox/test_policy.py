@@ -90,6 +90,7 @@ def test_bounds_that_apply_twice_change_nothing_more(settings, bounds):
         {"processes": -1},
         {"mode": 1},
         {"answers": True},
+        {"opens": ["/"]},
     ],
 )
 def test_bounds_with_a_mistake_are_an_error(wrong):

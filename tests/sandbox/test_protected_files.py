@@ -133,3 +133,32 @@ def test_a_variable_with_a_file_of_credentials_opens_it_only_to_a_command_that_n
 
     assert hidden("make") == {"kube", "agent"} and hidden("git", "push") == {"kube"}
     assert hidden("kubectl", "get") == {"agent"}
+
+
+@pytest.mark.finding("3W1")
+@pytest.mark.parametrize("successor", ["nothing", "another directory"])
+def test_nothing_is_restored_into_a_directory_that_is_not_the_one_that_was_there(tmp_path, successor):
+    tree = tmp_path / "tree"
+    (tree / ".git").mkdir(parents=True)
+    for name in ("config", "hooks"):
+        (tree / ".git" / name).write_text("[core]\n")
+    protected = [str(tree / ".git" / "config"), str(tree / ".git" / "hooks")]
+    before = ProtectedFiles.take([str(tree / ".envrc")], protected, writable=[str(tree), str(tree / ".git")])
+    tree.rename(tmp_path / "moved")
+    if successor == "another directory":
+        tree.mkdir()
+        (tree / ".envrc").write_text("its owner's\n")
+    assert before.restore(tmp_path / "quarantine") == []
+    there = sorted(path.name for path in tree.iterdir()) if tree.exists() else None
+    assert there == (None if successor == "nothing" else [".envrc"])
+
+
+@pytest.mark.finding("3W1")
+def test_a_git_directory_that_a_command_moved_is_restored_in_the_same_directory(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / ".git").mkdir(parents=True)
+    (tree / ".git" / "config").write_text("[core]\n")
+    before = ProtectedFiles.take([], [str(tree / ".git" / "config")], writable=[str(tree), str(tree / ".git")])
+    (tree / ".git").rename(tree / "other")
+    before.restore(tmp_path / "quarantine")
+    assert (tree / ".git" / "config").read_text() == "[core]\n"

@@ -18,6 +18,7 @@ from teamwright.testing import Call, ScriptedModel
 from teamwright.ui.terminal.event_formatter import EventFormatter
 from teamwright.ui.terminal.request_lines import prompt_lines
 from teamwright.ui.terminal.request_reply import parse_reply
+from tests.support.outside import writable_outside
 from tests.support.programs import needs
 
 pytestmark = pytest.mark.usefixtures("each_implementation")
@@ -40,10 +41,15 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 
 
 async def test_a_refused_write_is_in_the_result_and_is_an_event_with_what_would_allow_it(tmp_path):
-    path = f"/etc/teamwright-test-{os.getpid()}"
-    [text], [event] = await run(tmp_path, f"touch {path}", **BYPASS)
+    path = str(writable_outside())
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/make.sh").write_text(f"touch {path}\n")
+    [text], [event] = await run(tmp_path, "sh make.sh", **BYPASS)
     assert not os.path.exists(path)
-    assert f"[The sandbox (policy work) refused to write {path}." in text and "Unconfined(…)" in text
+    assert f"[The sandbox (policy work) refused to write {path}." in text
+    assert all(
+        one in text for one in (f"--add-dir {os.path.dirname(path)}", "sandbox.write", "Unconfined(…)", "--sandbox off")
+    )
     assert event.refused == (f"write {path}",) and event.call == "c1" and event.policy == "work"
     [line] = EventFormatter().lines(event)
     assert f"the sandbox refused to write {path}" in line and "sandbox.write" in line and "outside the sandbox" in line
@@ -165,5 +171,5 @@ def test_a_signature_is_refused_only_where_keys_are_hidden(line):
     keys = frozenset({"/home/ann/.gnupg", "/home/ann/.aws"})
     found = find_refusal(SandboxPolicy(PolicyName.WORK, hidden=keys), line, "/work", replaces_tmp=True)
     assert found is not None and [str(one) for one in found.violations] == ["sign with keys of /home/ann/.gnupg"]
-    assert "The user can allow the command with the answer 'outside the sandbox' or a rule" in found.note()
+    assert "The user can allow the command with the answer 'outside the sandbox', a rule Unconfined(…)" in found.note()
     assert find_refusal(SandboxPolicy(PolicyName.WORK), line, "/work", replaces_tmp=True) is None

@@ -304,7 +304,7 @@ async def test_a_stop_that_a_prompt_hook_refuses_continues_unless_it_is_impossib
     model = judging(*verdicts, words=[WRITE, "Done.", "Really done."])
     crew = await Crew(tmp_path, model, {"Stop": [{"type": "prompt", "prompt": "Is it done?"}]}).run()
     assert len([one for one in model.requests if not one.aside]) == calls
-    assert crew.result.text == ("Really done." if calls == 3 else "Done.")
+    assert crew.result.text == ("Done.\n\nReally done." if calls == 3 else "Done.")
 
 
 @pytest.mark.parametrize(

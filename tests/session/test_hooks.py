@@ -223,10 +223,54 @@ async def test_words_for_a_busy_lead_are_looked_at_before_its_next_round(hooks):
 async def test_a_stop_hook_sends_the_lead_back_to_work_once(hooks):
     hooks.on("Stop", once("run the tests"))
     result, model, _ = await run(hooks, ["All done.", "Tests pass."])
-    assert result.text == "Tests pass."
+    assert result.text == "All done.\n\nTests pass."
     assert "A hook does not let you stop yet: run the tests" in model.request_text(1)
     assert [one["stop_hook_active"] for one in hooks.told] == [False, True]
     assert hooks.told[0]["last_assistant_message"] == "All done."
+
+
+def context_once(event: str) -> str:
+    return f"""case "$told" in *'"stop_hook_active": true'*) ;; *) {own(event, additionalContext="MARKER")};; esac"""
+
+
+@pytest.mark.finding("3W16")
+@pytest.mark.parametrize("answer", ["context", "context each time", "block"])
+@pytest.mark.parametrize("event", ["Stop", "SubagentStop", "TeammateIdle"])
+async def test_what_a_stop_hook_adds_reaches_the_model_and_the_answer_before_it_is_kept(hooks, event, answer):
+    always = own(event, additionalContext="MARKER")
+    hooks.on(event, {"context": context_once(event), "context each time": always, "block": once("MARKER")}[answer])
+    work = ["BANANA (the deliverable)", "ok"]
+    spawn = {"description": "look", "prompt": "Look around."} | ({} if event == "SubagentStop" else {"name": "ada"})
+    starts = [] if event == "Stop" else [Call("Agent", spawn)]
+    seen: list[str] = []
+
+    def answer_of(request):
+        text = b"".join(request.items).decode()
+        is_worker = event == "Stop" or request.agent_name == "ada" or "Look around." in text.split("Do it.")[0]
+        seen.append(text if is_worker else "")
+        if is_worker:
+            return work[1] if "MARKER" in text else work[0]
+        return starts.pop(0) if starts else "Done."
+
+    model = ScriptedModel(answer_of)
+    result, _, _ = await run(hooks, model)
+    assert [text.count("MARKER") for text in seen if text] == [0, 1], "one more call, with the words of the hook"
+    lead = told(model, "team-lead") if event != "Stop" else result.text
+    assert "BANANA (the deliverable)" in lead and "ok" in lead.split("BANANA (the deliverable)")[1]
+
+
+@pytest.mark.finding("3W16")
+@pytest.mark.parametrize("event", ["TaskCreated", "TaskCompleted", "PermissionRequest"])
+async def test_the_context_of_any_other_event_comes_with_the_next_input(hooks, event):
+    hooks.on(event, own(event, additionalContext="MARKER"))
+    create = Call("TaskCreate", {"subject": "one", "description": "d"})
+    done = Call("TaskUpdate", {"taskId": "1", "status": "completed"})
+    touch = Call("Bash", {"command": "touch new"})
+    model = ScriptedModel([create, done, touch, "Done.", "Again."])
+    async with a_team(hooks, model, permission_mode="default") as team:
+        await team.run("Do it.")
+        await team.run("And again.")
+    assert "MARKER" in told(model, "team-lead")
 
 
 @pytest.mark.promise("G7", "P6")

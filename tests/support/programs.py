@@ -9,11 +9,15 @@ import pytest
 
 PACKAGES = {
     "bash": "bash",
+    "busybox": "busybox",
     "bwrap": "bubblewrap",
     "chromium": "chromium",
     "curl": "curl",
+    "dbus-daemon": "dbus-daemon",
     "fish": "fish",
     "git-lfs": "git-lfs",
+    "gpg": "gpg",
+    "gpg-agent": "gpg-agent",
     "localedef": "libc-bin",
     "make": "make",
     "node": "nodejs",
@@ -25,8 +29,13 @@ PACKAGES = {
     "rg": "ripgrep",
     "screen": "screen",
     "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-agent": "openssh-client",
+    "ssh-keygen": "openssh-client",
     "strace": "strace",
+    "time": "time",
     "tmux": "tmux",
+    "unshare": "util-linux",
     "zsh": "zsh",
 }
 """The Debian package of each program."""
@@ -35,7 +44,11 @@ _REASON = re.compile(rf"\b({'|'.join(PACKAGES)}) is not installed")
 
 
 def reason(program: str) -> str:
-    """Return why a test is skipped that needs this program; `summary` finds the program in it."""
+    """Return why a test is skipped that needs this program; `summary` finds the program in it.
+
+    Raises KeyError for a program without a package, which `summary` could not name.
+    """
+    PACKAGES[program]
     return f"{program} is not installed"
 
 

@@ -8,6 +8,7 @@ from teamwright.protocol.errors import InvalidName, StorageError, TaskRefused, U
 from teamwright.protocol.task import TaskStatus
 
 KEYS = ["id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata"]
+TIMES = ["createdAt", "updatedAt"]
 
 
 def on_disk(tasks, id):
@@ -26,7 +27,7 @@ async def test_a_new_task_is_a_file_with_the_observed_keys_in_order(tasks):
     task = await tasks.create("Fix\n it", "all of it", by="ann", active_form="Fixing", metadata={"k": 1, "z": None})
     await tasks.update(task.id, by="ann", owner="ann")
     raw = (tasks.store.directory / "1.json").read_text()
-    assert list(json.loads(raw)) == KEYS
+    assert list(json.loads(raw)) == KEYS + TIMES
     assert raw.startswith('{\n  "id": "1",\n  "subject": "Fix it",') and not raw.endswith("\n")
     assert on_disk(tasks, 1)["metadata"] == {"k": 1, "z": None}
     assert (tasks.store.directory / ".lock").read_bytes() == b"" and not (tasks.store.directory / ".lock.lock").exists()
@@ -35,7 +36,7 @@ async def test_a_new_task_is_a_file_with_the_observed_keys_in_order(tasks):
 @pytest.mark.promise("B1")
 async def test_what_was_not_given_is_not_in_the_file(tasks):
     await tasks.create("a", "", by="ann")
-    assert list(on_disk(tasks, 1)) == ["id", "subject", "description", "status", "blocks", "blockedBy"]
+    assert list(on_disk(tasks, 1)) == ["id", "subject", "description", "status", "blocks", "blockedBy", *TIMES]
 
 
 async def test_a_task_without_a_subject_is_refused(tasks):

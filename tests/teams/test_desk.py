@@ -45,9 +45,24 @@ def test_a_shutdown_comes_alone_and_all_other_mail_in_one_turn():
 
 
 @pytest.mark.promise("C6")
-def test_the_users_words_come_before_a_shutdown():
-    mail = [entry("team-lead", STOP), entry("ben"), entry("user", "wait")]
-    assert [e.sender for e in select_for_turn(mail)] == ["user", "ben"]
+def test_the_users_words_come_before_a_shutdown_and_nothing_else_does():
+    mail = [entry("team-lead", STOP), entry("ben"), entry("team-lead"), entry("user", "wait")]
+    assert [e.sender for e in select_for_turn(mail)] == ["user"]
+    assert [e.text for e in select_for_turn(mail[:3])] == [STOP]
+
+
+@pytest.mark.promise("C6")
+@pytest.mark.finding("3S3")
+async def test_a_busy_member_reads_in_the_order_user_shutdown_lead_peers_notices(desk):
+    for number, one in enumerate([entry("ben"), entry("team-lead"), entry("team-lead", STOP), entry("user", "wait")]):
+        await desk.inbox.put(entry(one.sender, one.text, f"m{number}"))
+    desk.notify("a job has ended", "k")
+    read = []
+    while (steered := await desk.next_input()) is not None:
+        read.append(list(steered.ids))
+        assert steered.on_delivered is not None
+        await steered.on_delivered()
+    assert read == [["mail:m3"], ["mail:m2"], ["mail:m1", "mail:m0", "notice:k"]]
 
 
 @pytest.mark.promise("F65")

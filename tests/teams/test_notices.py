@@ -17,6 +17,8 @@ from teamwright.protocol.mail import (
 )
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, RuntimeTags
 from teamwright.teams.protocol_message_text import notice_text
+from teamwright.testing import ScriptedModel
+from tests.teams.crew import a_team, told, until
 
 REPORT = 'Use `if a < b && c > d`:\n\n  print("x")\n'
 ADA = {"sender": "ada", "timestamp": "t"}
@@ -85,3 +87,18 @@ def test_a_report_opens_and_closes_no_tag_of_the_runtime():
     entry = InboxEntry("ada", IdleNotification(**ADA, result=said).encode())
     shown = notice_text("team-lead", entry, NO_KEY_TAGS)
     assert shown.count("</teammate-message>") == 1 and "<system-reminder>" not in shown
+
+
+@pytest.mark.finding("3S13")
+async def test_a_request_to_stop_that_nobody_opened_is_not_shown_as_one(tmp_path):
+    request = ShutdownRequest(request_id="shutdown-1@ada", sender="team-lead", timestamp="t").encode()
+    model = ScriptedModel(lambda request: "ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        crew = team.session.team
+        await crew.mailbox("ada").put(InboxEntry("team-lead", request, msg_id="m1"), runtime=True)
+        crew.wake("ada")
+        await until(team, lambda: "shutdown-1@ada" in told(model, "ada") and ada.state == "idle")
+    read = told(model, "ada")
+    assert "there is nothing to answer" in read and "Call SendMessage once" not in read

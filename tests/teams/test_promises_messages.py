@@ -429,5 +429,5 @@ async def test_an_id_of_another_team_reaches_no_member_of_this_one(tmp_path, too
         await team.run("Go.")
         assert ben.state == "idle" and await team.tasks.all() == []
     refused = next(newest(r) for r in model.requests if "ben@other" in newest(r))
-    assert "names a member of another team" in refused and "write 'ben'" in refused and "crew" in refused
+    assert "names a member of another team" in refused and "did you mean ben?" in refused and "crew" in refused
     assert "Hello you." in told(model, "ben") and "Hello." not in told(model, "ben").replace("Hello you.", "")

@@ -17,7 +17,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.fixture
 def ctx(tmp_path: Path, work: Path) -> ToolContext:
     """What a tool is handed when ada calls it."""
-    place = Workplace(work, (work,), tmp_path / "session" / "scratch", tmp_path / "session" / "history")
+    place = Workplace(work, lambda: (work,), tmp_path / "session" / "scratch", tmp_path / "session" / "history")
     return ToolContext("ada", place, "c1")
 
 
@@ -25,5 +25,5 @@ def ctx(tmp_path: Path, work: Path) -> ToolContext:
 def other(tmp_path: Path, work: Path, ctx: ToolContext) -> ToolContext:
     """What a tool is handed when bob calls it: same directory, same run, his own readings."""
     edits: LastWriters = ctx.workplace.last_writers
-    place = Workplace(work, (work,), ctx.workplace.scratch, ctx.workplace.edit_history, last_writers=edits)
+    place = Workplace(work, lambda: (work,), ctx.workplace.scratch, ctx.workplace.edit_history, last_writers=edits)
     return ToolContext("bob", place, "c2")

@@ -99,7 +99,9 @@ async def test_of_agents_that_race_from_the_same_reading_exactly_one_wins(ctx, t
     (work / "f").write_text("start")
     contexts = []
     for n in range(12):
-        place = Workplace(work, (work,), tmp_path, ctx.workplace.edit_history, last_writers=ctx.workplace.last_writers)
+        place = Workplace(
+            work, lambda: (work,), tmp_path, ctx.workplace.edit_history, last_writers=ctx.workplace.last_writers
+        )
         contexts.append(ToolContext(f"m{n}", place, f"c{n}"))
     for one in contexts:
         await read(one, "f")
@@ -112,7 +114,7 @@ def count_up(work: str, history: str, name: str, times: int) -> None:
     """One process that adds to a number in a file by Read and Edit, trying again after each conflict."""
 
     async def main() -> None:
-        place = Workplace(Path(work), (Path(work),), Path(history), Path(history))
+        place = Workplace(Path(work), lambda: (Path(work),), Path(history), Path(history))
         ctx = ToolContext(name, place, "c1")
         done = 0
         while done < times:
@@ -140,7 +142,7 @@ def test_no_update_is_lost_between_processes(work, tmp_path):
 
 def rewrite_for_ever(work: str, history: str) -> None:
     async def main() -> None:
-        ctx = ToolContext("ada", Workplace(Path(work), (Path(work),), Path(history), Path(history)), "c1")
+        ctx = ToolContext("ada", Workplace(Path(work), lambda: (Path(work),), Path(history), Path(history)), "c1")
         await read(ctx, "f")
         n = 0
         while True:

@@ -13,7 +13,7 @@ from teamwright.tools.files.write import Write
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> ToolContext:
-    place = Workplace(tmp_path, (tmp_path,), tmp_path / "scratch", tmp_path / "history")
+    place = Workplace(tmp_path, lambda: (tmp_path,), tmp_path / "scratch", tmp_path / "history")
     return ToolContext("lead", place)
 
 

@@ -106,7 +106,7 @@ def test_looking_is_read_only_and_changing_is_not(lead):
 @pytest.mark.promise("B1")
 async def test_a_created_task_is_named_by_its_number(use, lead):
     made = await use(TaskCreate, lead, subject="Map the flags", description="all", metadata={"k": None})
-    assert made.content == "Task #1 created: Map the flags" and made.facts["task"]["metadata"].keys() == {"k", "draft"}
+    assert made.content == "Task #1 created: Map the flags" and made.facts["task"]["metadata"].keys() == {"k"}
     assert (await use(TaskCreate, lead, subject=" ", description="x")).is_error
 
 
@@ -134,10 +134,20 @@ async def test_a_task_is_shown_in_full_and_list_and_get_agree_on_what_it_waits_f
     shown = (await use(TaskGet, lead, taskId="#2")).content
     assert shown == (
         "Task #2: two\nStatus: pending\nOwner: ann\nDescription: first line\nsecond\n"
-        'Waits for: #1\nBlocked by: #1, #3\nMetadata: {"k": "é"}'
+        'Blocked by: #1\nBlockers that are done: #3\nMetadata: {"k": "é"}'
     )
     assert "#2 [pending] two (ann) [blocked by #1]" in (await use(TaskListTool, lead)).content
     assert "Blocks: #2" in (await use(TaskGet, lead, taskId="1")).content
+
+
+@pytest.mark.finding("3S10")
+async def test_what_only_the_runtime_uses_is_not_shown_and_a_new_owner_leaves_a_task_pending(use, lead):
+    made = await use(TaskCreate, lead, subject="one", description="")
+    changed = await use(TaskUpdate, lead, taskId="1", owner="ann")
+    shown = await use(TaskGet, lead, taskId="1")
+    assert "Status: pending\nOwner: ann" in shown.content and "Metadata" not in shown.content
+    for result in (made, changed, shown):
+        assert not {"call", "draft"} & set(result.facts["task"].get("metadata", {}))
 
 
 @pytest.mark.promise("B1")

@@ -14,6 +14,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
 from tests.support.preloaded import COMMAND
+from tests.support.programs import require
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 
@@ -178,7 +179,7 @@ def test_the_sdk_of_the_vendor_drives_this_program(tmp_path, repo, sdk, command,
         done = run_client(sdk, CLIENT, command, Program(repo, tmp_path / "home", server.url), options)
         first = server.bodies[0]["system"][0]["text"]
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        ["UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "ResultMessage"],
+        ["AssistantMessage", "UserMessage", "AssistantMessage", "ResultMessage"],
         ["Done.", "success", False, 2],
         ["Done."],
         ["Done."],
@@ -209,3 +210,70 @@ def run_client(sdk, code, command, program, argument):
     done = subprocess.run(args, env=program.environment, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     return done
+
+
+TYPESCRIPT = """
+import { createSdkMcpServer, query, tool } from "@anthropic-ai/claude-agent-sdk";
+import { z } from "zod";
+
+const add = tool("add", "Add two numbers", { a: z.number(), b: z.number() }, async ({ a, b }) => ({
+  content: [{ type: "text", text: `sum ${a + b}` }],
+}));
+const options = {
+  pathToClaudeCodeExecutable: process.argv[2],
+  cwd: process.argv[3],
+  systemPrompt: "You count.",
+  mcpServers: { calc: createSdkMcpServer({ name: "calc", version: "1.0.0", tools: [add] }) },
+  permissionMode: "bypassPermissions",
+  allowDangerouslySkipPermissions: true,
+  thinking: { type: "enabled", budgetTokens: 2000 },
+  maxTurns: 3,
+};
+const run = query({ prompt: "mcp_server", options });
+const models = await run.supportedModels();
+for await (const message of run) {
+  if (message.type === "result") console.log(JSON.stringify([message.subtype, message.result, models.length > 0]));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def typescript(request):
+    """An npm project with the SDK, without the program that the SDK can bring."""
+    require("node")
+    require("npm")
+    place = request.config.cache.mkdir("typescript-sdk")
+    if not (place / "node_modules" / "@anthropic-ai" / "claude-agent-sdk").is_dir():
+        install = ["npm", "install", "--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."]
+        done = subprocess.run(
+            [*install, "zod", "@anthropic-ai/claude-agent-sdk"], cwd=place, capture_output=True, timeout=INSTALL_S
+        )
+        if done.returncode != 0:
+            pytest.skip(f"the SDK could not be installed: {done.stderr.decode()[-300:]}")
+    return place
+
+
+@pytest.mark.finding("3I1", "3I2", "3I7")
+def test_the_typescript_sdk_runs_with_instructions_and_tools_of_its_own(tmp_path, repo, typescript):
+    (typescript / "client.mjs").write_text(TYPESCRIPT)
+
+    def script(body):
+        if "sum 3" in json.dumps(body["messages"]):
+            return "Done: sum 3"
+        return Answer("", tools=SCRIPTED["mcp_server"])
+
+    with LoopbackModel.in_thread(script) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        start = tmp_path / "teamwright"
+        start.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+        start.chmod(0o755)
+        done = subprocess.run(
+            ["node", "client.mjs", str(start), str(repo)],
+            cwd=typescript,
+            env=program.environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+    assert json.loads(done.stdout) == ["success", "Done: sum 3", True], done.stderr
+    assert server.bodies[0]["system"][0]["text"].startswith("You count.")

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from teamwright.processes.git_entries import git_entries
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import INTEGRATION, Task
@@ -11,6 +12,7 @@ from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import FileIntegrationStore, IntegrationEntry
+from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand, failure_text
 from teamwright.worktrees.worktree_creation import Owner, create_worktree, note_setup
 from teamwright.worktrees.worktree_removal import remove_worktree
@@ -353,3 +355,17 @@ async def test_a_git_that_fails_leaves_the_entry_in_the_queue(ann, repository, r
     assert [one.state for one in await queue.store.entries()] == ["queued"]
     broken.worktree.tree.unlink()
     assert [one.state for one in await broken.run()] == ["merged"]
+
+
+@pytest.mark.finding("3W15")
+async def test_hooks_in_a_directory_that_worktrees_do_not_have_are_reported(ann, repository, checkout):
+    plain = MemberWorktree(repository, ann.record, PLAIN)
+    command = SetupCommand(COMMIT_WITH_HOOKS, environment=lambda: dict(os.environ), purpose="commit")
+    assert MemberWorktree(repository, ann.record, command).missing_hooks() == ""
+    git(checkout, "config", "core.hooksPath", ".husky/_")
+    trusted = RepositoryGit.open(checkout, frozenset(git_entries(checkout)))
+    with_hooks = MemberWorktree(trusted, ann.record, command)
+    assert "core.hooksPath is .husky/_, which the worktree of ann does not have" in with_hooks.missing_hooks()
+    assert plain.missing_hooks() == ""
+    (ann.record.tree / ".husky" / "_").mkdir(parents=True)
+    assert with_hooks.missing_hooks() == ""

@@ -12,12 +12,13 @@ import pytest
 from msgspec import structs
 
 from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
 from teamwright.worktrees.worktree_creation import Owner, create_worktree
-from tests.support.repositories import commit, git, write_files
+from tests.support.repositories import commit, git, make_repository, write_files
 from tests.support.waits import WAIT_S
 
 NO_CHECK = SetupCommand()
@@ -261,3 +262,97 @@ async def test_a_person_branch_is_only_moved_forward_and_only_in_a_clean_checkou
     commit(checkout, "own work", {"own.txt": "x\n"})
     with pytest.raises(WorktreeRefused, match="has commits that"):
         fast_forward(RepositoryGit.open(checkout), "main", queue.branch)
+
+
+CONFLICTS = [
+    (
+        {"apps/new.txt": "new\n"},
+        {"apps": "file\n"},
+        ("apps",),
+        "apps is a file on one side and a directory on the other",
+    ),
+    (
+        {"apps/a.txt": "changed\n"},
+        {"apps/a.txt": None},
+        ("apps/a.txt",),
+        "apps/a.txt was changed on one side and deleted on the other",
+    ),
+    (
+        {"apps/a.txt": "changed\n"},
+        {"apps/a.txt": "-> b.txt"},
+        ("apps/a.txt",),
+        "apps/a.txt is a file on one side and a link on the other",
+    ),
+]
+
+
+@pytest.mark.finding("3W14")
+@pytest.mark.parametrize(("ours", "theirs", "paths", "says"), CONFLICTS)
+async def test_a_conflict_without_markers_is_named_by_its_kind(tmp_path, root, ours, theirs, paths, says):
+    checkout = make_repository(tmp_path / "kinds", {f"apps/{name}.txt": f"{name}\n" * 30 for name in "abc"})
+    repository = RepositoryGit.open(checkout)
+    store = FileIntegrationStore(root.parent / "kinds")
+    queue = Integration(repository, root, "demo", store, SetupCommand())
+    for number, (member, files) in enumerate((("ann", ours), ("bob", theirs))):
+        record = create_worktree(repository, root, Owner("demo", member, "s")).record
+        for name, content in files.items():
+            path = record.tree / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            path.unlink(missing_ok=True)
+            if content is not None and content.startswith("-> "):
+                path.symlink_to(content[3:])
+            elif content is not None:
+                path.write_text(content)
+        work = TaskIntegration(IntegrationState.QUEUED, record.branch, commit(record.tree, member), record.base)
+        entry = await queue.work(await queue.add_task(str(number + 1), work, member))
+    assert entry.state == "conflict"
+    assert entry.paths == paths
+    assert says in entry.detail
+    assert "has ;" not in entry.detail
+    assert not entry.detail.endswith("has ")
+
+
+@pytest.mark.finding("3W14")
+async def test_a_file_in_a_directory_that_the_other_side_moved_is_named_with_both_places(tmp_path, root):
+    checkout = make_repository(tmp_path / "kinds", {f"apps/{name}.txt": f"{name}\n" * 30 for name in "abc"})
+    repository = RepositoryGit.open(checkout)
+    queue = Integration(repository, root, "demo", FileIntegrationStore(root.parent / "kinds"), SetupCommand())
+    for number, member in enumerate(("ann", "bob")):
+        record = create_worktree(repository, root, Owner("demo", member, "s")).record
+        if member == "ann":
+            (record.tree / "apps").rename(record.tree / "services")
+        else:
+            (record.tree / "apps/new.txt").write_text("new\n")
+        work = TaskIntegration(IntegrationState.QUEUED, record.branch, commit(record.tree, member), record.base)
+        entry = await queue.work(await queue.add_task(str(number + 1), work, member))
+    assert entry.paths == ("apps/new.txt",)
+    assert "apps/new.txt is new in a directory that the other side moved; it may belong at services/new.txt" in (
+        entry.detail
+    )
+
+
+@pytest.mark.finding("3W17")
+async def test_a_check_that_fails_on_the_base_already_is_said_and_runs_there_once(repository, root, tmp_path):
+    log = tmp_path / "log"
+    check = SetupCommand(f"git rev-parse HEAD >> {log}; exit 1", environment=lambda: dict(os.environ), purpose="check")
+    queue = make_queue(repository, root, check)
+    for name in ("ann", "bob"):
+        record, tip = make_member(repository, root, name, {f"{name}.txt": "x\n"})
+        await queue.add(record, tip)
+    done = await queue.run()
+    assert [entry.state for entry in done] == ["failed", "failed"]
+    base = git(repository.tree, "rev-parse", "HEAD")
+    assert all(entry.detail.startswith(f"The check fails without this commit too, on {base[:12]}") for entry in done)
+    assert log.read_text().split().count(base) == 1
+
+
+@pytest.mark.finding("3W17")
+async def test_a_check_that_only_the_commit_breaks_is_the_members(repository, root):
+    check = SetupCommand("test ! -e ann.txt", environment=lambda: dict(os.environ), purpose="check")
+    queue = make_queue(repository, root, check)
+    record, tip = make_member(repository, root, "ann", {"ann.txt": "x\n"})
+    await queue.add(record, tip)
+    [entry] = await queue.run()
+    assert entry.state == "failed"
+    assert "without this commit too" not in entry.detail

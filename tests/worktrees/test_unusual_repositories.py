@@ -310,11 +310,11 @@ async def test_modes_links_and_a_large_binary_are_integrated(checkout, repositor
     (record.tree / "a.txt").chmod(0o755)
     (record.tree / "link").symlink_to("a.txt")
     (record.tree / "to nowhere").symlink_to("/nonexistent")
-    (record.tree / "large.bin").write_bytes(os.urandom(1_000_000) * 20)
+    (record.tree / "large.bin").write_bytes(os.urandom(1_000_000) * 4)
     entry = await integrate(repository, record, root)
     modes = {line.split("\t")[1]: line.split()[0] for line in git(checkout, "ls-tree", entry.commit).splitlines()}
     assert (modes["a.txt"], modes["link"], modes["to nowhere"]) == ("100755", "120000", "120000")
-    assert git(checkout, "cat-file", "-s", f"{entry.commit}:large.bin") == "20000000"
+    assert git(checkout, "cat-file", "-s", f"{entry.commit}:large.bin") == "4000000"
     remove_worktree(repository, root, record)
 
 
@@ -384,3 +384,14 @@ async def test_a_git_of_version_2_30_makes_integrates_and_removes_worktrees(chec
     git(checkout, "worktree", "lock", record.path)
     with pytest.raises(WorktreeRefused, match="it is locked"):
         remove_worktree(repository, root, record)
+
+
+@pytest.mark.finding("3W19")
+async def test_a_filter_whose_program_is_missing_is_named_to_the_member(checkout, root):
+    commit(checkout, "attributes", {".gitattributes": "*.bin filter=lfs\n"})
+    git(checkout, "config", "filter.lfs.process", "git-lfs-is-missing filter-process")
+    git(checkout, "config", "filter.lfs.required", "true")
+    repository, record = ann_of(checkout, root, trusted=True)
+    (record.tree / "x.bin").write_text("large\n")
+    with pytest.raises(WorktreeRefused, match=r"git-lfs-is-missing.*not found"):
+        await MemberWorktree(repository, record, PLAIN).save(TASK, "ann")

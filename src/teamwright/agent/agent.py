@@ -46,6 +46,11 @@ class SteeringInput(Struct, frozen=True):
     ids: tuple[str, ...]
     on_delivered: Callable[[], Awaitable[None]] | None = None
 
+    @property
+    def is_from_agents(self) -> bool:
+        """True when all of it is mail of agents and notices of the runtime, and nothing that a person typed here."""
+        return all(id.startswith(("mail:", "notice:")) for id in self.ids)
+
 
 class Steering(Protocol):
     """The port through which mail and notices reach a working agent."""
@@ -142,6 +147,8 @@ class Agent(Struct, weakref=True):
     meter: Meter
     emit: Emit
     model_calls_left: int | None = None
+    model_calls_cap: int | None = None
+    """The cap that `model_calls_left` starts from; None without one."""
     parent_call: str | None = None
     has_listeners: HasListeners = always_true
     activity: AgentActivity = field(default_factory=AgentActivity)
@@ -177,6 +184,14 @@ class Agent(Struct, weakref=True):
         """Send the next request to this model, with this prefix; the transcript does not record the change."""
         self.model = model
         self.conversation.replace_prefix(prefix)
+
+    def use_effort(self, effort: Effort | None) -> None:
+        """Think with this effort; None leaves it to the model. The prefix of the next request is another function's."""
+        self.effort = effort
+
+    def renew_model_calls(self) -> None:
+        """Let the agent make as many model calls as at its start, for a new prompt of a client."""
+        self.model_calls_left = self.model_calls_cap
 
     def change_between_calls(self, change: Callable[[], None]) -> bool:
         """Make a change that must not happen during a model call: now, or before the next call of a running turn.

@@ -18,13 +18,21 @@ from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import PreparedCall, Step, revise_input
 from teamwright.hooks import payload
 from teamwright.hooks.hook_index import (
+    ELICITATION,
+    ELICITATION_RESULT,
+    NOTIFICATION,
+    PERMISSION,
+    POST_COMPACT,
     POST_TOOL,
+    PRE_COMPACT,
     PRE_TOOL,
     SESSION_END,
     SESSION_START,
     STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
+    TASK_COMPLETED,
+    TASK_CREATED,
     TOOL_BATCH,
     TOOL_FAILURE,
 )
@@ -41,6 +49,17 @@ if TYPE_CHECKING:
 
 HOOK_RULE = "hook"
 """The rule that a denial by a hook names."""
+
+
+_LATER_CONTEXTS = frozenset(
+    {
+        *(TASK_CREATED, TASK_COMPLETED, PERMISSION),
+        *(PRE_COMPACT, POST_COMPACT, NOTIFICATION),
+        *(ELICITATION, ELICITATION_RESULT),
+    }
+)
+"""The events whose contexts come with the agent's next input. Callers of other events give them to the model at once,
+or the agent is over."""
 
 
 def _no_directory() -> Path:
@@ -81,11 +100,13 @@ class AgentHooks(Struct, eq=False, weakref=True):
         make_payload: Callable[[], Mapping[str, Any]],
         *subjects: str,
         access: Callable[[], Access] | None = None,
+        takes_contexts: bool = False,
     ) -> HookOutcome:
         """Run the hooks of an event of this agent.
 
         `make_payload` returns the fields that its payload has besides the common ones. `access` returns what the tool
-        call of the event touches, for conditions of hooks.
+        call of the event touches, for conditions of hooks. `takes_contexts`: the caller gives the contexts to the model
+        also of an event in _LATER_CONTEXTS.
         """
         if not self.hooks.wants(event):
             return NO_OUTCOME
@@ -97,7 +118,10 @@ class AgentHooks(Struct, eq=False, weakref=True):
             return access is not None and matches_condition(condition, subjects, access(), base)
 
         content, agent = self._full_payload(make_payload()), HookFiring(matches, self.deliver_later)
-        return await self.hooks.fire(event, content, subjects or ("",), self.cwd(), agent)
+        outcome = await self.hooks.fire(event, content, subjects or ("",), self.cwd(), agent)
+        if outcome.contexts and event in _LATER_CONTEXTS and not takes_contexts:
+            self.deliver_later("\n".join(outcome.contexts), False)
+        return outcome
 
     @property
     def is_running(self) -> bool:

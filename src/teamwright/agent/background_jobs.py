@@ -138,12 +138,16 @@ class BackgroundJobs:
         """Return the newest command that this agent waits for; None without one."""
         return next((one for one in reversed(self._foreground.values()) if one.owner == owner), None)
 
-    def move_to_background(self, owner: str | None = None) -> list[str]:
-        """Move the foreground commands, of one owner if given, to the background: they continue as jobs.
+    def foreground_commands(self) -> list[RunningCommand]:
+        """Return the commands that agents wait for, oldest first."""
+        return list(self._foreground.values())
+
+    def move_to_background(self, owner: str = "", call: str = "") -> list[str]:
+        """Move the foreground commands of one owner, or the one of this call, to the background: they continue as jobs.
 
         Return their texts for people.
         """
-        going = [one for one in self._foreground.values() if owner in {None, one.owner}]
+        going = [one for one in self._foreground.values() if (one.call == call if call else one.owner == owner)]
         for one in going:
             one.process.moved_to_background.set()
         return [one.text for one in going]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -111,7 +111,7 @@ class PermissionGate(Struct):
             return self._refuse(call, decision.rule, _cut_reason(decision.reason))
         if call.hook_answer == "ask" and not decision.needs_person:
             decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook requires an answer to this request.")
-        call.ctx.confinement = decision.confinement
+        call.ctx.grant = self.policy().grant_for(call.access, decision)
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
         asked_about = _real_paths(call.access)
@@ -144,8 +144,11 @@ class PermissionGate(Struct):
         now = self.policy().decide(call.tool.name, call.access)
         if now.verdict is Verdict.DENY:
             return self._refuse(call, now.rule, _cut_reason(now.reason))
-        if now.verdict is Verdict.ALLOW:  # by a rule that came with the answer, or for another input
-            call.ctx.confinement = now.confinement
+        grant = self.policy().grant_for(call.access, now)  # with directories and rules that came with the answer
+        if answer.input is None and grant.policy is call.ctx.grant.policy:
+            # The paths of a command are those that were asked about, also if a link has changed since.
+            grant = replace(grant, named=call.ctx.grant.named)
+        call.ctx.grant = grant
         if answer.by == "lead" and now.verdict is Verdict.ASK and not self._lead_may_allow(call, now):
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
@@ -204,18 +207,20 @@ class PermissionGate(Struct):
 
     async def _ask(self, call: PreparedCall, decision: Decision) -> PermissionAnswer:
         policy = self.policy()
+        limits = call.tool.describe_limits(call.input, call.ctx)
+        suggestions = self._suggestions(call, decision, policy, is_limited=bool(limits))
         question = Question(
             member=self.member,
             tool=call.tool.name,
             kind="permission",
-            what=call.tool.preview(call.input, call.ctx),
+            what=_preview(call, limits, suggestions),
             rule=f"{decision.rule}: {decision.reason}",
             always=self._always_text(decision),
             input=call.input.model_dump(exclude_unset=True),
             owner=self.owner or self.member,
             tool_use_id=call.ctx.tool_use_id,
             description=str(getattr(call.input, "description", None) or call.summary),
-            suggestions=self._suggestions(call, decision, policy),
+            suggestions=suggestions,
             lead_may_answer=self._lead_may_allow(call, decision),
             mode=str(policy.display_mode),
             auto_allow_answers=decision.is_unproven and _is_answered_by_auto_allow(policy, call),
@@ -231,12 +236,14 @@ class PermissionGate(Struct):
         finally:
             self.on_waiting(None)
 
-    def _suggestions(self, call: PreparedCall, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
+    def _suggestions(
+        self, call: PreparedCall, decision: Decision, policy: Policy, *, is_limited: bool
+    ) -> tuple[PermissionUpdate, ...]:
         if self.keep_grant is None:
             return ()
         from teamwright.permissions.grant_offers import suggest_updates  # only a question pays for this import
 
-        return suggest_updates(call.tool.name, call.access, decision, policy)
+        return suggest_updates(call.tool.name, call.access, decision, policy, is_limited=is_limited)
 
     def _always_text(self, decision: Decision) -> str:
         """Return the rule that "always" would store, and its scope; nothing when it cannot be stored."""
@@ -260,6 +267,16 @@ def _is_answered_by_auto_allow(policy: Policy, call: PreparedCall) -> bool:
         return False
     access = replace(call.access, sandbox=call.access.sandbox | {PolicyName.WORK})
     return policy.decide(call.tool.name, access).verdict is Verdict.ALLOW
+
+
+def _preview(call: PreparedCall, limits: str, suggestions: Iterable[PermissionUpdate]) -> str:
+    """Return the text of the question, with what the call cannot do although it is approved."""
+    preview = call.tool.preview(call.input, call.ctx)
+    if not limits:
+        return preview
+    is_offered = any(rule.startswith("Unconfined(") for update in suggestions for rule in update.rules)
+    instead = ": answer u to run it outside" if is_offered else "; a session with --sandbox off does not"
+    return f"{preview}\n# {limits}{instead}"
 
 
 def _real_paths(access: Access) -> list[str]:

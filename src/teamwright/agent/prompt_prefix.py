@@ -55,6 +55,13 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Pre
     return True
 
 
+def change_effort(agent: Agent, effort: Effort | None) -> None:
+    """Let the agent think with this effort from its next model call on. Raises StorageError."""
+    if effort != agent.effort:
+        agent.use_effort(effort)
+        switch_prefix(agent, "effort")
+
+
 SCHEMA = 1
 MAX_CACHED = 16
 """The number of cached prefixes. An older one is built again."""

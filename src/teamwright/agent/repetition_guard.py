@@ -1,7 +1,8 @@
-"""Detection of repetition: the same calls with the same results, again and again, while nothing else changes.
+"""Detection of repetition: the same calls again and again.
 
-After three times in a row the model receives a note; after six its turn ends. Commands that wait do not count, and
-neither does a call after which a file or a task has changed.
+While nothing else changes, the model receives a note after three times in a row, and its turn ends after six. A change
+that the call makes itself, and a notice about it, are no change. What may still bring something (a wait for what runs,
+a command that changes files, a result that differs) has a longer limit, so no loop is endless.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, Protocol
 
 from teamwright.agent.tool import ToolResult
-from teamwright.protocol.messages import ToolCall, encode
+from teamwright.protocol.messages import Block, ToolCall, encode, message_text
 
 MAX_ENTRIES = 5_000
 """The number of files that are examined. Changes in further files of a larger tree are not seen."""
@@ -68,10 +69,16 @@ def _files(place: Path) -> Iterator[os.DirEntry[str]]:
 
 
 WARN_AT = 3
-"""Repetitions in a row after which the agent receives a note."""
+"""Repetitions in a row without any change after which the agent receives a note."""
 
 END_AT = 6
-"""Repetitions in a row after which the turn ends."""
+"""Repetitions in a row without any change after which the turn ends."""
+
+LONG_WARN_AT = 50
+"""Repetitions of the same calls in a row, whatever they bring, after which the agent receives a note."""
+
+LONG_END_AT = 100
+"""Repetitions of the same calls in a row, whatever they bring, after which the turn ends."""
 
 LONGEST_CYCLE = 3
 """The most model calls in one repetition: a call, or two or three that alternate."""
@@ -85,79 +92,152 @@ WARNING = (
     f"after {END_AT} times."
 )
 
-_VARYING = re.compile(
-    r"\bc[0-9]+-[0-9a-f]{8}\b|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\d+(?:[.,]\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?)\b"
+LONG_WARNING = (
+    f"You have made the same tool call {LONG_WARN_AT} times in a row. If you wait for something that you are notified "
+    "of, end your turn; otherwise try another way, or wait longer in each call. Your turn ends after "
+    f"{LONG_END_AT} times."
 )
-"""Parts that differ between two equal results: names of output files, times of day, durations."""
+
+_VARYING = re.compile(
+    r"\bc[0-9]+-[0-9a-f]{8}\b|\bagentId: a[0-9a-f]{6}\b|<usage>.*?</usage>"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\d+(?:[.,]\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?)\b",
+    re.DOTALL,
+)
+"""Parts that differ between two equal results: names of output files, ids of sub-agents and what they used, times of
+day, durations."""
+
+_IDS = re.compile(
+    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[ab][0-9a-f]{6}\b"
+    r"|<(tool-use-id|output-file)>.*?</\1>|tool_use_id \"[^\"]*\"|\d{4}-\d\d-\d\dT[0-9:.]+Z?",
+    re.DOTALL,
+)
+"""Parts that differ between two notices of the runtime about the same: ids, files, usage, times."""
+
+
+class KnownTools(Protocol):
+    """What the guard asks about the calls of an agent (see `Tool.is_wait` and `Tool.makes_known_change`)."""
+
+    def is_wait(self, call: ToolCall, result: ToolResult | None, /) -> bool:
+        """Return True when the call waited for what may still come."""
+        ...
+
+    def makes_known_change(self, call: ToolCall, /) -> bool:
+        """Return True when all that the call changes is what its input says."""
+        ...
 
 
 class RepetitionGuard:
-    """The model calls of one turn with tool calls, newest last. `why` is set after too many repetitions.
+    """The model calls of one turn with tool calls. `end_reason` is set after too many repetitions.
 
-    `directories` are those in which a change counts; `is_wait` returns True for a call that waits for an outside event.
+    `directories` are those in which a change counts.
     """
 
-    __slots__ = ("_directories", "_is_wait", "_last_stamp", "_rounds", "_since", "_warned", "end_reason")
+    __slots__ = (
+        "_directories",
+        "_equal",
+        "_inputs",
+        "_last_stamp",
+        "_rounds",
+        "_same_calls",
+        "_since",
+        "_tools",
+        "_warned",
+        "end_reason",
+    )
 
-    def __init__(self, directories: Callable[[], Sequence[Path]], is_wait: Callable[[ToolCall], bool]) -> None:
+    def __init__(self, directories: Callable[[], Sequence[Path]], tools: KnownTools) -> None:
         self.end_reason = ""
-        self._directories, self._is_wait = directories, is_wait
-        self._rounds: list[_Round] = []
-        self._last_stamp: bytes | None = None
-        self._warned = False
-        self._since = 0.0
+        self._directories, self._tools = directories, tools
+        self.reset()
 
     def reset(self) -> None:
-        """Start again: the agent has new input, so a repeated call may have a new reason."""
-        self._rounds.clear()
-        self._last_stamp, self._warned = None, False
+        """Start again: a person wrote to the agent, so a repeated call may have a new reason."""
+        self._rounds: list[_Round] = []
+        self._equal = [0] * LONGEST_CYCLE
+        """For cycles of one, two and three model calls: how many in a row equal the one a cycle before."""
+        self._same_calls = [0] * LONGEST_CYCLE
+        """The same for the calls alone, whatever their results and other changes."""
+        self._inputs: set[str] = set()
+        self._forget_stamp()
+        self._since = 0.0
 
-    async def check(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> str:
-        """Count a round that began at this time. Return the note for the agent, or an empty text."""
-        newest, recent = _Round(calls, results, began), self._rounds[-LONGEST_CYCLE:]
-        if newest not in recent:
-            # A repetition that is found later cannot reach back before these.
-            self._rounds = [*recent[1 - LONGEST_CYCLE :], newest]
-            self._last_stamp, self._warned = None, False
-            return ""
-        self._rounds = [*self._rounds, newest][-END_AT * LONGEST_CYCLE :]
-        times, cycle = self._count_repetitions()
-        if times < WARN_AT - 1:
-            self._last_stamp, self._warned = None, False
-            return ""
-        if any(map(self._is_wait, calls)):
-            self.reset()
-            return ""
-        if await self._files_changed(times * cycle):
-            del self._rounds[:-cycle]
-            self._warned = False
-            return ""
-        if times >= END_AT:
-            names = ", ".join(dict.fromkeys(call.name[:60] for call in calls))
-            self.end_reason = f"the same tool call was made {times} times in a row with the same result: {names}"
-        if times < WARN_AT or self._warned:
-            return ""
-        self._warned = True
-        return WARNING
+    async def begin(self, calls: Sequence[ToolCall]) -> None:
+        """Note the state before calls that change something themselves, so that only changes of others count."""
+        if self._last_stamp is None or not any(map(self._tools.makes_known_change, calls)):
+            return
+        if await self._files_changed():
+            self._start_again()
 
-    def _count_repetitions(self) -> tuple[int, int]:
-        """How often the newest calls were made in a row, and how many model calls that is each time."""
-        rounds = self._rounds
-        found = (1, 1)
+    async def check(
+        self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float, arrived: Sequence[Block] = ()
+    ) -> str:
+        """Count a round that began at this time. Return the note for the agent, or an empty text.
+
+        `arrived` are messages and notices that the agent reads with the results.
+        """
+        newest = _Round(calls, results, began, self._tools)
         for cycle in range(1, LONGEST_CYCLE + 1):
+            before = self._rounds[-cycle] if len(self._rounds) >= cycle else None
+            same = before is not None and newest.has_calls_of(before)
+            self._same_calls[cycle - 1] = self._same_calls[cycle - 1] + 1 if same else 0
+            equal = same and before is not None and newest == before
+            self._equal[cycle - 1] = self._equal[cycle - 1] + 1 if equal else 0
+        self._rounds = [*self._rounds[1 - 2 * LONGEST_CYCLE :], newest]
+        if not any(self._same_calls):
+            self._inputs.clear()
+        is_new = self._take_input(arrived)
+        if not any(self._same_calls):
+            self._forget_stamp()
+            return ""
+        if is_new or any(self._tools.is_wait(call, results.get(call.id)) for call in calls):
+            self._start_again()
+        times, often = _times(self._equal), _times(self._same_calls)
+        if times < WARN_AT - 1:
+            self._forget_stamp()
+        elif await self._files_changed() and not newest.makes_known_change:
+            self._start_again()
             times = 1
-            while rounds[-cycle:] == rounds[-cycle * (times + 1) : -cycle * times]:
-                times += 1
-            found = max(found, (times, cycle), key=lambda one: one[0])
+        return self._judge(calls, times, often)
+
+    def _judge(self, calls: Sequence[ToolCall], times: int, often: int) -> str:
+        names = ", ".join(dict.fromkeys(call.name[:60] for call in calls))
+        if times >= END_AT:
+            self.end_reason = f"the same tool call was made {times} times in a row with the same result: {names}"
+        elif often >= LONG_END_AT:
+            self.end_reason = f"the same tool call was made {often} times in a row: {names}"
+        if times >= WARN_AT and not self._warned:
+            self._warned = True
+            return WARNING
+        # The count rises once in a cycle, so the note comes once.
+        return LONG_WARNING if often == LONG_WARN_AT and self._same_calls[0] in {0, LONG_WARN_AT - 1} else ""
+
+    def _take_input(self, arrived: Sequence[Block]) -> bool:
+        """Return True when a text is new: the notices that the repeated call causes itself are the same each time."""
+        texts = {_IDS.sub("", _VARYING.sub("", message_text([block]))) for block in arrived}
+        found = not texts <= self._inputs
+        self._inputs |= texts
         return found
 
-    async def _files_changed(self, rounds: int) -> bool:
-        """Return True when the file has changed since the last call."""
+    def _start_again(self) -> None:
+        self._equal = [0] * LONGEST_CYCLE
+        self._warned = False
+
+    def _forget_stamp(self) -> None:
+        self._last_stamp: bytes | None = None
+        self._warned = False
+
+    async def _files_changed(self) -> bool:
+        """Return True when a file has changed since the last call."""
         if self._last_stamp is None:
-            self._since = self._rounds[-rounds].began - CLOCK_SLACK_S
+            self._since = self._rounds[0].began - CLOCK_SLACK_S
         before, places = self._last_stamp, tuple(self._directories())
         self._last_stamp = await asyncio.to_thread(directory_stamp, places, self._since)
         return before is not None and before != self._last_stamp
+
+
+def _times(streaks: Sequence[int]) -> int:
+    """Return how often the newest calls were made in a row, for the cycle with the most."""
+    return max(streak // cycle + 1 for cycle, streak in enumerate(streaks, 1))
 
 
 def file_time() -> float:
@@ -166,17 +246,28 @@ def file_time() -> float:
 
 
 class _Round:
-    """The tool calls of one answer and their results. Two objects with the same calls and results are equal."""
+    """The tool calls of one answer and their results. Two objects with the same calls and results are equal.
 
-    __slots__ = ("_calls", "_digest", "_results", "began")
+    Of calls that say themselves what they change only success counts: their results name new ids.
+    """
 
-    def __init__(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> None:
+    __slots__ = ("_calls", "_digest", "_made", "_results", "_tools", "began", "makes_known_change")
+
+    def __init__(
+        self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float, tools: KnownTools
+    ) -> None:
         found = [results.get(call.id) for call in calls]
         # A call that could not run is the same mistake with any arguments.
         self._calls = [_call_key(call, result) for call, result in zip(calls, found, strict=True)]
         self._results: list[ToolResult | None] = found
+        self._made, self._tools = calls, tools
+        self.makes_known_change = False
         self._digest = b""
         self.began = began
+
+    def has_calls_of(self, other: _Round) -> bool:
+        """Return True when the other round has the same calls."""
+        return self._calls == other._calls
 
     def __eq__(self, other: object) -> bool:
         # Results are compared last: most calls differ, and results are long.
@@ -189,10 +280,12 @@ class _Round:
     def _results_digest(self) -> bytes:
         if not self._digest:
             digest = blake2b(digest_size=16)
-            for result in self._results:
-                digest.update(encode([_text(result), result is not None and result.is_error]))
+            for call, result in zip(self._made, self._results, strict=True):
+                is_own, failed = self._tools.makes_known_change(call), result is not None and result.is_error
+                self.makes_known_change = self.makes_known_change or is_own
+                digest.update(encode(["" if is_own and not failed else _text(result), failed]))
             self._digest = digest.digest()
-            self._results = []
+            self._results, self._made = [], ()
         return self._digest
 
 

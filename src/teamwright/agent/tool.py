@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from msgspec import Struct, field
 
+from teamwright.permissions.call_grant import CallGrant
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.events import SandboxRefused
 from teamwright.protocol.messages import Block
-from teamwright.sandbox.policy import UNBOUNDED, PolicyName, SandboxSettings
+from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 
 if TYPE_CHECKING:
     from teamwright.agent.tool_input import ToolInput
@@ -58,14 +59,15 @@ class InstructionSource(Protocol):
 
 
 class Workplace(Struct):
-    """The working environment of one agent. `cwd` changes with `cd` in the shell; `roots` are the allowed real paths.
+    """The working environment of one agent. `cwd` changes with `cd` in the shell.
 
-    `scratch` is a directory of the session for long outputs; `edit_history` stores former contents of edited files by
-    hash; `env` is added to the environment of commands.
+    `directories` returns the directories that the agent's policy allows at present, by real path. `scratch` is a
+    directory of the session for long outputs; `edit_history` stores former contents of edited files by hash; `env` is
+    added to the environment of commands.
     """
 
     cwd: Path
-    roots: tuple[Path, ...]
+    directories: Callable[[], tuple[Path, ...]]
     scratch: Path
     edit_history: Path
     seen_files: dict[str, SeenFile] = field(default_factory=dict[str, SeenFile])
@@ -103,12 +105,14 @@ class Workplace(Struct):
         `ToolContext.resolve`).
         """
         found = os.path.normpath(os.path.join(self.cwd, os.path.expanduser(path)))
-        return Path(self.temporary.seen_by_tool(found, map(str, self.roots)) if self.temporary is not None else found)
+        return Path(
+            self.temporary.seen_by_tool(found, map(str, self.directories())) if self.temporary is not None else found
+        )
 
     def is_allowed(self, path: Path) -> bool:
         """Return True when the real path is in an allowed directory."""
         real = Path(os.path.realpath(path))
-        return any(real.is_relative_to(root) for root in self.roots)
+        return any(real.is_relative_to(root) for root in self.directories())
 
     def note_seen(self, path: Path, content: bytes) -> SeenFile:
         """Record that this agent has seen these bytes of the file."""
@@ -163,8 +167,8 @@ class ToolContext(Struct):
     tool_use_id: str = ""
     is_rerun: bool = False
     make_key: Callable[[str], str] = str
-    confinement: PolicyName = PolicyName.WORK
-    """The sandbox policy that the permission decision gives a command."""
+    grant: CallGrant = CallGrant()
+    """What the permission gate granted to the call, or would grant after an approval."""
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
     may_connect: Callable[[str, str, int, bool], Awaitable[bool]] = refuse_host
@@ -189,6 +193,19 @@ class ToolContext(Struct):
 Input = TypeVar("Input", bound="ToolInput")
 
 
+class HiddenParameter(Struct, frozen=True):
+    """A parameter that a tool does not offer now, and the reason. `accepted` is the value that holds anyway, which a
+    call may name; None without one.
+    """
+
+    why: str
+    accepted: bool | None = None
+
+    def accepts(self, value: object) -> bool:
+        """Return True when a call may have this value, also as a text."""
+        return value is None or (self.accepted is not None and str(value).strip().lower() == str(self.accepted).lower())
+
+
 class Tool(Generic[Input]):
     """The base of all tools. Each tool is one module, with its description in the `.md` file of the same name.
 
@@ -200,8 +217,10 @@ class Tool(Generic[Input]):
     aliases: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     """The schema of the input when it does not come from `input_type`, which then accepts any object."""
-    hidden_parameters: Mapping[str, str] = {}
-    """Unavailable parameters, with the reason: the schema leaves them out, and a call with one is refused."""
+    hidden_parameters: Mapping[str, HiddenParameter] = {}
+    """Unavailable parameters: the schema leaves them out, and a call with one is refused, but for the value that holds
+    anyway.
+    """
 
     is_offered: bool = True
     """True when the prefix names it. Other tools can still be called, from an older conversation."""
@@ -234,8 +253,17 @@ class Tool(Generic[Input]):
         """Return True when an interrupted call may run again: it only reads, or does its work once for each key."""
         return self.is_read_only(call)
 
-    def is_wait(self, call: Input) -> bool:
-        """Return True for a call that waits for an outside event: repeated calls are then no loop."""
+    def is_wait(self, call: Input, result: ToolResult) -> bool:
+        """Return True when the call waited for something outside that may still come.
+
+        Such calls may be repeated longer, up to `repetition_guard.LONG_END_AT` times in a row.
+        """
+        return False
+
+    def makes_known_change(self, call: Input) -> bool:
+        """Return True when all that the call changes is what its input says: made again it is no progress, whatever
+        new ids its result names. Not for a call that runs a program or another agent whose work is awaited.
+        """
         return False
 
     def summary(self, call: Input) -> str:
@@ -245,6 +273,10 @@ class Tool(Generic[Input]):
     def preview(self, call: Input, ctx: ToolContext) -> str:
         """Return the preview for an approval: the whole command or diff. The default is the summary."""
         return self.summary(call)
+
+    def describe_limits(self, call: Input, ctx: ToolContext) -> str:
+        """Return what the call cannot do although it is approved, in one sentence; empty when there is nothing."""
+        return ""
 
     async def find_facts(self, call: Input, ctx: ToolContext) -> bool:
         """Collect facts for the verdict. Return True when `access` has more facts now. The default collects none."""

@@ -94,12 +94,11 @@ def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
 def _refuse_hidden(tool: AnyTool, raw: Any) -> ToolResult | None:
     """Return the reason why a given parameter is unavailable; None when all are available."""
     fields = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
-    name = next((name for name in tool.hidden_parameters if fields.get(name) is not None), None)
+    hidden = tool.hidden_parameters
+    name = next((name for name, parameter in hidden.items() if not parameter.accepts(fields.get(name))), None)
     if name is None:
         return None
-    return ToolResult.error(
-        f"{tool.name} does not take {name} now: {tool.hidden_parameters[name]}.", f"Leave {name} out."
-    )
+    return ToolResult.error(f"{tool.name} does not take {name} now: {hidden[name].why}.", f"Leave {name} out.")
 
 
 def describe_parameters(schema: Schema) -> str:

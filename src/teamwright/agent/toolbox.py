@@ -212,10 +212,17 @@ class Toolbox(Struct, eq=False, dict=True):
                 for call in group:
                     together.create_task(self._run_into(call, done, ready[call.id]))
 
-    def is_wait(self, call: ToolCall) -> bool:
-        """Return True for a call that waits for an outside event (see Tool.is_wait)."""
+    def is_wait(self, call: ToolCall, result: ToolResult | None, /) -> bool:
+        """Return True for a call that waited for what may still come (see Tool.is_wait)."""
+        if result is None or result.invalid:
+            return False
         prepared = self._check_call(call, "")
-        return not isinstance(prepared, ToolResult) and prepared.tool.is_wait(prepared.input)
+        return isinstance(prepared, PreparedCall) and prepared.tool.is_wait(prepared.input, result)
+
+    def makes_known_change(self, call: ToolCall, /) -> bool:
+        """Return True for a call that changes only what its input says (see Tool.makes_known_change)."""
+        prepared = self._check_call(call, "")
+        return isinstance(prepared, PreparedCall) and prepared.tool.makes_known_change(prepared.input)
 
     async def rerun(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the interrupted calls that may run again, one after another in their order."""
@@ -380,7 +387,12 @@ class _ClosedGate:
 
 
 NO_TOOLS = Toolbox(
-    "", (), Workplace(Path(), (), Path(), Path()), gate=_ClosedGate(), numbers=CallNumbers(), emit=lambda _event: None
+    "",
+    (),
+    Workplace(Path(), tuple, Path(), Path()),
+    gate=_ClosedGate(),
+    numbers=CallNumbers(),
+    emit=lambda _event: None,
 )
 """The toolbox of terminated agents: no tools, and no record of seen files."""
 

@@ -22,6 +22,7 @@ from teamwright.agent.conversation import INTERRUPTED_RESULT, UserMessage
 from teamwright.agent.model_call import CALL_NOTE, CallOutcome, RetryCount, call_model, is_call_as_text
 from teamwright.agent.repetition_guard import RepetitionGuard, file_time
 from teamwright.agent.tool import ToolResult
+from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.models.model import BudgetRefusal, Failure, Reply
 from teamwright.models.stop_reason import ENDS, AnswerEnd, kept_blocks
 from teamwright.protocol.events import Notice
@@ -113,7 +114,7 @@ async def _run_model_calls(agent: Agent, steering: Steering) -> TurnEnd:
     """
     so_far, again = _TurnProgress(), RetryCount()
     places = agent.toolbox.workplace
-    repeats = RepetitionGuard(lambda: (places.cwd, *places.roots, *agent.watched_directories()), agent.toolbox.is_wait)
+    repeats = RepetitionGuard(lambda: (places.cwd, *places.directories(), *agent.watched_directories()), agent.toolbox)
     while True:
         answered = await next_answer(agent)
         heard = answered.answer
@@ -165,6 +166,8 @@ async def run_tool_calls(
     done: CallResults = {}
     began = file_time()
     try:
+        if repetition_guard is not None:
+            await repetition_guard.begin(calls)
         if run is not None:
             await run(calls, done)
         else:
@@ -175,9 +178,9 @@ async def run_tool_calls(
             agent.emit(Notice(member=agent.name, text=f"a hook ended the turn: {refusal}", level="warning"))
         over = bool(refusal) or any(result.ends_turn for _, result in done.values())
         steered = None if over else await steering.next_input()
-        if repetition_guard is not None and steered is None:
-            results = {id: result for id, (_, result) in done.items()}
-            note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began))))
+        if repetition_guard is not None and (steered is None or steered.is_from_agents):
+            results, arrived = {id: result for id, (_, result) in done.items()}, steered.texts if steered else ()
+            note = " ".join(filter(None, (note, await repetition_guard.check(calls, results, began, arrived))))
         elif repetition_guard is not None:
             repetition_guard.reset()
     except BaseException:
@@ -220,16 +223,17 @@ MAX_BLOCKS = 8
 """The number of blocks in a row after which a turn ends anyway."""
 
 
-async def run_turn_with_stop_hooks(
-    agent: Agent,
-    message: UserMessage | None,
-    ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
-    turn: RunTurn,
-) -> TurnEnd:
-    """Run a turn and what stop hooks add to it. `ask_hooks` returns the reason to continue, empty to stop;
+AskHooks: TypeAlias = Callable[[TurnEnd, bool], Awaitable[HookOutcome]]
+"""Runs the stop hooks at this end of a turn; True when the agent has continued before because of a hook."""
 
-    None: no hooks. It receives the end of the turn and whether the agent has continued before because of a hook. `turn`
-    runs one turn. Raises the errors of `run_turn`.
+
+async def run_turn_with_stop_hooks(
+    agent: Agent, message: UserMessage | None, ask_hooks: AskHooks | None, turn: RunTurn
+) -> TurnEnd:
+    """Run a turn and what stop hooks add to it. `ask_hooks` None: no hooks. `turn` runs one turn.
+
+    An agent that a hook does not let stop continues with the hook's reason; one that gets a context continues with it
+    once. Its answers before that stay in the text of the turn. Raises the errors of `run_turn`.
     """
     end = await _run_until_stopped(agent, message, ask_hooks, turn)
     if end.failure is not None:
@@ -238,25 +242,40 @@ async def run_turn_with_stop_hooks(
 
 
 async def _run_until_stopped(
-    agent: Agent,
-    message: UserMessage | None,
-    ask_hooks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
-    turn: RunTurn,
+    agent: Agent, message: UserMessage | None, ask_hooks: AskHooks | None, turn: RunTurn
 ) -> TurnEnd:
     end = await turn(agent, message)
     if ask_hooks is None:
         return end
-    blocked = 0
-    while end.stop == "done" and (why := await ask_hooks(end, blocked > 0)):
-        if blocked == MAX_BLOCKS:
+    last, asked = end, 0
+    while end.stop == "done":
+        outcome = await ask_hooks(last, asked > 0)
+        notes = list(outcome.contexts)
+        if outcome.halted or not (outcome.blocked or (notes and not asked)):
+            break
+        if outcome.blocked and asked == MAX_BLOCKS:
             text = f"a hook would not let {agent.name} stop {MAX_BLOCKS} times in a row; now it stops"
             agent.emit(Notice(member=agent.name, text=text, level="warning"))
             break
-        blocked += 1
-        notes = agent.tags.hook_notes([f"A hook does not let you stop yet: {why}"])
-        append_user_message(agent, UserMessage(notes, (f"notice:{message_id()}",)))
-        end = join_turns(end, await turn(agent, None))
+        if outcome.blocked:
+            notes.append(f"A hook does not let you stop yet: {outcome.reason}")
+        asked += 1
+        append_user_message(agent, UserMessage(agent.tags.hook_notes(notes), (f"notice:{message_id()}",)))
+        last = await turn(agent, None)
+        last = replace(last, text=last.text or end.text)
+        end = replace(join_turns(end, last), text=_join_answers(end.text, last.text))
     return end
+
+
+def _join_answers(before: str, after: str) -> str:
+    """Return both answers: the one before a hook was asked is often the work, the one after it only the reaction.
+
+    An answer that repeats the other one, or is JSON, replaces it.
+    """
+    if not after.strip() or before.strip() == after.strip():
+        return before
+    is_json = after.lstrip().startswith(("{", "[", "```json"))
+    return after if is_json or before.strip() in after else f"{before}\n\n{after}"
 
 
 def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
+from teamwright.mail.message_size import is_too_long
 from teamwright.permissions.permission_update_json import from_wire, to_wire
 from teamwright.permissions.verdict import Approver, PermissionAnswer, PermissionUpdate, Question
 from teamwright.protocol.errors import TeamwrightError
@@ -183,6 +184,9 @@ class ExternalMemberPermissions(Struct):
         )
         if answer["verdict"] == "allow":
             response = PermissionResponse(request_id=id, subtype="success", response=answer["response"])
+            if is_too_long(response.encode()):  # it would be cut nowhere: the member uses the input as it is
+                why = "Allowed, but the changed input is too long for a message. Ask again for a shorter call."
+                response = PermissionResponse(request_id=id, subtype="error", error=why)
         if not team.exists or member.lower() not in team.external.external_names:
             return
         row = self._row(member, request)

@@ -28,6 +28,7 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import REFUSED, RequestStore
 from teamwright.teams.team import SessionTeam
 
@@ -125,7 +126,7 @@ class RequestQueue(Struct):
             return PermissionAnswer(False, "policy", _no_answer(question, self.settings))
         waiting = self._open_request(question, target=LEAD if lead is not None else "user")
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with time_limit(self.timeout_s):
                 await self._notify_lead(waiting)
                 reply = await waiting.answered
         except TimeoutError:

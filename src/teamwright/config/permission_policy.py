@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 from teamwright.config.settings.settings import Settings
-from teamwright.config.trust_entries import files_run_by
+from teamwright.config.settings_runs import files_run_by
 from teamwright.config.trust_store import TrustState
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.run_files import merge_run_files
 from teamwright.sandbox.temporary_files import TemporaryFiles
 from teamwright.storage.paths import Home
 
@@ -34,6 +35,8 @@ def make_policy(
 
     `temporary` are the session's temporary files.
     """
+    trusted = [entry.runs for entry in trust.entries if trust.allows(entry)]
+    run = merge_run_files([*trusted, files_run_by(settings, trust.root)])
     scope = PermissionScope(
         directories=tuple(dict.fromkeys((Path(os.path.realpath(cwd)), *settings.directories))),
         private=private_paths(home),
@@ -41,7 +44,8 @@ def make_policy(
         trusted_git=trust.trusted_git,
         base=trust.root,
         settings=home.settings,
-        hook_files=files_run_by(settings.hooks, trust.root),
+        hook_files=frozenset(map(str, run.files | run.settings)),
+        hook_trees=frozenset(map(str, run.trees)),
         temporary=temporary,
     )
     return Policy(settings.mode, settings.rules, scope, is_delegating=settings.delegates)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
+from teamwright.config.project_runs import bind_hook
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
@@ -33,7 +34,7 @@ from teamwright.config.trust_entries import HOOKS, NARROWING, entry_of, hook_ent
 from teamwright.config.trust_store import TrustState
 from teamwright.hooks.hook_index import HookSpec, parse_hook_entries
 from teamwright.permissions.rules import Rule, parse_rules
-from teamwright.permissions.verdict import Mode, Verdict, parse_mode
+from teamwright.permissions.verdict import AUTO_NOTICE, Mode, Verdict, parse_mode
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 
@@ -260,6 +261,7 @@ class SettingsMerge:
                 self.parts.refuse(bad_settings(layer.path, problem.what, MODE))
             return
         self.take_mode(mode)
+        self.warnings += [f"{layer.path}: {AUTO_NOTICE}"] if text == "auto" else []
         self.origins[MODE] = str(layer.path)
 
     def take_mode(self, mode: Mode) -> None:
@@ -279,7 +281,7 @@ class SettingsMerge:
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
                 noted.set_state("needs trust")
                 continue
-            self.hooks.append(hook)
+            self.hooks.append(bind_hook(self.trust.root, hook, is_projects=layer.origin.of_repository))
             self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:
@@ -298,8 +300,9 @@ class SettingsMerge:
             self.directories = []
         if flags.permission_mode is not None:
             self.take_mode(lead_mode(flags.permission_mode))
+            self.warnings += [f"--permission-mode: {AUTO_NOTICE}"] if flags.permission_mode == "auto" else []
             self.origins["permissions.defaultMode"] = "--permission-mode"
-        for name in ("model", "effort", "plan_approval"):
+        for name in ("model", "effort", "thinking", "plan_approval"):
             if (value := getattr(flags, name)) is not None:
                 self.values[name] = value
                 self.origins[name] = f"--{name.replace('_', '-')}"
@@ -314,6 +317,7 @@ class SettingsMerge:
         base = Path(os.path.realpath(cwd))
         self.rules += parse_rules(flags.allowed_tools, Verdict.ALLOW, "--allowedTools", base)
         self.rules += parse_rules(flags.disallowed_tools, Verdict.DENY, "--disallowedTools", base)
+        self.rules += parse_rules(flags.asked_tools, Verdict.ASK, "the client", base)
         self.directories += [
             Path(os.path.realpath(os.path.join(base, os.path.expanduser(path)))) for path in flags.add_dirs
         ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -16,18 +15,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from teamwright.config.agent_types.definition_sources import FoundDefinition, repository_directories
 from teamwright.config.project_mcp_file import FILE as SERVERS_FILE
-from teamwright.config.project_mcp_file import SERVERS, command_of, describe_server, project_servers
+from teamwright.config.project_mcp_file import SERVERS, describe_server, project_servers
+from teamwright.config.project_runs import git_files, hook_files, line_files, run_digests, server_files, skill_files
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.settings_files import SettingsLayer, SettingsOrigin, is_user_only_variable, read_layer
 from teamwright.config.team_definition import widening_of_role, widening_of_team
 from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.hooks.hook_index import HookSpec, parse_hooks
+from teamwright.permissions.run_files import NOTHING, RunFiles, merge_run_files
 from teamwright.permissions.verdict import Mode
 from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.processes.git_settings import person_entries, person_environment
 from teamwright.protocol.errors import CannotStart
 from teamwright.skills.skill_definition import SkillKind
 from teamwright.skills.skill_search import MAX_FILE_BYTES, SKILL_FILE, skill_file
@@ -50,14 +52,11 @@ NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonSe
 """The only settings of a repository that apply without trust."""
 
 
+_COMMANDS = frozenset({"task_check"})
+"""Settings of a repository whose value is a command."""
+
 HOOKS = "hooks"
 STATUS_LINE = "statusLine"
-
-_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
-_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
-_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
-_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
-"""The pattern of a text that is unknown before the command runs."""
 
 
 class TrustEntry(Struct, frozen=True):
@@ -71,6 +70,8 @@ class TrustEntry(Struct, frozen=True):
     summary: str
     allows: bool = False
     """True when it allows calls that would otherwise need an answer."""
+    runs: RunFiles = NOTHING
+    """The files of the repository that it would run. The digest covers them."""
 
     @property
     def key(self) -> str:
@@ -105,7 +106,8 @@ def survey_repository(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _servers(root, compat)
     found += _agents(root, compat)
     found += _assets(root, compat)
-    found += [_git_entry(root, entry) for entry in git_entries(root)]
+    of_person = person_entries(root, person_environment(os.environ))
+    found += [_git_entry(root, entry) for entry in (*git_entries(root), *of_person)]
     return sorted(found, key=_rank)
 
 
@@ -139,57 +141,37 @@ def entry_of(layer: SettingsLayer, root: Path, name: str, part: str, value: Any)
     """Return the entry of one part of one setting, as `layer_entries` makes it."""
     if name == STATUS_LINE:
         return _status_line_entry(_relative(layer.path, root), root, value)
-    return _entry(name, part, _relative(layer.path, root), "used", value)
+    entry = _entry(name, part, _relative(layer.path, root), "used", value)
+    return _with_files(root, entry, [value] if name in _COMMANDS and isinstance(value, str) else [])
 
 
 def _status_line_entry(file: str, root: Path, value: Any) -> TrustEntry:
     """Return the entry of a status line. Its digest covers the scripts of the repository that the command names."""
     command = cast("Mapping[str, Any]", value).get("command") if isinstance(value, dict) else None
     text = command if isinstance(command, str) else ""
-    parts = [STATUS_LINE, json.dumps(value, sort_keys=True), *map(_tree_digest, _named_files(root, text))]
-    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", f"status line: {' '.join(text.split())}")
+    found = line_files(root, text)
+    parts = [STATUS_LINE, json.dumps(value, sort_keys=True), *run_digests(root, found)]
+    summary = f"status line: {' '.join(text.split())}{_in_sandbox(found)}"
+    return TrustEntry(STATUS_LINE, "", file, _digest(parts), "used", summary, runs=found)
 
 
 def hook_entry(layer: SettingsLayer, root: Path, hook: HookSpec) -> TrustEntry:
-    """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs: a script named
-    in its command, and all of `hooks/` beside the settings file.
+    """Return the entry of one hook. Its digest covers the hook and the repository's files that it runs, and all of
+    `hooks/` beside the settings file.
     """
-    name, beside = hook.name, layer.path.parent / "hooks"
+    name, beside, found = hook.name, layer.path.parent / "hooks", hook_files(root, hook)
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
-    parts += [_tree_digest(file) for file in _named_files(root, hook.command_line)]
+    parts += [*run_digests(root, found), "sandbox" if hook.is_confined else ""]
     parts += [part for part in (hook.shell, hook.wake_text) if part]
     parts += [] if hook.action is None else [json.dumps(asdict(hook.action), sort_keys=True)]
     # The summary is shown whole and without padding that could hide a part: the person who trusts it has read it.
-    summary = f"hook: {' '.join(name.split())}"
-    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
+    summary = f"hook: {' '.join(name.split())}{_in_sandbox(found)}"
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary, runs=found)
 
 
-def files_run_by(hooks: Iterable[HookSpec], root: Path) -> frozenset[str]:
-    """Return the files of the repository that these hooks run, by real path, also missing ones."""
-    found = {path for hook in hooks for path in _named_paths(root, hook.command_line)}
-    return frozenset(str(path) for path in found if path != root and not path.is_dir())
-
-
-def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
-    """Return the files of the repository that a command names, which runs in `base` or at the root."""
-    return sorted(path for path in _named_paths(root, command, base) if os.path.isfile(path))
-
-
-def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
-    """Return every path in a command that could name a file of the repository: rather too many than too few.
-
-    A path after a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may be anywhere in it.
-    """
-    plain = command.replace('"', "").replace("'", "")
-    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
-    words = {word for form in forms for word in _BETWEEN.split(form)}
-    words |= {part for word in words for part in _FILLED_IN.split(word)}
-    found: set[Path] = set()
-    for word in words:
-        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
-            with suppress(OSError, ValueError):  # a name that no file can have
-                found.add(Path(os.path.realpath((base or root) / name)))
-    return {path for path in found if path.is_relative_to(root)}
+def _in_sandbox(found: RunFiles) -> str:
+    """Return the note about a line whose program is not known: it runs in the sandbox."""
+    return f" (in the sandbox: {found.unknown})" if found.unknown else ""
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -219,12 +201,24 @@ def _team_file(root: Path) -> list[TrustEntry]:
         return []
     parts = {name: widening_of_role(role) for name, role in definition.roles.items()}
     parts["team"] = widening_of_team(definition)
-    return [team_entry(name, values) for name, values in parts.items() if values]
+    return [team_entry(root, name, values) for name, values in parts.items() if values]
 
 
-def team_entry(name: str, parts: Mapping[str, Any]) -> TrustEntry:
-    """Return the entry of a role, or of `team`, of the team definition."""
-    return _entry("team file", name, str(FILE), "used", dict(parts))
+_TEAM_COMMANDS = frozenset({"check", "setup", "checks.integration"})
+"""Parts of the team file that are commands."""
+
+
+def team_entry(root: Path, name: str, parts: Mapping[str, Any]) -> TrustEntry:
+    """Return the entry of a role, or of `team`, of the team definition. Its digest covers what its commands run."""
+    lines = [parts[key] for key in sorted(_TEAM_COMMANDS & parts.keys()) if isinstance(parts[key], str)]
+    return _with_files(root, _entry("team file", name, str(FILE), "used", dict(parts)), lines)
+
+
+def _with_files(root: Path, entry: TrustEntry, lines: Iterable[str]) -> TrustEntry:
+    """Return the entry with a digest that covers the files of the repository that these lines run."""
+    found = merge_run_files(line_files(root, line) for line in lines)
+    digests = run_digests(root, found)
+    return replace(entry, digest=_digest([entry.digest, *digests]), runs=found) if digests else entry
 
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
@@ -235,20 +229,10 @@ def _servers(root: Path, compat: bool) -> list[TrustEntry]:
 
 def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
     """Return the entry of one MCP server, shown whole. Its digest covers the repository's files that it names."""
-    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *_run_by(root, entry)]
+    found = server_files(root, entry)
+    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *run_digests(root, found)]
     summary = f"mcp server: {describe_server(name, entry)}"
-    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
-
-
-def _run_by(root: Path, entry: Any) -> list[str]:
-    """Return digests of the repository's files that a server's entry names."""
-    fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
-    place, env = fields.get("cwd"), fields.get("env")
-    bases = [root, root / place] if isinstance(place, str) else [root]
-    values = cast("dict[str, Any]", env).values() if isinstance(env, dict) else ()
-    command = " ".join([command_of(fields), *(value for value in values if isinstance(value, str))])
-    named = {file for base in bases for file in _named_files(root, command, base)}
-    return [_tree_digest(file) for file in sorted(named)]
+    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary, runs=found)
 
 
 def _agents(root: Path, compat: bool) -> list[TrustEntry]:
@@ -264,13 +248,13 @@ def agent_entry(root: Path, found: FoundDefinition) -> TrustEntry:
     definition = found.definition
     hooks = definition.hooks if definition is not None else ()
     servers = {name: entry for name, entry in definition.mcp_servers.items() if entry} if definition is not None else {}
-    parts = ["agent", found.digest]
-    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command_line)]
-    parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
+    runs = [hook_files(root, hook) for hook in hooks] + [server_files(root, entry) for entry in servers.values()]
+    parts = ["agent", found.digest, *(digest for one in runs for digest in run_digests(root, one))]
     summary = f"agent: {found.name}"
     summary += "".join(f"; mcp server: {describe_server(name, entry)}" for name, entry in servers.items())
     summary += "".join(f"; hook: {' '.join(hook.name.split())}" for hook in hooks)
-    return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
+    file = _relative(Path(found.file), root)
+    return TrustEntry("agent", found.name, file, _digest(parts), "used", summary, runs=merge_run_files(runs))
 
 
 def asset_places(compat: bool) -> list[tuple[SkillKind, str]]:
@@ -299,8 +283,9 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
     inside = Path(os.path.realpath(path)).is_relative_to(root)
     does = describe_effects(_texts(kind, path)) if inside else ""
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
-    digest = asset_digest(path) if inside else _digest(["it leads out of the repository"])
-    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does)
+    digest = asset_digest(root, kind, path) if inside else _digest(["it leads out of the repository"])
+    runs = skill_files(root, _texts(kind, path)) if inside and "runs: " in does else NOTHING
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does, runs)
 
 
 def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
@@ -313,9 +298,12 @@ def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
             yield read_plain(file, MAX_FILE_BYTES).decode("utf-8", "replace")
 
 
-def asset_digest(path: Path) -> str:
-    """Return the digest of all content of a file or directory; always new when it cannot be computed."""
-    return _tree_digest(path)
+def asset_digest(root: Path, kind: SkillKind, path: Path) -> str:
+    """Return the digest of a skill or command: all its content, and the files of the repository that its shell lines
+    run. Always new when it cannot be computed.
+    """
+    found = run_digests(root, skill_files(root, _texts(kind, path)))
+    return _digest([_tree_digest(path), *found]) if found else _tree_digest(path)
 
 
 def _tree_digest(path: Path) -> str:
@@ -340,7 +328,8 @@ def _tree_digest(path: Path) -> str:
 
 def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
     summary = f"git could run a program, or read other files: {_shortened(found.name)}"
-    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
+    runs = RunFiles(trees=frozenset(git_files(root, found.name)))
+    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary, runs=runs)
 
 
 def _digest(parts: list[str]) -> str:

@@ -113,7 +113,11 @@ def _changed(trust: TrustState, skill: SkillDefinition) -> str:
     entry = _entry_of(trust, skill) if skill.is_from_repository else None
     if not skill.is_from_repository or skill.location.startswith("plugin "):
         return ""
-    if entry is not None and trust.allows(entry) and asset_digest(trust.root / entry.file) == entry.digest:
+    if (
+        entry is not None
+        and trust.allows(entry)
+        and (asset_digest(trust.root, skill.kind, trust.root / entry.file) == entry.digest)
+    ):
         return ""
     return f"the {skill.kind} {skill.name} was changed since it was trusted: a person looks at it with teamwright trust"
 

@@ -30,6 +30,7 @@ from teamwright.database.driver import (
 )
 from teamwright.database.server_checks import read_facts, require_usable
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from teamwright.database.address import DatabaseAddress
@@ -289,7 +290,7 @@ class Database:
     async def close(self) -> None:
         """Close all connections. A server that does not answer is left without a farewell."""
         try:
-            async with asyncio.timeout(2.0):
+            async with time_limit(2.0):
                 await self._forget_attempts()
                 await self._pool.close()
         except Exception as problem:

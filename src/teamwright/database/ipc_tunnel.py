@@ -15,6 +15,7 @@ from teamwright.database.connection import Database
 from teamwright.database.driver import Connection
 from teamwright.database.session_connection import SessionConnection
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.paths import make_private
 from teamwright.storage.socket_address import short_address
 
@@ -64,7 +65,7 @@ class WireTunnel:
             self._server.close()
             self._path.unlink(missing_ok=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(2.0):
+            async with time_limit(2.0):
                 await self._frames.join()
         for task in self._tasks:
             task.cancel()

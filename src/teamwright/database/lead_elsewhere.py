@@ -8,6 +8,7 @@ from collections.abc import Callable
 from teamwright.database.connection import Database
 from teamwright.database.session_connection import fence_out
 from teamwright.database.team_rows import session_lease
+from teamwright.protocol.time_limit import time_limit
 
 
 class LeadElsewhere:
@@ -33,7 +34,7 @@ class LeadElsewhere:
     async def wait_for_end(self, within_s: float) -> bool:
         """Return True when it has ended within that many seconds."""
         try:
-            async with asyncio.timeout(within_s):
+            async with time_limit(within_s):
                 await self._ended.wait()
         except TimeoutError:
             return False

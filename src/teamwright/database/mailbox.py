@@ -17,7 +17,8 @@ from teamwright.database.roster_and_state_rows import ROSTER
 from teamwright.database.session_connection import SessionConnection
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
-from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
+from teamwright.mail.message_size import check_text_size
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import inbox_stem, message_id
 from teamwright.protocol.mail import InboxEntry, is_contentless, parse_entry

@@ -19,6 +19,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.models.rate_limit.rate_state import SAME_REFUSAL_S, RateState, merge_states
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 
 _PAUSE_S = 0.1
 """Seconds between two exchanges of a credential: successes of many calls are one change."""
@@ -55,7 +56,7 @@ class SharedRateLimits:
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks.values()), return_exceptions=True)
         with suppress(TimeoutError, TeamwrightError):
-            async with asyncio.timeout(_LAST_S):
+            async with time_limit(_LAST_S):
                 for credential, (limiter, _) in tasks.items():
                     await self._exchange(credential, limiter)
 

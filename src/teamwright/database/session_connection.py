@@ -15,6 +15,7 @@ from contextlib import suppress
 from teamwright.database.connection import Database, Fence, fenced_error
 from teamwright.database.driver import Connection, connect_error, is_driver_error
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 
 OnChange = Callable[[str | None], None]
 """Receives the detail of a notification; None when anything may have changed."""
@@ -99,7 +100,7 @@ class SessionConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                async with asyncio.timeout(_CLOSE_S):
+                async with time_limit(_CLOSE_S):
                     await self._release(connection)
                     await connection.close()
             except Exception:
@@ -184,7 +185,7 @@ class SessionConnection:
         pause = _PAUSE_S
         while True:
             try:
-                async with asyncio.timeout(_ANSWER_S) as bound, self._busy:
+                async with time_limit(_ANSWER_S) as bound, self._busy:
                     await self._keep_once(bound, is_beat=is_beat)
                 return
             except TeamwrightError as problem:

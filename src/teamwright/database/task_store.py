@@ -86,7 +86,7 @@ class DatabaseTaskStore:
             before = await rows.require(id)
             blockers = [blocker for blocker, blocked in edges if blocked == id]
             still_open = await rows.open_among({*before.blocked_by, *blockers})
-            after = change(before, lambda: still_open)
+            after = change(before, lambda: still_open).with_times(before)
             if exclusive:
                 await _refuse_overlap(rows, before, after, locks_list=locks_list)
             touched = await _add_edges(rows, edges, after)
@@ -148,7 +148,7 @@ class DatabaseTaskStore:
         row = await rows.connection.fetchrow(_TAKE + lock, self._list, int(seen.id))
         if row is None or not may_claim(task := parse(row), actor):
             return None
-        after = apply_claim(task, actor, lambda: ())
+        after = apply_claim(task, actor, lambda: ()).with_times(task)
         if begins_writing(task, after):
             if must_wait(task, actor, await rows.in_progress()):
                 return None
@@ -168,8 +168,8 @@ class DatabaseTaskStore:
                 if id not in there:
                     raise not_found_error(id)
             task = make_task(await rows.next_id())
-            task = task.copy_with(blocked_by=add_ids(task.blocked_by, blockers))
-            await self._write(rows, [task, *(add_dependent(one, task.id) for one in there.values())])
+            task = task.copy_with(blocked_by=add_ids(task.blocked_by, blockers)).with_times(None)
+            await self._write(rows, [task, *(add_dependent(one, task.id).with_times(one) for one in there.values())])
             return task
 
         made = await self._database.write(work)
@@ -186,7 +186,9 @@ class DatabaseTaskStore:
             require_allowed(gone)
             near = await rows.get({*gone.blocked_by, *gone.blocks}, lock=True)
             touched = {
-                one.id: one.copy_with(blocks=remove_id(one.blocks, id), blocked_by=remove_id(one.blocked_by, id))
+                one.id: one.copy_with(
+                    blocks=remove_id(one.blocks, id), blocked_by=remove_id(one.blocked_by, id)
+                ).with_times(one)
                 for one in near.values()
             }
             await connection.execute("delete from tasks where list = $1 and id = $2", self._list, int(id))
@@ -395,5 +397,5 @@ async def _add_edges(rows: TaskRows, edges: Sequence[Edge], changed: Task) -> di
             (blocked, tasks[blocked].copy_with(blocked_by=add_ids(tasks[blocked].blocked_by, [blocker]))),
         ):
             if after != tasks[id]:
-                tasks[id] = touched[id] = after
+                tasks[id] = touched[id] = after.with_times(tasks[id])
     return touched

@@ -30,6 +30,8 @@ from teamwright.edit_history.history_location import (
 )
 from teamwright.edit_history.queries import undo_in_session, undo_on_disk
 from teamwright.edit_history.session_diff import FileChange, file_changes
+from teamwright.processes.git_calls import git_program
+from teamwright.processes.program_environment import own_variables, without_git_variables
 from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.errors import TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, session_list_name
@@ -319,8 +321,8 @@ def _git(tree: Path, *args: str) -> str:
     """Run git as the person would, with their configuration and hooks. Raises TeamwrightError (`failed`)."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(tree), *args],
-            env={**os.environ, "GIT_LITERAL_PATHSPECS": "1"},
+            [git_program(), "-C", str(tree), *args],
+            env={**own_variables(without_git_variables(os.environ)), "GIT_LITERAL_PATHSPECS": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

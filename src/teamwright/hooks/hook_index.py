@@ -98,7 +98,9 @@ class HookSpec(Struct, frozen=True):
     `arguments`: the command is a program that runs without a shell, with these arguments. `condition` is a permission
     rule that the tool call must match. `wakes`: its refusal wakes the agent, after `wake_text`. `variables` are added
     to its environment. `action` replaces the command, which is then empty.
-    `is_confined`: the command runs in the sandbox.
+    `is_confined`: the command runs in the sandbox. `confined_because`: why it does so without that word. `is_outside`:
+    a person said that it runs outside. `files_digest` is the digest of the project's files that it would run, when it
+    was trusted.
     """
 
     event: str
@@ -116,6 +118,9 @@ class HookSpec(Struct, frozen=True):
     variables: tuple[tuple[str, str], ...] = ()
     action: HookAction | None = None
     is_confined: bool = False
+    is_outside: bool = False
+    confined_because: str = ""
+    files_digest: str = ""
 
     @property
     def command_line(self) -> str:
@@ -282,6 +287,7 @@ def _parse_hook(event: str, matcher: str, hook: Mapping[str, Any]) -> HookSpec:
         wake_text=text.strip() if isinstance(text, str) else "",
         action=action,
         is_confined=hook.get("sandbox", False),
+        is_outside=hook.get("sandbox") is False,
     )
 
 

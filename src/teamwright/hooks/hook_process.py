@@ -6,8 +6,8 @@ A hook that prints `{"async": true}` first is not waited for. Depends on process
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from teamwright.hooks.hook_index import MAX_TIMEOUT_S, HookSpec
 from teamwright.hooks.hook_outcome import REFUSAL_EXIT_CODE, HookOutcome, cut_text, read_outcome
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.program_environment import find_program
 
 MAX_OUTPUT = 200_000
 """Characters of a hook's output that are read."""
@@ -39,7 +40,8 @@ def hook_arguments(hook: HookSpec, shell: str, env: Mapping[str, str]) -> tuple[
         return tuple(_PLACES.sub(lambda found: env.get(found[1], found[0]), part) for part in parts)
     if hook.shell != "powershell":
         return shell, "-c", hook.command
-    found = next((path for name in ("pwsh", "powershell") if (path := shutil.which(name, path=env.get("PATH")))), None)
+    names = ("pwsh", "powershell")
+    found = next((path for name in names if (path := find_program(name, env.get("PATH", os.defpath)))), None)
     if found is None:
         raise OSError("there is no PowerShell here (pwsh)")
     return found, "-NoProfile", "-NonInteractive", "-Command", hook.command

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +25,8 @@ from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome, merge_outcome
 from teamwright.processes.confinement import Confinement
 from teamwright.processes.process_group import ProcessCommand
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.processes.program_environment import own_program_start
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from teamwright.hooks.hook_process import HookProcess
@@ -55,6 +58,11 @@ async def _no_sandbox(hook: HookSpec) -> Confinement | None:
     return None
 
 
+def _trusted_digest(hook: HookSpec) -> str:
+    """Return the digest at the time of trust: without a session nothing is compared."""
+    return hook.files_digest
+
+
 class HookEnvironment(Struct, frozen=True):
     """The environment of hooks: the project, the environment variables, the shell; `records` contain the running
     processes."""
@@ -64,8 +72,12 @@ class HookEnvironment(Struct, frozen=True):
     shell: str = "/bin/sh"
     records: ProcessRecords | None = None
     confine: Callable[[HookSpec], Awaitable[Confinement | None]] = _no_sandbox
-    """Returns the confinement of a hook that asks for one; None where no sandbox works."""
+    """Returns the confinement of a hook that needs one; None where no sandbox works."""
     http: HttpLimits = HttpLimits()
+    digest: Callable[[HookSpec], str] = _trusted_digest
+    """Returns the digest of the project's files that a trusted hook of it would run now."""
+    settings_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The variables in `env` that the settings set. They stay whatever they name."""
 
 
 def _ignore_notice(text: str, level: str) -> None:
@@ -101,6 +113,10 @@ CallAction: TypeAlias = Callable[[HookSpec, Mapping[str, Any]], Awaitable[HookOu
 async def refuse_action(hook: HookSpec, payload: Mapping[str, Any]) -> HookOutcome:
     """Return a problem: the default where no model and no server can be called."""
     return HookOutcome(problem="there is no model and no server to call here")
+
+
+_WORD = re.compile(r"[\w.+@/~-]+")
+"""A word of a shell line that may name a program."""
 
 
 class HookRunner(Struct):
@@ -208,7 +224,7 @@ class HookRunner(Struct):
 
     async def _run_action(self, hook: HookSpec, hook_input: _HookInput) -> HookOutcome:
         try:
-            async with asyncio.timeout(hook.timeout_s):
+            async with time_limit(hook.timeout_s):
                 if isinstance(hook.action, HttpRequest):
                     return await self._send_request(hook, hook.action, hook_input)
                 return await self.call_action(hook, hook_input.payload)
@@ -233,10 +249,12 @@ class HookRunner(Struct):
         above, mark = around.env.get(INSIDE_VARIABLE, ""), _hook_digest(hook)
         if mark in above.split():
             return HookOutcome(problem="it is what started this session, and is not run inside itself")
+        if hook.files_digest and await asyncio.to_thread(around.digest, hook) != hook.files_digest:
+            return HookOutcome(problem="a file that it runs was changed since it was trusted: teamwright trust")
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
-        env = {**around.env, **dict(hook.variables), **own}
+        fixed = {**around.settings_env, **dict(hook.variables), **own}
+        env, confinement = await _start_of(hook, around, fixed)
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
-        confinement = await around.confine(hook) if hook.is_confined else None
         command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
         outcome = await running.wait()
@@ -260,12 +278,29 @@ class HookRunner(Struct):
             hook_input.deliver_later("\n".join(texts), False)
 
 
+async def _start_of(
+    hook: HookSpec, around: HookEnvironment, fixed: Mapping[str, str]
+) -> tuple[Mapping[str, str], Confinement | None]:
+    """Return the environment and the confinement of a hook.
+
+    A program that only a directory of the project has on the PATH runs as with `"sandbox": true`.
+    """
+    if hook.is_confined or hook.confined_because:
+        return {**around.env, **fixed}, await around.confine(hook)
+    words = _WORD.findall(" ".join((hook.command, *(hook.arguments or ()))))
+    start = own_program_start(words, around.env, fixed, can_confine=True)
+    confinement = await around.confine(hook) if start.is_confined else None
+    if start.is_confined and confinement is None:
+        start = own_program_start(words, around.env, fixed, can_confine=False)
+    return start.env, confinement
+
+
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:
     """Call a function of the program; an error in it is ignored, like that of a command."""
     try:
         answer = function(payload)
         if inspect.isawaitable(answer):
-            async with asyncio.timeout(hook.timeout_s):
+            async with time_limit(hook.timeout_s):
                 answer = await answer
     except TimeoutError:
         return HookOutcome(problem=f"it was ended after {hook.timeout_s:g} s")

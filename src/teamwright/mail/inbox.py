@@ -19,7 +19,7 @@ from teamwright.mail.inbox_layout import InboxItem, split_array
 from teamwright.mail.inbox_writer import InboxWriter, PendingEntry
 from teamwright.mail.locked_inbox import RETRIES, RETRY_S, LockedInbox, OnDamage, RuntimeMailSigner
 from teamwright.mail.mailbox import InboxEvents, OnArrival, OnLoss
-from teamwright.mail.unread_quota import check_text_size
+from teamwright.mail.message_size import check_text_size
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError
 from teamwright.protocol.events import FileMark
 from teamwright.protocol.ids import message_id

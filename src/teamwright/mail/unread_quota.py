@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD, split_array
-from teamwright.protocol.errors import InboxFull, UsageError
+from teamwright.protocol.errors import InboxFull
 from teamwright.storage.json_array import TAIL_BYTES, ArrayFile, FileStamp
 
 MAX_UNREAD_BYTES = 1_000_000
@@ -19,21 +19,6 @@ MAX_RUNTIME_BYTES = 256_000
 
 _LARGE = 4_000_000
 """Bytes from which a file is counted only up to a full inbox."""
-
-
-MAX_TEXT_BYTES = 256_000
-"""Bytes of UTF-8 that one message may have; longer text should be in a file."""
-
-
-def check_text_size(text: str) -> None:
-    """Raise UsageError for a message that is too long."""
-    if len(text) > MAX_TEXT_BYTES // 4 and len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-        raise UsageError(
-            "usage",
-            f"the message is longer than {MAX_TEXT_BYTES // 1000} kB",
-            do=["write it to a file and send the file's path"],
-            note="nothing was sent",
-        )
 
 
 def inbox_full_error(reader: str, unread: int, size: int) -> InboxFull:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from teamwright.mcp.json_rpc import JsonRpcPeer, McpServerError, Message
 from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.http_client import hide_http_logs
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.sse import SseReader
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class HttpTransport:
 
     async def _delete_session(self) -> None:
         with contextlib.suppress(Exception):  # the server may be gone: nothing depends on it
-            async with asyncio.timeout(_DELETE_SESSION_S):
+            async with time_limit(_DELETE_SESSION_S):
                 await self._client.delete(self._config.url, headers=self._headers({}))
 
     def _headers(self, message: Message) -> dict[str, str]:

@@ -20,6 +20,7 @@ from teamwright.mcp.server_context import ServerContext
 from teamwright.mcp.server_log import LEVEL, ServerLog
 from teamwright.mcp.stdio_transport import StdioTransport
 from teamwright.mcp.tool_listing import ServedTool, parse_tools
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from httpx2 import Auth
@@ -214,8 +215,8 @@ class McpServer:
         peer = JsonRpcPeer(self._take_notification, self._transport_failed, answer_request=answer)
         trouble: McpServerError
         try:
-            await self._context.before_start()
-            async with asyncio.timeout(self._context.limits.start_s):
+            await self._context.before_start(self.config)
+            async with time_limit(self._context.limits.start_s):
                 client = await self._connect_peer(peer)
             if peer.broken_reason:
                 raise McpServerError(peer.broken_reason, dead=True)

@@ -17,7 +17,7 @@ ReportProblem: TypeAlias = Callable[[str, str], None]
 """Called with a sentence that a person should read about a server, and `info` or `warning`."""
 
 
-async def wait_for_nothing() -> None:
+async def wait_for_nothing(_config: ServerConfig) -> None:
     """Return immediately: the default of `ServerContext.before_start`."""
 
 
@@ -47,7 +47,7 @@ class ServerTimeouts(Struct, frozen=True):
 
 
 class ServerContext(Struct, frozen=True):
-    """The state that all servers of a session share. `before_start` is awaited before anything is started.
+    """The state that all servers of a session share. `before_start` is awaited before a server is started.
 
     `on_change` is called when the state of a server changes.
     """
@@ -57,7 +57,7 @@ class ServerContext(Struct, frozen=True):
     report: ReportProblem
     version: str
     limits: ServerTimeouts = field(default_factory=ServerTimeouts)
-    before_start: Callable[[], Awaitable[object]] = wait_for_nothing
+    before_start: Callable[[ServerConfig], Awaitable[object]] = wait_for_nothing
     on_change: Callable[[], None] = lambda: None
     exchange: Callable[[str, Message], Awaitable[Message]] | None = None
     """Sends a message to a server inside the client program; None without a client."""

@@ -20,6 +20,8 @@ from teamwright.mcp.server_config import ServerConfig
 from teamwright.processes.process_group import DRAIN_S, Process, ProcessCommand
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose, ProcessRecords
+from teamwright.processes.program_environment import own_program_start
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from teamwright.sandbox.protected_files import ProtectedFiles
@@ -57,6 +59,23 @@ class ServerEnvironment(Struct, frozen=True):
     """Returns the confinement of a repository's server; None without a sandbox."""
     quarantine: Path
     """The directory for files that a confined server created at protected paths."""
+    settings_env: Mapping[str, str] = {}
+    """The variables in `env` that the settings set."""
+
+
+def _start_of(
+    config: ServerConfig, environment: ServerEnvironment, own: Mapping[str, str]
+) -> tuple[Mapping[str, str], CommandConfinement | None]:
+    """Return the environment and the confinement of a server of the person's own configuration.
+
+    A program that only a directory of the project has on the PATH is confined as a server of the repository is.
+    """
+    fixed = {**environment.settings_env, **own, **config.env}
+    start = own_program_start(config.argv[:1], environment.env, fixed, can_confine=True)
+    confinement = environment.confine(config) if start.is_confined else None
+    if start.is_confined and confinement is None:
+        start = own_program_start(config.argv[:1], environment.env, fixed, can_confine=False)
+    return start.env, confinement
 
 
 class LineReader:
@@ -128,11 +147,13 @@ class StdioTransport:
             path.unlink(missing_ok=True)
         log = ProcessOutput(_LOG_TAIL, path, writes_at_once=True, file_cap=LOG_CAP)
         lines = LineReader(_Reader(peer, log, on_garbage).line, peer.fail)
-        own = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
-        env = {**environment.env, **own, **config.env}
+        own: dict[str, str] = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
         purpose = ProcessPurpose(output=str(path))
         try:
             confinement = environment.confine(config) if config.is_confined else None
+            env: Mapping[str, str] = {**environment.env, **own, **config.env}
+            if not config.is_confined:
+                env, confinement = _start_of(config, environment, own)
             # Files that existed stay as they are: a person may have changed them during the server's life.
             before = confinement.guard().created_only() if confinement is not None else None
             command = ProcessCommand(
@@ -188,13 +209,13 @@ class StdioTransport:
 
     async def _close_process(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HANG_UP_S):
+            async with time_limit(_HANG_UP_S):
                 await self._process.exited.wait()
 
     async def _watch(self) -> None:
         await self._process.exited.wait()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
+            async with time_limit(DRAIN_S):
                 await self._process.wait_until_silent()
         code = self._process.exit_code
         last = plain_line(self._config.mask_secrets(self._log.text())[-400:])

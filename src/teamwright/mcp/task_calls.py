@@ -11,6 +11,7 @@ from typing import cast
 from msgspec import Struct
 
 from teamwright.mcp.json_rpc import CallDeadline, JsonRpcPeer, McpRequestError, McpServerError, Message, plain_line
+from teamwright.protocol.time_limit import time_limit
 
 POLL_S, MIN_POLL_S, MAX_POLL_S = 1.0, 0.1, 10.0
 """Seconds between two polls: without an interval of the server, and the bounds of its interval."""
@@ -37,7 +38,7 @@ async def wait_for_task(peer: JsonRpcPeer, created: Message, deadline: CallDeadl
         return created
     task = _RunningTask(peer, id, deadline, state)
     try:
-        async with asyncio.timeout(deadline.max_total_s):
+        async with time_limit(deadline.max_total_s):
             return await task.wait()
     except BaseException as problem:
         if task.status not in _ENDED:

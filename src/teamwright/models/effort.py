@@ -70,6 +70,25 @@ def supported_effort(card: ModelCard, effort: Effort | None) -> Effort | None:
     return effort if effort is not None and supports(card, effort) else None
 
 
+_LEVEL_BUDGETS = (("low", 4_000), ("medium", 12_000), ("high", 32_000))
+"""The most tokens of thinking for which a model without a budget uses this level; `max` is above them all."""
+
+
+def effort_for_tokens(card: ModelCard, tokens: int) -> Effort | None:
+    """Return the effort that is nearest to this many tokens of thinking; None where the model documents none.
+
+    A budget below the model's smallest one is raised to it. 0 is the level `none`.
+    """
+    if tokens == 0:
+        return "none" if "none" in card.efforts else None
+    if card.budget_from is not None:
+        return min(max(tokens, card.budget_from), card.max_output_tokens - 1)
+    if not card.efforts:
+        return None
+    wished = LEVELS.index(next((level for level, most in _LEVEL_BUDGETS if tokens <= most), "max"))
+    return min(card.efforts, key=lambda level: (abs(LEVELS.index(level) - wished), LEVELS.index(level)))
+
+
 def describe_efforts(card: ModelCard) -> str:
     """Return the documented efforts of the model, for people."""
     known = [", ".join(card.efforts)] if card.efforts else []

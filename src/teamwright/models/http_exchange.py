@@ -25,6 +25,7 @@ from teamwright.models.service_error import (
     read_request_id,
 )
 from teamwright.processes.http_client import hide_http_logs
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -219,7 +220,7 @@ async def get_json(
 
     headers = [(name, value) for name, value in signed or endpoint.headers() if name != "content-type"]
     try:
-        async with new_client(endpoint, timeouts) as client, asyncio.timeout(timeouts.connect_s * 2):
+        async with new_client(endpoint, timeouts) as client, time_limit(timeouts.connect_s * 2):
             response = await client.get(endpoint.url(path), headers=headers)
     except TimeoutError:
         raise ServiceError("stalled", "no answer in time") from None

@@ -6,7 +6,6 @@ Also lists the models of a provider, for people.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +15,7 @@ from teamwright.models.model_names import known_providers, require_key, resolve_
 from teamwright.models.model_settings import ModelSettings
 from teamwright.models.provider_table import make_endpoint
 from teamwright.protocol.errors import CannotStart, ModelFailed
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.unknown_names import did_you_mean
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def require_served(name: str, env: Mapping[str, str], settings: ModelSetti
     if card.wire in known or is_known_id(card.provider, card.wire):
         return
     try:
-        async with asyncio.timeout(LIST_TIMEOUT_S):
+        async with time_limit(LIST_TIMEOUT_S):
             listed_ids = await list_models(card.provider, env, settings)
     except (TimeoutError, CannotStart, ModelFailed):
         return

@@ -16,12 +16,13 @@ from teamwright.permissions.changed_files import find_changed_files
 from teamwright.permissions.command_words import Words, base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import find_changes
-from teamwright.permissions.path_verdicts import GUARDED, judge_path
+from teamwright.permissions.path_verdicts import GUARDED, REPLACES_NAMES, has_other_names, judge_path
 from teamwright.permissions.possible_file_names import (
     PRINTING_PROGRAMS,
     base_directories,
     file_candidates,
     glob_matches,
+    has_address_pattern,
     may_be_file,
     text_words,
 )
@@ -91,14 +92,22 @@ def _option_by_pattern(command: ShellCommand, words: Words) -> str:
 
 
 def _guarded_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
-    """Return a guarded file that the command changes, unless the rule names it."""
+    """Return a guarded file, or one with another name, that the command changes, unless a rule names it."""
     understood = find_changes(command)
+    program = base_name(command.words[0]) or ""
     for path in (*find_changed_files(command).paths, *(understood.writes if understood is not None else ())):
-        if judge_path(context, "Write", path, writes=True).rule == GUARDED and not any(
-            f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:]
-        ):
+        is_named = any(f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:])
+        if not is_named and _is_beyond(context, path, program):
             return str(path)
     return ""
+
+
+def _is_beyond(context: DecisionContext, path: Path, program: str) -> bool:
+    decision = judge_path(context, "Write", path, writes=True)
+    if decision.rule == GUARDED:
+        return True
+    by_rule = decision.verdict is Verdict.ALLOW and not decision.rule.startswith("mode ")
+    return not by_rule and program not in REPLACES_NAMES and has_other_names(context, path)
 
 
 def _run_by_find(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:
@@ -197,9 +206,12 @@ def _paths(written: str, directories: Sequence[str]) -> Iterator[str]:
 
 def _texts(command: ShellCommand, at: int) -> Sequence[str | None]:
     word = command.words[at]
-    if word is None or at not in command.globs:
-        return [None] if word is None else file_candidates(word)
-    return glob_matches(command, at) or [None]
+    if word is None or has_address_pattern(command, at):
+        return [None]
+    if at not in command.globs:
+        return file_candidates(word)
+    names = glob_matches(command, at) or [None]
+    return file_candidates(word) if names == [word] else names
 
 
 def _is_outside(context: DecisionContext, path: str, named: Sequence[str]) -> bool:

@@ -14,13 +14,14 @@ from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import DecisionContext, PermissionScope
 from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.host_pattern import url_host, url_port
-from teamwright.permissions.path_verdicts import guard_name
 from teamwright.permissions.programs.side_effects import find_side_effect
+from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import READ_TOOLS, WRITE_TOOLS, parse_rule
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access, Verdict
+from teamwright.sandbox.guarded_files import guard_name
 
 _NARROW_PREFIXES = (
     "pytest",
@@ -120,7 +121,25 @@ def _plain_command(access: Access, scope: PermissionScope) -> ShellCommand | Non
     parsed = parse_command(access.command or "", access.cwd or scope.base)
     if not parsed.is_valid or parsed.doubt or parsed.redirects or parsed.variables_set or len(parsed.commands) != 1:
         return None
-    command = parsed.commands[0]
+    return _repeatable(parsed.commands[0])
+
+
+def exact_commands(access: Access, scope: PermissionScope) -> tuple[str, ...]:
+    """Return the patterns of rules for the very commands of a line that do more than read; empty when one has none.
+
+    Its redirections are asked about each time.
+    """
+    parsed = parse_command(access.command or "", access.cwd or scope.base)
+    if not parsed.is_valid or parsed.doubt or parsed.variables_set:
+        return ()
+    changing = [one for one in parsed.commands if one.role != "run" or prove_read_only(one) is None]
+    changing = changing or parsed.commands[:1]  # what reads only may write by a redirection
+    lines = [shlex.join(filter(None, one.words)) if _repeatable(one) is not None else "" for one in changing]
+    return tuple(dict.fromkeys(lines)) if all(line and "*" not in line for line in lines) else ()
+
+
+def _repeatable(command: ShellCommand) -> ShellCommand | None:
+    """Return the command if all its words are known and it may be repeated."""
     words = [word for word in command.words if word is not None]
     if not words or len(words) < len(command.words) or command.globs or command.variables or "\n" in "".join(words):
         return None

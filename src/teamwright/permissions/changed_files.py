@@ -21,6 +21,7 @@ from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
+from teamwright.permissions.verdict_work import spend_steps
 from teamwright.processes.repository_discovery import possible_trees
 
 _CHANGERS = word_set(
@@ -177,6 +178,7 @@ def _where_git_works(command: ShellCommand) -> ShellCommand:
                 None if path is None or (place is None and not path.startswith("/")) else Path(place or "/", path)
                 for place in command.directories
             }
+            spend_steps(sum(len(str(place)) for place in moved))
             command = replace(command, directories=frozenset(moved))
     return command
 
@@ -201,6 +203,7 @@ def _changed_as_written(command: ShellCommand, understood: bool) -> ChangedFiles
         if text is None:
             unknown.append(target)
             continue
+        spend_steps(10 * len(command.directories))
         fixed = _WILD.split(text, maxsplit=1)
         path = os.path.expanduser(text if len(fixed) == 1 else os.path.dirname(fixed[0]))
         if None in command.directories and not os.path.isabs(path):

@@ -12,16 +12,21 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from teamwright.permissions.changed_files import ChangedFiles, find_changed_files
+from teamwright.permissions.command_words import base_name
 from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes
 from teamwright.permissions.git_access import named_files, shown_work_trees, unknown_operands
 from teamwright.permissions.path_verdicts import (
     GUARDED,
+    HARD_LINKS,
+    REPLACES_NAMES,
     judge_all_below,
     judge_copy,
     judge_new_names,
+    judge_other_names_below,
     judge_path,
     judge_unknown_path,
+    judge_written,
     question_below,
 )
 from teamwright.permissions.possible_file_names import Operand, base_directories, find_operands, may_be_file
@@ -29,6 +34,7 @@ from teamwright.permissions.read_only_commands import CommandReads, absolute_pat
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.permissions.verdict_work import spend_steps
 
 
 class CommandFacts(Struct):
@@ -37,7 +43,7 @@ class CommandFacts(Struct):
     `touched` are the verdicts on files that a program of the tables reads or changes, `named` those on words of other
     programs that may be files. `below` asks because git shows a whole work tree and rules forbid files in it; the
     user's rule for the command answers that question. `project_program` is the path of the program when it is the
-    project's own, which has no proof.
+    project's own, which has no proof. `path_doubt` is a sentence about a program that may start one of the project.
     """
 
     command: ShellCommand
@@ -48,11 +54,17 @@ class CommandFacts(Struct):
     named: tuple[Decision, ...] = ()
     below: tuple[Decision, ...] = ()
     project_program: str = ""
+    path_doubt: str = ""
+
+
+_OF_COMMAND = 100
+"""The steps to look at one command."""
 
 
 def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFacts:
     """Return the facts about the command."""
     facts = CommandFacts(command)
+    spend_steps(_OF_COMMAND + 2 * len(command.words))
     if command.role == "wrap":
         return facts
     facts.changed = find_changed_files(command)
@@ -64,7 +76,7 @@ def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFac
         facts.named = (
             *_judge_operands(context, command),
             *_judge_unknown(context, "Read", unknown_operands(command)),
-            *_judge_changed(context, facts.changed),
+            *_judge_changed(context, command, facts.changed),
         )
     elif reads is not None:
         facts.reads = reads
@@ -78,9 +90,9 @@ def collect_facts(context: DecisionContext, command: ShellCommand) -> CommandFac
         facts.below = tuple(filter(None, (question_below(context, "Read", top) for top in work_trees)))
     elif found is not None:
         facts.changes = found
-        facts.named = tuple(_judge_changed(context, facts.changed))
+        facts.named = tuple(_judge_changed(context, command, facts.changed))
         sources = (judge_path(context, "Read", path, writes=False) for path in found.reads)
-        targets = (judge_path(context, "Write", path, writes=True) for path in found.writes)
+        targets = (judge_written(context, path, program=command.name or "") for path in found.writes)
         facts.touched = (*facts.touched, *sources, *targets)
     return facts
 
@@ -101,7 +113,7 @@ def find_questions(facts: CommandFacts) -> Iterator[Decision]:
 
 
 def _is_by_rule(decision: Decision) -> bool:
-    mere = decision.rule.startswith("mode ") or decision.rule == GUARDED
+    mere = decision.rule.startswith("mode ") or decision.rule in {GUARDED, HARD_LINKS}
     return decision.verdict is Verdict.ASK and not mere
 
 
@@ -138,11 +150,13 @@ def _join_directory(directory: str | None, shape: Shape) -> Shape:
     return shape if begin is None or directory is None else (os.path.join(directory, begin), *shape[1:])
 
 
-def _judge_changed(context: DecisionContext, changed: ChangedFiles) -> Iterator[Decision]:
+def _judge_changed(context: DecisionContext, command: ShellCommand, changed: ChangedFiles) -> Iterator[Decision]:
     """Yield the verdicts on changed files. They forbid and never allow."""
+    program = base_name(command.words[0]) or "" if command.words else ""
     for path in changed.paths:
-        yield judge_path(context, "Write", path, writes=True)
+        yield judge_written(context, path, program=program)
     for path, name in changed.below:
+        yield from judge_other_names_below(context, path) if program not in REPLACES_NAMES else ()
         yield from judge_all_below(context, "Write", path, name)
     for path, name in changed.new:
         yield from judge_new_names(context, "Write", path, name)

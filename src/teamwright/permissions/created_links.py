@@ -19,6 +19,7 @@ from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access
+from teamwright.permissions.verdict_work import spend_steps
 
 _COPIES_LINKS = re.compile(r"-[A-Za-z]*[ls]|--(link|sym)")
 _SYMBOLIC = re.compile(r"-[A-Za-z]*s|--sym")
@@ -117,6 +118,7 @@ class _LineLinks:
         if self._repeats or id(command) not in self._by_command:
             return self.targets
         found: Links = {}
+        spend_steps(2 * (len(self._by_command) + sum(map(len, self._by_command.values()))))
         for key, links in self._by_command.items():
             _merge(found, links if key != id(command) else {})
         return found
@@ -131,6 +133,7 @@ class _LineLinks:
         places = list(map(str, command.directories)) if None not in command.directories else []
         for place, source in itertools.product(places, operands.sources):
             for destination in operands.destinations(place, source):
+                spend_steps(20)
                 found = self._made_at(place, source, destination, operands)
                 _merge(self._by_command.setdefault(id(command), {}), found)
                 _merge(self.targets, found)
@@ -162,6 +165,7 @@ class _LineLinks:
         found: Links = {}
         for directory, names, files in [(top, [], [""])] if os.path.islink(top) else os.walk(top):
             self._entries -= len(names) + len(files)
+            spend_steps(3 * (1 + len(names) + len(files)))
             for path in (os.path.join(directory, name).rstrip("/") for name in (*names, *files)):
                 if os.path.islink(path):
                     found[path] = {_target(path)}
@@ -216,6 +220,7 @@ def _followed_paths(path: str, links: Links) -> list[str | None]:
     """Return the paths to which a path may lead through these links; None for any path."""
     found: list[str | None] = [path]
     for one in found:
+        spend_steps(10)
         for link in _with_parents(one) if one is not None else ():
             for target in links.get(link, ()):
                 followed = None if target is None or len(found) > _MAX_FOLLOWED else _through(one or "", link, target)

@@ -31,8 +31,8 @@ class PermissionScope(Struct, frozen=True):
 
     `directories` are allowed; `private` are denied to file tools (the state root), except reading the agent's `own`
     files in them; `trusted_git` is the git configuration of a repository that a person trusts; `base` is the directory
-    for relative rules and offered rules; `path_ownership` has the paths of others. `hook_files` are files that hooks
-    run: they are always guarded.
+    for relative rules and offered rules; `path_ownership` has the paths of others. `hook_files` and everything below
+    `hook_trees` are what hooks, servers and checks run: they are always guarded.
     """
 
     directories: tuple[Path, ...] = ()
@@ -46,8 +46,15 @@ class PermissionScope(Struct, frozen=True):
     settings: Path | None = None
     """The user's settings file, whose rules answer every question. Denials name it."""
     hook_files: frozenset[str] = frozenset()
+    hook_trees: frozenset[str] = frozenset()
     temporary: TemporaryFiles | None = None
     """The session's temporary files, which count as inside the directories; None without a sandbox."""
+
+    def runs(self, real: str) -> bool:
+        """Return True when a hook, a server or a check runs the file at this real path."""
+        if real in self.hook_files:
+            return True
+        return any(f"{real}/".startswith(f"{tree}/") for tree in self.hook_trees)
 
 
 class ToolRules(Struct, frozen=True):

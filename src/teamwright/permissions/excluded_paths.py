@@ -55,13 +55,41 @@ def compile_patterns(patterns: Iterable[Segments]) -> re.Pattern[str]:
 
 def segment_expression(name: str) -> str:
     """Return the expression of one name with `*` and `?`."""
-    return re.escape(name).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return star_expression(name, "[^/]").replace(r"\?", "[^/]")
+
+
+def star_expression(text: str, sign: str) -> str:
+    """Return the expression of a text in which a star is any number of `sign`.
+
+    What a star has matched is not tried again: the first place of the text after it is as good as every later one.
+    """
+    first, *rest = (re.escape(part) for part in re.split(r"\*+", text))
+    if not rest:
+        return first
+    return first + "".join(f"(?>{sign}*?{part})" for part in rest[:-1]) + f"{sign}*{rest[-1]}"
+
+
+def path_expression(names: Sequence[str]) -> str:
+    """Return the expression of a relative path of these names; `**` is any number of directories.
+
+    Each `**` but the last takes as few directories as it can: the names after it may be as early as possible.
+    """
+    runs: list[list[str]] = [[]]
+    for name in names:
+        if name != "**":
+            runs[-1].append(segment_expression(name))
+        elif len(runs) == 1 or runs[-1]:
+            runs.append([])
+    first, *more = ["/".join(run) for run in runs]
+    if not more:
+        return first
+    above = "(?:[^/]+/)*?"
+    *middle, last = more
+    return "".join((f"{first}/" if first else "", *(f"(?>{above}{run}/)" for run in middle), above, last or "[^/]*"))
 
 
 def _expression(segments: Segments) -> str:
-    *above, last = segments
-    begin = "".join("(?:[^/]+/)*" if name == "**" else f"{segment_expression(name)}/" for name in above)
-    return f"{begin}{segment_expression(last)}(?:/.*)?"
+    return f"{path_expression(segments)}(?:/.*)?"
 
 
 def _next_positions(pattern: Segments, begin: int, part: str) -> set[int]:

@@ -16,10 +16,12 @@ from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.possible_file_names import Operand, glob_matches, option_values
+from teamwright.permissions.programs.file_reads import names_time_zone
 from teamwright.permissions.programs.option_grammar import parse_arguments, parse_grammar
 from teamwright.permissions.read_only_commands import absolute_paths, expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.verdict_work import found_once, spend_steps
 
 MAX_FILES = 500
 """The most files in a copy or move that is examined."""
@@ -73,6 +75,8 @@ def find_changes(command: ShellCommand) -> FileChanges | None:
     found = parse_arguments(args, parse_grammar(_GRAMMARS[name])) if args is not None else None
     if found is None or found.is_mixed or len(command.directories) != 1:
         return None
+    if name == "touch" and any(map(names_time_zone, found.values("-d", "--date"))):
+        return None
     if command.globs and (
         len(command.words) - 1 in command.globs or any(arg.startswith("-") for arg in found.operands)
     ):
@@ -119,10 +123,16 @@ def _moved_target(file: Path, goal: Path, source: Path) -> Path | None:
 
 def files_below(source: Path) -> list[Path] | None:
     """Return the path, and everything below it if it is a directory; None when there are too many files."""
+    return found_once((files_below, source), lambda: _search(source))
+
+
+def _search(source: Path) -> list[Path] | None:
     found = [source]
+    spend_steps(5)
     if source.is_symlink() or not source.is_dir():
         return found
     for directory, names, files in os.walk(source):
+        spend_steps(5 * (1 + len(names) + len(files)))
         found += [Path(directory, name) for name in (*names, *files)]
         if len(found) > MAX_FILES:
             return None

@@ -19,7 +19,9 @@ from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.verdict_work import spend_steps
 from teamwright.processes.git_entries import GitEntry, GitSurvey, survey_git
+from teamwright.processes.git_settings import person_entries, person_environment
 from teamwright.processes.repository_discovery import Discovery, discover, possible_trees
 
 _MAX_SURVEYS = 64
@@ -32,12 +34,27 @@ def explain_git_doubt(command: ShellCommand, paths: Iterable[Path], trusted: fro
     """Return the reason to ask about a read-only git command in these directories; empty when there is none."""
     for path in paths:
         found = discover(path)
+        if own := explain_own_settings(path, trusted):
+            return own
         if found.repository is None and "diff" in (split_git_command(command.words) or ())[1:2]:
             return f"Outside a repository git diff compares any two files, and {path} is in none."
         doubt = next((entry for entry in _survey(found).entries if entry not in trusted), None)
         if doubt is not None:
             return f"git could run a program, or read other files: {doubt.name} ({doubt.file}), which is not trusted."
     return ""
+
+
+def explain_own_settings(path: Path, trusted: frozenset[GitEntry]) -> str:
+    """Return the reason to ask about a git command in this directory: a setting of the person by which git runs code of
+    the project. Empty when there is none.
+    """
+    if not os.path.isdir(path):
+        return ""
+    entries = person_entries(path, person_environment(os.environ))
+    doubt = next((entry for entry in entries if entry not in trusted), None)
+    if doubt is None:
+        return ""
+    return f"Your git setting {doubt.name} ({doubt.file}) runs a program of this project, which is not trusted."
 
 
 def explain_other_repository(command: ShellCommand, scope: PermissionScope) -> str:
@@ -100,6 +117,7 @@ def named_files(command: ShellCommand) -> Iterator[Path]:
         # These take a word before `--` for a file only if it exists.
         there = at < until and name in _COMMITS_FIRST
         for text, base in itertools.product(_texts(word), bases):
+            spend_steps(5)
             path = os.path.join(base, text)
             if text is not word or not there or os.path.lexists(path):
                 yield Path(path)

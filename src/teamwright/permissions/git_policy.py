@@ -65,6 +65,11 @@ def split_git_command(words: Words) -> Words | None:
     return ("git", *words[at:])
 
 
+def is_known_subcommand(name: str) -> bool:
+    """Return True for a subcommand of git itself; others may be aliases."""
+    return name in _KNOWN_SUBCOMMANDS
+
+
 def deny_forms(words: Words) -> tuple[Words, ...]:
     """Return the forms in which rules that deny may name it: as written, without its directory, git without options."""
     if not words or words[0] is None:

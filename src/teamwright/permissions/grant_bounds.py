@@ -11,11 +11,13 @@ from pathlib import Path
 
 from teamwright.permissions.command_words import base_name, word_set
 from teamwright.permissions.decision_context import PermissionScope
-from teamwright.permissions.path_verdicts import guard_name
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import PATH_TOOLS, Rule, fixed_directory, parse_rule
 from teamwright.permissions.verdict import Mode, PermissionUpdate, Verdict
 from teamwright.protocol.errors import UsageError
+from teamwright.sandbox.guarded_files import guard_name
+from teamwright.sandbox.policy import is_inside
+from teamwright.sandbox.secret_paths import CREDENTIALS
 
 GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
 """Modes that an update may set. The others need a person's flag or setting, or belong to the lead."""
@@ -40,6 +42,9 @@ def out_of_bounds(place: Path, scope: PermissionScope) -> str:
     for private in scope.private:
         if real.is_relative_to(private) or private.is_relative_to(real):
             return f"{real} is, or holds, what belongs to Teamwright itself or to other agents"
+    home = real_path(os.path.expanduser("~"))
+    if any(is_inside(str(real), os.path.join(home, name)) for name in CREDENTIALS):
+        return f"{real} holds credentials"
     guard = guard_name(str(real))
     return f"{real} can run something for you or widen what is allowed ({guard})" if guard else ""
 

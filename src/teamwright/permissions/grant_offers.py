@@ -17,15 +17,21 @@ from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpd
 _MAX_OFFERS = 3
 
 
-def suggest_updates(tool: str, access: Access, decision: Decision, policy: Policy) -> tuple[PermissionUpdate, ...]:
+def suggest_updates(
+    tool: str, access: Access, decision: Decision, policy: Policy, *, is_limited: bool = False
+) -> tuple[PermissionUpdate, ...]:
     """Return the grants that a person may add to an approval of this call.
 
-    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store and the rule
-    that runs the command outside the sandbox. None is offered for a question by a rule, a guarded path or path
-    ownership, and none that `grant_bounds` would refuse.
+    They are the directory of the call, the mode that accepts edits, or the rule that "always" would store and the rules
+    that run the command outside the sandbox. `is_limited`: the sandbox keeps the command from something that it names,
+    so that these rules are what helps. Nothing else is offered for a question by a rule, a guarded path or path
+    ownership, and nothing that `grant_bounds` would refuse.
     """
-    if decision.verdict is not Verdict.ASK or not _is_by_mode(decision):
+    if decision.verdict is not Verdict.ASK:
         return ()
+    outside_sandbox = _unconfined_rules(access, policy) if is_limited else ()
+    if not _is_by_mode(decision):
+        return outside_sandbox
     touched = _used_directories(tool, access, policy.scope)
     if touched is not None:
         places, changes = touched
@@ -34,19 +40,18 @@ def suggest_updates(tool: str, access: Access, decision: Decision, policy: Polic
         fine = len(outside) <= _MAX_OFFERS and all(_may_be_offered(Path(one), policy.scope) for one in outside)
         if fine and (outside or edits):
             found = (PermissionUpdate("addDirectories", directories=outside),) if outside else ()
-            return (*found, PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS)) if edits else found
+            found += (PermissionUpdate("setMode", mode=Mode.ACCEPT_EDITS),) if edits else ()
+            return (*found, *outside_sandbox)
     inside = (PermissionUpdate("addRules", rules=(decision.always,)),) if decision.always else ()
-    return (*inside, *_unconfined_rule(access, policy))
+    return (*inside, *(outside_sandbox or (_unconfined_rules(access, policy) if access.sandbox else ())))
 
 
-def _unconfined_rule(access: Access, policy: Policy) -> tuple[PermissionUpdate, ...]:
-    """Return the rule that runs the same command outside the sandbox, if there is one and the rule would be narrow."""
-    if not access.sandbox:
-        return ()
-    from teamwright.permissions.always_rule import exact_line
+def _unconfined_rules(access: Access, policy: Policy) -> tuple[PermissionUpdate, ...]:
+    """Return the rules that run the same line outside the sandbox, if there is one and the rules would be narrow."""
+    from teamwright.permissions.always_rule import exact_commands
 
-    line = exact_line(access, policy.scope)
-    return (PermissionUpdate("addRules", rules=(f"Unconfined({line})",)),) if line else ()
+    rules = tuple(f"Unconfined({line})" for line in exact_commands(access, policy.scope))
+    return (PermissionUpdate("addRules", rules=rules),) if rules else ()
 
 
 def _is_by_mode(decision: Decision) -> bool:

@@ -17,23 +17,24 @@ from teamwright.permissions.git_access import explain_git_doubt
 from teamwright.permissions.path_verdicts import judge_path
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.variable_assignments import changing_variable, prints_secret
-from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.permissions.verdict import BY_SANDBOX, Decision, Mode, Verdict
 from teamwright.sandbox.command_needs import shared_secrets
 from teamwright.sandbox.policy import PolicyName
 
 HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files to which every line may write."""
 
-BY_SANDBOX = "sandbox"
-"""The rule of a decision that the sandbox made, because it bounds the line."""
-
 
 def with_confinement(
     context: DecisionContext, parsed: ParsedLine, facts: Sequence[CommandFacts], decision: Decision
 ) -> Decision:
-    """Return the decision with the sandbox policy of the line. Ask when a program would get credentials of another."""
+    """Return the decision with the sandbox policy of the line. Ask when a program would get credentials of another.
+
+    A line that a person's rules run outside of the sandbox does so too when another part of it is asked about.
+    """
     if decision.verdict is not Verdict.ALLOW:
-        return decision
+        is_outside = decision.verdict is Verdict.ASK and _is_unconfined(context, parsed, facts)
+        return replace(decision, confinement=PolicyName.UNCONFINED) if is_outside else decision
     if _only_reads(context, parsed, facts):
         return replace(decision, confinement=PolicyName.READ)
     if decision.rule != BY_SANDBOX and _is_unconfined(context, parsed, facts):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -63,17 +63,18 @@ def _names(path: str) -> Segments:
     return tuple(part.lower() for part in path.split("/") if part not in {"", "."})
 
 
-def _written_end(shape: Shape) -> tuple[str, list[str]]:
+def _written_end(shape: Shape) -> tuple[str, Segments]:
     """Return the written end of a name after its last unknown part: the end of a name, and whole names after it."""
     text = (shape[-1] or "").lower() if shape else ""
     first, *full = text.split("/")
     if ".." in full:
         # `..` leaves the part before it, so its beginning is unknown.
         first, full = "", full[len(full) - full[::-1].index("..") :]
-    return first, [name for name in full if name not in {"", "."}]
+    return first, tuple(name for name in full if name not in {"", "."})
 
 
-def _ends_like(pattern: Segments, partial: str, full: Sequence[str], free: int) -> bool:
+@lru_cache(maxsize=4_096)
+def _ends_like(pattern: Segments, partial: str, full: Segments, free: int) -> bool:
     """Return True when a path with this end may be named; the unknown part may replace the first `free` names."""
     if not full:
         return _matches_from_unknown(pattern, partial, free)
@@ -95,6 +96,7 @@ def _matches_from_unknown(pattern: Segments, partial: str, free: int) -> bool:
     return all(name == "**" for name in pattern[free:])
 
 
+@lru_cache(maxsize=4_096)
 def _matches(pattern: Segments, names: Segments) -> bool:
     if not pattern:
         return not names

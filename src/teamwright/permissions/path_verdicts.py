@@ -6,8 +6,10 @@ real path.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,40 +27,20 @@ from teamwright.permissions.excluded_paths import Segments, compile_patterns
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.permissions.verdict_work import JUDGED_PATH, found_once, spend_steps
+from teamwright.sandbox.guarded_files import VIRTUAL_ENVIRONMENT, guard_name
 
 if TYPE_CHECKING:
     from teamwright.permissions.shell.word_expansion import Shape
 
-_GUARDED_DIRECTORIES = frozenset(
-    {".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"}
-    | {".cursor", ".gemini", ".codex", ".opencode", ".windsurf", ".zed", ".buildkite", ".woodpecker", ".cargo"}
-)
-_DIRECTORIES_UNDER = {".github": "workflows", ".vscode": "", ".idea": "", ".config": "", ".circleci": ""}
-_GUARDED_FILES = word_set(
-    ".mcp.json .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
-    " .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .gitconfig .gitmodules .gitattributes .npmrc .yarnrc"
-    " .yarnrc.yml .pypirc .netrc .pgpass .pg_service.conf .ripgreprc .tool-versions .mise.toml"
-    " .pre-commit-config.yaml .gitlab-ci.yml lefthook.yml .lefthook.yml mise.toml .travis.yml azure-pipelines.yml"
-    " bitbucket-pipelines.yml .drone.yml .woodpecker.yml jenkinsfile opencode.json .vimrc .exrc .nvimrc .nvim.lua"
-    " .gdbinit .lldbinit"
-)
-
 GUARDED = "guarded files"
 """The reason of a question about a guarded file."""
 
+HARD_LINKS = "hard links"
+"""The reason of a question about a file that has another name, perhaps outside the directories."""
 
-def guard_name(path: str) -> str:
-    """Return the name that makes a file guarded (`.git`, `.envrc`), or an empty text. Case is ignored."""
-    parts = path.lower().split("/")
-    if parts and parts[-1] in _GUARDED_FILES:
-        return parts[-1]
-    for at, part in enumerate(parts):
-        if part in _GUARDED_DIRECTORIES:
-            return part
-        under = _DIRECTORIES_UNDER.get(part)
-        if under is not None and (not under or parts[at + 1 : at + 2] == [under]):
-            return part
-    return ""
+REPLACES_NAMES = word_set("rm rmdir unlink mv ln link mkdir git")
+"""Programs that remove or replace names, and so leave the file under its other names as it is."""
 
 
 _MAX_ENTRIES = 20_000
@@ -72,6 +54,7 @@ def judge_path(
 
     `deep`: everything below it is read too; `except_denied`: except denied files.
     """
+    spend_steps(JUDGED_PATH + len(str(path)) // 2)
     named, path = context.locate(path)
     real = real_path(path)
     rules = context.rules.rules_for(tool)
@@ -103,6 +86,53 @@ def judge_path(
     return decide_by_rule(allowed) if allowed is not None else _by_mode(context, named, real, writes)
 
 
+def judge_written(context: DecisionContext, path: Path, *, program: str = "") -> Decision:
+    """Return the verdict on a change of a file by a command, which writes to the file under all its names.
+
+    A rule of the person for the path answers for its other names; a mode does not. File tools replace the file.
+    """
+    decision = judge_path(context, "Write", path, writes=True)
+    plain = decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode ") and not context.bypasses
+    if not plain or program in REPLACES_NAMES or not has_other_names(context, path):
+        return decision
+    reason = f"{path} has another name (a hard link), so the change may reach a file outside the directories."
+    return Decision(Verdict.ASK, HARD_LINKS, reason)
+
+
+def has_other_names(context: DecisionContext, path: Path) -> bool:
+    """Return True for a file with more than one name. Directories do not count."""
+    try:
+        found = os.stat(context.locate(path)[1])
+    except OSError:
+        return False
+    return found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode)
+
+
+def judge_other_names_below(context: DecisionContext, path: Path) -> Iterator[Decision]:
+    """Yield the question before a change of everything below a directory, if a file there has another name."""
+    if context.bypasses:
+        return
+    real = real_path(context.locate(path)[1])
+    found = found_once((judge_other_names_below, real), lambda: _find_other_names(real))
+    if found:
+        reason = f"Below {path}, {found}, so the change may reach a file outside the directories."
+        yield Decision(Verdict.ASK, HARD_LINKS, reason)
+
+
+def _find_other_names(directory: str) -> str:
+    left = _MAX_ENTRIES
+    for place, directories, files in os.walk(directory):
+        left -= len(directories) + len(files)
+        if left < 0:
+            return "there are too many files to look through for hard links"
+        spend_steps(5 * (1 + len(directories) + len(files)))
+        for name in files:
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(place, name)).st_nlink > 1:
+                    return f"{name} has another name (a hard link)"
+    return ""
+
+
 def _refusal_by_owner(context: DecisionContext, path: Path) -> Decision | None:
     """Return the refusal of a change to a path that others own, or that is outside the agent's worktree."""
     owned, tree = context.scope.ownership, context.scope.worktree
@@ -127,6 +157,7 @@ def _judge_process_link(context: DecisionContext, tool: str, named: str, writes:
 def judge_unknown_path(context: DecisionContext, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
     """Yield the verdicts of rules on a file whose name only the shell knows in full (see `Rule.may_name`)."""
     rules = context.rules.rules_for(tool)
+    spend_steps(10 * (len(rules.deny) + len(rules.ask)))
     for rule in (*rules.deny, *(() if context.bypasses else rules.ask)):
         if rule.may_name(shape, certain=certain):
             reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
@@ -168,8 +199,15 @@ def _may_be_first(segments: Segments, pattern: str) -> bool:
 
 def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
     """Return the paths below a directory that both patterns name, or the fact that there are too many entries."""
+    return found_once(
+        (_named_below, directory, paths.pattern, pattern), lambda: _search_below(directory, paths, pattern)
+    )
+
+
+def _search_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
     left = _MAX_ENTRIES
     for place, directories, files in os.walk(directory):
+        spend_steps(8 * (1 + len(directories) + len(files)))
         for name in (*directories, *files):
             below = os.path.relpath(os.path.join(place, name), directory)
             if fnmatchcase(name, pattern) and paths.fullmatch(below):
@@ -199,6 +237,7 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
 
 def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
+    spend_steps(JUDGED_PATH + len(root) // 2)
     real, tree = real_path(root), context.scope.worktree
     original = real if tree is None else str(tree.original(Path(real)))
     for rule in context.rules.rules_for(tool).deny:
@@ -266,7 +305,7 @@ def _denied_by_rule(rules: tuple[Rule, ...], real: str) -> Decision | None:
 
 def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real: str) -> Decision | None:
     guard = _guard_inside(context, real) or (_guard_inside(context, named) if named != real else "")
-    if not guard and real in context.scope.hook_files:
+    if not guard and context.scope.runs(real):
         guard = os.path.basename(real).lower()
     if not guard:
         return None
@@ -280,7 +319,20 @@ def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real:
 def _guard_inside(context: DecisionContext, path: str) -> str:
     """Return the guarded name below the allowed directory; names above it do not count."""
     roots = [len(directory) for directory in context.directories if path.startswith(directory)]
-    return guard_name(path[min(roots) :] if roots else path)
+    top = min(roots, default=0)
+    return guard_name(path[top:]) or _virtual_environment(path, top)
+
+
+def _virtual_environment(path: str, top: int) -> str:
+    """Return the name of the virtual environment of Python below the first `top` characters in which a path is; empty
+    for none.
+    """
+    place = os.path.dirname(path)
+    while top and len(place) > top:
+        if os.path.lexists(os.path.join(place, VIRTUAL_ENVIRONMENT)):
+            return os.path.basename(place).lower()
+        place = os.path.dirname(place)
+    return ""
 
 
 def _by_mode(context: DecisionContext, named: str, real: str, writes: bool) -> Decision:

@@ -14,6 +14,7 @@ from weakref import ref
 
 from msgspec.structs import replace
 
+from teamwright.permissions.call_grant import CallGrant
 from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, deny_question, judge_call
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
@@ -29,8 +30,10 @@ from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPath
 from teamwright.permissions.path_verdicts import denied_below, judge_own_file, judge_path
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
-from teamwright.permissions.verdict import Access, Decision, Mode, PermissionUpdate, Verdict
-from teamwright.sandbox.policy import PolicyName, narrower_policy
+from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
+from teamwright.permissions.verdict_work import bounded_work
+from teamwright.processes.program_environment import add_changeable
+from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 
 if TYPE_CHECKING:
     from teamwright.permissions.worktree_bounds import WorktreeBounds
@@ -144,6 +147,7 @@ class Policy:
 
     def change_scope(self, scope: PermissionScope) -> None:
         """Change the directories and private paths, from the next call on."""
+        add_changeable(scope.directories)
         self._set_context(replace(self._context, scope=scope))
 
     def apply_update(
@@ -198,8 +202,36 @@ class Policy:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The allowed directories, by real path."""
-        return self.scope.directories
+        """The allowed directories, by real path: those of this policy that each policy above it has too."""
+        found = self.scope.directories
+        for policy in self._parents:
+            if not policy._bounds_writes and (above := policy.directories) != found:
+                found = _common_directories(found, above)
+        return found
+
+    def grant_for(self, access: Access, decision: Decision) -> CallGrant:
+        """Return what a call gets if it runs after this decision, or after an approval of its question."""
+        directories = self.directories
+        is_by_sandbox = decision.verdict is Verdict.ALLOW and decision.rule == BY_SANDBOX
+        if access.command is None or decision.confinement is not PolicyName.WORK or is_by_sandbox:
+            return CallGrant(decision.confinement, directories)
+        from teamwright.permissions.named_paths import find_named_paths  # only a command pays for this import
+
+        scope, tops = self.scope, tuple(map(str, directories))
+
+        def is_open(real: str) -> bool:
+            if any(is_inside(real, top) for top in tops):
+                return True
+            temporary = scope.temporary
+            return temporary is not None and temporary.contains(temporary.seen_by_command(real, tops))
+
+        return CallGrant(
+            decision.confinement, directories, find_named_paths(access, scope.base, is_open, self._forbids)
+        )
+
+    def _forbids(self, tool: str, path: str) -> bool:
+        judged = (judge_path(context, tool, Path(path), writes=tool == "Write") for context in self._contexts())
+        return any(decision.verdict is Verdict.DENY for decision in judged)
 
     def with_mode(self, mode: Mode) -> Policy:
         """Return a policy with the same rules and scope and another mode. Narrow it to the policy that it came from."""
@@ -254,6 +286,10 @@ class Policy:
 
     def decide(self, tool: str, access: Access) -> Decision:
         """Return the verdict on this call."""
+        with bounded_work():
+            return self._decide(tool, access)
+
+    def _decide(self, tool: str, access: Access) -> Decision:
         if self.is_delegating and not (tool in COORDINATION_TOOLS or (tool == "Agent" and access.starts_teammate)):
             reason = f"{tool} is not for you while you coordinate: {_DELEGATE_ADVICE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
@@ -302,10 +338,6 @@ class Policy:
         for policy in self._parents:
             yield from policy._contexts()
 
-    def _forbids(self, tool: str, path: str) -> bool:
-        judged = (judge_path(context, tool, Path(path), writes=False) for context in self._contexts())
-        return any(decision.verdict is Verdict.DENY for decision in judged)
-
     def explain_command(self, access: Access) -> list[tuple[str, Decision]]:
         """Return the verdicts of this policy, without parents, on each command of a shell line, in the line's order."""
         from teamwright.permissions.shell_line_verdict import explain
@@ -318,15 +350,18 @@ class Policy:
 
     def _decide_with_parents(self, tool: str, access: Access, own: str) -> Decision:
         """Return the stricter verdict of this policy and its parents. `own`: the reason why the file is the agent's."""
-        above = (policy._decide_with_parents(tool, access, own) for policy in self._deciding_parents)
+        above = ((policy, policy._decide_with_parents(tool, access, own)) for policy in self._deciding_parents)
         if self.mode is Mode.BUBBLE and self._parents and not self.rules:
-            return strictest(above, NOTHING_TO_DECIDE)
+            return strictest((decision for _, decision in above), NOTHING_TO_DECIDE)
         decision = self._decide_own(tool, access, own)
-        for theirs in above:
+        for policy, theirs in above:
+            confinement = decision.confinement if policy._bounds_writes else theirs.confinement
             if is_stricter(theirs, decision):
-                decision = theirs
-            elif narrower_policy(decision.confinement, theirs.confinement) is not decision.confinement:
-                decision = replace(decision, confinement=theirs.confinement)
+                # A question is about what both allow; that one of them only reads does not narrow an approval.
+                mine = PolicyName.WORK if decision.confinement is PolicyName.READ else decision.confinement
+                decision = replace(theirs, confinement=narrower_policy(mine, confinement))
+            elif narrower_policy(decision.confinement, confinement) is not decision.confinement:
+                decision = replace(decision, confinement=confinement)
         return decision
 
     @property
@@ -398,3 +433,10 @@ _DELEGATE_ADVICE = "give the work to a member: TaskCreate, or Agent with a name.
 _CALLER_PLANS_REASON = (  # for agents that cannot end the planning
     "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
 )
+
+
+def _common_directories(mine: tuple[Path, ...], others: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the directories that are inside one of each."""
+    found = [one for one in mine if any(one.is_relative_to(top) for top in others)]
+    found += [one for one in others if any(one.is_relative_to(top) for top in mine)]
+    return tuple(dict.fromkeys(found))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from teamwright.permissions.git_policy import split_git_command
 from teamwright.permissions.read_only_commands import expand_arguments
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE, Shape
+from teamwright.permissions.verdict_work import spend_steps
 
 HARMLESS_FILES = word_set("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
 
@@ -41,12 +43,12 @@ _TAKES_FILES = word_set(
 )
 """Programs whose words are files that they read: an unknown word may be any file."""
 
-_TAKES_SCRIPT = word_set(
+SCRIPT_PROGRAMS = word_set(
     "bash sh zsh dash ksh ash fish python python2 python3 node nodejs deno bun ruby perl php lua Rscript tsx ts-node"
 )
 """Programs whose first word is a file that they read."""
 
-_TAKES_CODE = _TAKES_SCRIPT | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
+CODE_PROGRAMS = SCRIPT_PROGRAMS | word_set("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
 """Programs with code in a word, which may name a file between quotes."""
 
 _GREP = re.compile(
@@ -98,9 +100,23 @@ _LISTED_FILES = word_set("--files0-from=- --files0-from --files-from=- -T-")
 """Options after which the names of files come from the input."""
 
 _SED_FILE = re.compile(r"(?=[rRwW][ \t]*([^\s;}]+))")
-_SIGNS = re.compile(r"[=:,@<>;]+")
-_CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
-_URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
+_SIGNS = re.compile(r"[=:,@<>;\"]+")
+CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_FILE_URL = re.compile(
+    r"(?<![a-zA-Z0-9])fileb?:(?P<whole>(?://(?P<host>[^/]*))?(?P<path>.*))", re.IGNORECASE | re.DOTALL
+)
+"""An address of a file in any spelling, also after another scheme (`git+file:`) or an option."""
+
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)
+_URL_PATTERN = re.compile(r"(?!https?://)[^\[{]*[\[{]", re.IGNORECASE)
+_NO_URL_PATTERNS = re.compile(r"-[a-zA-Z#]*g|--globo")
+_CURL_TEXTS = word_set(
+    "-d --data --data-ascii --data-binary --data-raw --data-urlencode --json -F --form --form-string -H --header"
+    " --proxy-header -X --request -u --user -U --proxy-user -A --user-agent -e --referer -w --write-out -m --max-time"
+    " --connect-timeout --retry --retry-delay -r --range --resolve --connect-to -x --proxy --url-query"
+)
+"""Options of curl whose value is no address."""
 _MAX_CANDIDATES = 24
 
 
@@ -129,25 +145,32 @@ def find_operands(command: ShellCommand) -> Iterator[Operand]:
     if name in _TAKES_NO_FILES or subcommand in _GIT_PRINTS_NAMES:
         return
     texts = text_words(command)
-    signs = _CODE_SIGNS if name in _TAKES_CODE else _SIGNS
-    certain_until = _first_word(command, texts) if name in _TAKES_SCRIPT else 0
+    signs = CODE_SIGNS if name in CODE_PROGRAMS else _SIGNS
+    certain_until = _first_word(command, texts) if name in SCRIPT_PROGRAMS else 0
     if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES or "--no-index" in git:
         certain_until = len(words)
     yield from (Operand(ANY_SHAPE, is_certain=True) for word in words if word in _LISTED_FILES)
     for at in range(1, len(words)):
+        spend_steps(5)
         word = words[at]
         certain = at <= certain_until and not (word or "").startswith("-")
         if at in texts:
-            yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in _TAKES_CODE)
+            yield from (Operand((part,)) for part in file_candidates(word or "", signs) if name in CODE_PROGRAMS)
             yield from (Operand((match[1],)) for match in _SED_FILE.finditer(word or "") if name == "sed")
         elif word is None:
             yield Operand(command.shape(at), certain)
+            if _FILE_URL.search(command.shape(at)[0] or ""):
+                yield Operand(ANY_SHAPE, is_certain=True)  # programs decode the rest of an address
             yield from _after_signs(command.shape(at))
         elif at in command.globs:
             names = glob_matches(command, at)
             yield from (Operand((text,), certain) for text in names or ())
             if names in (None, [word]):  # an earlier command may make a name that matches
                 yield new_names(word) if names else Operand(glob_shape(word), certain)
+                # Without a match the program gets the pattern itself.
+                yield from _as_address(command, at)
+        elif has_address_pattern(command, at):
+            yield from _as_address(command, at)
         else:
             for part in file_candidates(word, signs):
                 yield Operand((part,), certain and part == word)
@@ -202,12 +225,14 @@ def text_words(command: ShellCommand) -> set[int]:
 
 def _pattern_follows(command: ShellCommand, at: int) -> bool:
     """Return True when a later word may be an option with the pattern: this word is then a file."""
+    spend_steps(len(command.words) - at)
     begins = (command.shape(later)[0] for later in range(at + 1, len(command.words)))
     return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
 def option_values(option: str, command: ShellCommand, start: int = 1) -> Iterator[Operand]:
     """Yield the values of an option: in the next word, joined, or after `=`. A long option may be abbreviated."""
+    spend_steps(2 * len(command.words))
     for at in range(start, len(command.words)):
         shape = command.shape(at)
         word = shape[0] or ""
@@ -243,6 +268,7 @@ def glob_matches(command: ShellCommand, at: int) -> list[str] | None:
 
 def may_be_file(written: str, path: str) -> bool:
     """Return True when a word looks like the name of a file, or is one."""
+    spend_steps(3)
     return "." in written or "/" in written or os.path.lexists(path)
 
 
@@ -254,13 +280,47 @@ def _after_signs(shape: Shape) -> Iterator[Operand]:
         yield Operand((bare, *shape[1:]))
 
 
+def _files_of_addresses(word: str) -> Iterator[str]:
+    """Yield the files that an address may mean, with and without decoding and the parts after its path."""
+    for found in list(_FILE_URL.finditer(word))[:_MAX_CANDIDATES]:
+        for text in (found["path"], found["whole"].lstrip("/"), f"/{found['whole'].lstrip('/')}"):
+            for part in (text, re.split(r"[?#;]", text, maxsplit=1)[0]):
+                yield from (one for one in (part, unquote(part)) if one)
+
+
+def _as_address(command: ShellCommand, at: int) -> Iterator[Operand]:
+    """Yield the files that a word may mean as an address."""
+    if has_address_pattern(command, at):
+        yield Operand(ANY_SHAPE, is_certain=True)
+    yield from (Operand((file,)) for file in _files_of_addresses(command.words[at] or ""))
+
+
+def has_address_pattern(command: ShellCommand, at: int) -> bool:
+    """Return True for a word of curl in which it expands `[a-z]` or `{a,b}`, so that it may be the address of any file.
+
+    A word that begins with `http:` is the address of a page.
+    """
+    word = command.words[at]
+    if word is None or base_name(command.words[0]) != "curl" or _URL_PATTERN.match(word) is None:
+        return False
+    if any(one is not None and _NO_URL_PATTERNS.match(one) for one in command.words[1:]):
+        return False
+    return word.startswith(("-T", "--up", "--url")) or (
+        not word.startswith("-") and command.words[at - 1] not in _CURL_TEXTS
+    )
+
+
 def file_candidates(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
     """Return the word, and the parts that may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
+    files = list(_files_of_addresses(word))
     if _URL.match(word):
-        return []
-    found = [word]
+        return list(dict.fromkeys(files))
+    spend_steps(len(word) // 8)
+    found = [word, *files]
+    found += [re.sub(r"\\(.)", r"\1", text[1]) for text in list(_QUOTED.finditer(word))[:_MAX_CANDIDATES]]
     if word.startswith("-") and not word.startswith("--"):
         found += [word[at:] for at in range(2, min(len(word), _MAX_CANDIDATES))]
     found += [word[sign.end() :] for sign in list(signs.finditer(word))[:_MAX_CANDIDATES]]
     found += signs.split(word)[:_MAX_CANDIDATES]
+    spend_steps(2 * len(found))
     return [part for part in dict.fromkeys(found) if part and part not in HARMLESS_FILES]

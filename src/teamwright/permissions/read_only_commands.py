@@ -6,7 +6,6 @@ Depends on `programs`, and on the disk for patterns of file names. Rules, modes 
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 import re
@@ -17,11 +16,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.permissions.command_words import word_set
-from teamwright.permissions.programs.file_reads import MATCH_PLACEHOLDER, FilesRead, find_files_read
+from teamwright.permissions.matching_names import matching_names
+from teamwright.permissions.programs.file_reads import (
+    MATCH_PLACEHOLDER,
+    FilesRead,
+    find_files_read,
+    find_version_files,
+)
 from teamwright.permissions.programs.git_commands import find_git_reads
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.variable_assignments import COUNTS
+from teamwright.permissions.verdict_work import found_once, spend_steps
+from teamwright.storage.read_bounded import read_plain
 
 MAX_MATCHES = 1_000
 """The most file names of a pattern that is expanded."""
@@ -79,6 +86,13 @@ def prove_read_only(command: ShellCommand) -> CommandReads | None:
     return None if links is None else CommandReads((*paths, *links, *empty), found.is_deep)
 
 
+def prints_version_only(command: ShellCommand) -> bool:
+    """Return True for a call that only prints the version of a program where the program can write nothing."""
+    words = [word for word in command.words if word is not None]
+    found = find_version_files(words[0], words[1:]) if len(words) == len(command.words) > 0 else None
+    return found is not None and not command.globs and _meets_conditions(command, found, ())
+
+
 def _read_by_git(command: ShellCommand, args: list[str], matches: tuple[str, ...]) -> CommandReads | None:
     """Return the reads of git.
 
@@ -105,17 +119,50 @@ def _meets_conditions(command: ShellCommand, found: FilesRead, paths: tuple[Path
         return False
     if not found.chosen_by:
         return True
-    return all(place is not None and not _is_above(place, found.chosen_by) for place in command.directories)
+    return all(
+        place is not None and not _is_above(place, found.chosen_by) and not _chooses_program(place)
+        for place in command.directories
+    )
+
+
+_VERSION_FILES = word_set(
+    ".python-version .ruby-version .node-version .java-version .go-version .perl-version .php-version .lua-version"
+    " .terraform-version .rbenv-version .nodenv-version .jenv-version .pyenv-version"
+)
+"""Files by which the shims of pyenv, rbenv, nodenv, jenv, goenv and their relatives choose the program of a name."""
+
+_VERSION = re.compile(rb"#?(?:[A-Za-z0-9+_-]+(?:\.[A-Za-z0-9+_-]+)*)?")
+_MAX_VERSION_BYTES = 4_096
+
+
+def _chooses_program(place: Path) -> bool:
+    """Return True when a version file here or above says more than plain versions: a path there may be any program."""
+    real = Path(real_path(place))
+    files = (directory / name for directory in (real, *real.parents) for name in _VERSION_FILES)
+    return any(os.path.lexists(file) and not _has_plain_versions(file) for file in files)
+
+
+def _has_plain_versions(file: Path) -> bool:
+    try:
+        content = read_plain(file, _MAX_VERSION_BYTES)
+    except OSError:
+        return False
+    return all(_VERSION.fullmatch(word) for word in content.split())
 
 
 def links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
     """Return the links below these directories, which a command may follow; None when there are too many entries."""
+    return found_once((links_below, directories, most), lambda: _search_links(directories, most))
+
+
+def _search_links(directories: tuple[Path, ...], most: int) -> list[Path] | None:
     links: list[Path] = []
     left = most
     waiting = list(map(str, directories))
     while waiting and left > 0 and len(links) <= MAX_LINKS:
         entries = _entries(waiting.pop(), left)
         left -= len(entries)
+        spend_steps(1 + len(entries))
         links += [Path(entry.path) for entry in entries if entry.is_symlink()]
         waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     return links if left > 0 and len(links) <= MAX_LINKS else None
@@ -150,6 +197,7 @@ def _expand_each(command: ShellCommand) -> list[tuple[list[str], bool]] | None:
         names = _names(word, command) if at in command.globs else []
         if names is None:
             return None
+        spend_steps(1 + len(names))
         words.append((names or [word], bool(names)))
     return words
 
@@ -163,12 +211,12 @@ def _names(pattern: str, command: ShellCommand) -> list[str] | None:
         return None
     place = str(next(iter(command.directories)))
     pattern = os.path.expanduser(pattern)
-    found = list(itertools.islice(glob.iglob(pattern, root_dir=place), MAX_MATCHES + 1))
-    if len(found) > MAX_MATCHES:
+    found = matching_names(pattern, place, MAX_MATCHES)
+    if found is None:
         return None
     if set(pattern) & set("?["):
-        matched = itertools.islice(glob.iglob(os.fsencode(pattern), root_dir=os.fsencode(place)), MAX_MATCHES + 1)
-        if sorted(map(os.fsdecode, matched)) != sorted(found):
+        matched = matching_names(pattern, place, MAX_MATCHES, by_bytes=True)
+        if matched is None or sorted(matched) != sorted(found):
             return None
     return sorted(found)
 
@@ -181,6 +229,7 @@ def _matches_parent(pattern: str) -> bool:
 def absolute_paths(command: ShellCommand, paths: tuple[str, ...]) -> tuple[Path, ...] | None:
     """Return the paths for all possible working directories. Links and `..` are resolved by the file system."""
     found: list[Path] = []
+    spend_steps(3 * len(paths) * len(command.directories))
     for path in paths:
         path = os.path.expanduser(path)
         for place in command.directories:

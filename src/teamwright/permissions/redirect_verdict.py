@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.decision_context import DecisionContext, decide_by_mode, strictest
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
-from teamwright.permissions.path_verdicts import judge_path, judge_unknown_path
+from teamwright.permissions.path_verdicts import HARD_LINKS, judge_path, judge_unknown_path, judge_written
 from teamwright.permissions.possible_file_names import glob_shape
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.shell.word_expansion import Shape
@@ -39,10 +39,14 @@ def judge_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision
     target = os.path.expanduser(redirect.target)
     paths = [Path(os.path.join(place or "/", target)) for place in redirect.directories]
     decision = strictest(
-        (judge_path(context, tool, path, writes=redirect.writes) for path in paths),
+        (
+            judge_written(context, path) if redirect.writes else judge_path(context, tool, path, writes=False)
+            for path in paths
+        ),
         decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file."),
     )
-    if decision.rule.startswith("mode ") and any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
+    mere = decision.rule.startswith("mode ") or decision.rule == HARD_LINKS
+    if mere and any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
         return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
     if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):
         reason = f"It writes to {target} from the shell; Write and Edit change files."

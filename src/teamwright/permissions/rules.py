@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from teamwright.permissions.command_words import join_words
-from teamwright.permissions.excluded_paths import Segments, patterns_below, segment_expression
+from teamwright.permissions.excluded_paths import Segments, path_expression, patterns_below, star_expression
 from teamwright.permissions.host_pattern import HostPattern
 from teamwright.permissions.partial_name_matching import NamePattern
 from teamwright.permissions.real_paths import real_path
@@ -233,23 +233,23 @@ def _segments(root: Path, rest: str) -> Segments:
 
 def _path_expression(root: Path, rest: str) -> str:
     expression = re.escape(str(root)).rstrip("/")
-    for part in (part for part in rest.split("/") if part not in {"", "."}):
-        if part == "**":
-            expression += "(?:/[^/]+)*"
-        else:
-            expression += "/" + segment_expression(part)
-    return f"{expression}(?:/.*)?"
+    names = [part for part in rest.split("/") if part not in {"", "."}]
+    while names[-1:] == ["**"]:
+        names.pop()  # everything below is included anyway
+    return f"{expression}{'/' if names else ''}{path_expression(names)}(?:/.*)?"
 
 
 class WordPattern(Struct, frozen=True):
     """A command pattern: words that must come first (`prefix`), all words, or a line with `*` in it.
 
-    The last word of a prefix may continue after a colon (`test` and `test:unit`), in rules that forbid with any text.
+    A rule that allows names its last word exactly: `npm run test:*` is not `npm run test:unit`. In other rules the last
+    word of a prefix may continue after a colon, or with any text.
     """
 
     words: tuple[str, ...]
     prefix: bool = False
-    more: str = ":"
+    more: str | None = None
+    """The sign after which the last word of a prefix may continue; None: it may not."""
     line: re.Pattern[str] | None = None
     written: tuple[str, ...] = ()
 
@@ -263,7 +263,7 @@ class WordPattern(Struct, frozen=True):
         last = words[count - 1] if len(words) >= count else None
         if last is None or tuple(words[: count - 1]) != self.words[:-1]:
             return False
-        is_longer = last.startswith(self.words[-1] + self.more)
+        is_longer = self.more is not None and last.startswith(self.words[-1] + self.more)
         return last == self.words[-1] or is_longer or (last.startswith("--") and last.startswith(self.words[-1] + "="))
 
     def could_match(self, words: Sequence[str | None]) -> bool:
@@ -282,11 +282,12 @@ class WordPattern(Struct, frozen=True):
         for end in (":*", " *"):
             if pattern.endswith(end) and (end == ":*" or "*" not in pattern[:-2]):
                 words = tuple(shlex.split(pattern[:-2]))
-                return cls(words, prefix=True, more="" if strict and end == ":*" else ":", written=words)
+                more = ("" if end == ":*" else ":") if strict else None
+                return cls(words, prefix=True, more=more, written=words)
         written = tuple(shlex.split(pattern))
         if "*" not in pattern:
             return cls(written, written=written)
-        expression = re.escape(" ".join(pattern.split())).replace(r"\*", ".*")
+        expression = star_expression(" ".join(pattern.split()), ".")
         return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 

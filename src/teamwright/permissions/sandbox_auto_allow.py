@@ -13,6 +13,7 @@ from teamwright.permissions.command_facts import CommandFacts
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
 from teamwright.permissions.programs.side_effects import find_side_effect
+from teamwright.permissions.read_only_commands import prints_version_only
 from teamwright.permissions.shell.parsed_line import ParsedLine
 from teamwright.permissions.variable_assignments import prints_environment
 from teamwright.permissions.verdict import Decision, Verdict
@@ -43,7 +44,8 @@ def _reads(fact: CommandFacts) -> bool:
     if fact.command.name in _PRINT_WORDS and not fact.project_program:
         return True  # at most names that a pattern finds, among those that the policy lets be seen
     # A program in an option, and a language that reads the environment, could print secrets of the environment.
-    known = not fact.project_program and fact.command.name in READERS and not find_side_effect(fact.command.words, ())
+    reader = fact.command.name in READERS and not find_side_effect(fact.command.words, ())
+    known = not fact.project_program and (reader or prints_version_only(fact.command))
     return _stays_inside(fact) and (fact.reads is not None or known)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.allow_rule_limits import uncovered_word
 from teamwright.permissions.command_facts import CommandFacts, find_denials, find_questions
-from teamwright.permissions.command_words import join_words
+from teamwright.permissions.command_words import Words, join_words
 from teamwright.permissions.created_links import parse_access
 from teamwright.permissions.decision_context import (
     DecisionContext,
@@ -27,9 +27,14 @@ from teamwright.permissions.decision_context import (
     strictest,
 )
 from teamwright.permissions.file_changing_commands import FileChanges, find_changes, runs_in_order
-from teamwright.permissions.git_access import explain_git_doubt, explain_other_repository, shows_changes_plainly
+from teamwright.permissions.git_access import (
+    explain_git_doubt,
+    explain_other_repository,
+    explain_own_settings,
+    shows_changes_plainly,
+)
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
-from teamwright.permissions.line_sandbox_policy import BY_SANDBOX, HARMLESS_TARGETS, with_confinement
+from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
 from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
 from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
@@ -38,10 +43,11 @@ from teamwright.permissions.redirect_verdict import judge_redirect, judge_redire
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.sandbox_auto_allow import needs_only_work, reads_when_confined
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, ShellCommand
-from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.shell.syntax_walk import parse_command, too_large_line
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
-from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, Verdict
+from teamwright.permissions.verdict_work import TooMuchWork, bounded_work, spend_steps
 from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")
@@ -49,9 +55,20 @@ _MAX_MEANING = 120
 
 
 def judge_command(context: DecisionContext, access: Access) -> Decision:
-    """Return the verdict on a command line: the strictest for all its commands and all files that it touches."""
+    """Return the verdict on a command line: the strictest for all its commands and all files that it touches.
+
+    A line that needs too much work is judged as one that cannot be read.
+    """
     context = replace(context, is_confined=bool(access.sandbox))
-    parsed = parse_access(access, context.scope.base)
+    try:
+        with bounded_work():
+            return _judge_line(context, access, parse_access(access, context.scope.base))
+    except (TooMuchWork, RecursionError):
+        with bounded_work(separate=True):
+            return _judge_line(context, access, too_large_line())
+
+
+def _judge_line(context: DecisionContext, access: Access, parsed: ParsedLine) -> Decision:
     rules = context.rules.rules_for("Bash")
     facts = collect_line_facts(context, access, parsed)
     if context.bypasses:
@@ -118,6 +135,14 @@ def judge_with_aliases(context: DecisionContext, access: Access) -> Decision:
 
 def explain(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     """Return each command and redirection of a line with its verdict, in their order; the whole line comes last."""
+    try:
+        with bounded_work():
+            return _explain_parts(context, access)
+    except (TooMuchWork, RecursionError):
+        return [("the line as a whole", judge_command(context, access))]
+
+
+def _explain_parts(context: DecisionContext, access: Access) -> list[tuple[str, Decision]]:
     context = replace(context, is_confined=bool(access.sandbox))
     parsed = parse_access(access, context.scope.base)
     rules = context.rules.rules_for("Bash")
@@ -169,6 +194,14 @@ def is_proven_read_only(command: str, cwd: Path) -> bool:
 
     Such calls may run together.
     """
+    try:
+        with bounded_work():
+            return _is_read_only(command, cwd)
+    except (TooMuchWork, RecursionError):
+        return False
+
+
+def _is_read_only(command: str, cwd: Path) -> bool:
     parsed = parse_command(command, cwd)
     if (
         not parsed.is_valid
@@ -194,6 +227,14 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
 
     Return None for every other line, also for one with output redirections: no mode and no directory allows those.
     """
+    try:
+        with bounded_work():
+            return _find_directories(access, scope)
+    except (TooMuchWork, RecursionError):
+        return None
+
+
+def _find_directories(access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:
     parsed = parse_command(access.command or "", access.cwd or scope.base)
     if not parsed.is_valid or parsed.doubt or any(_writes(one) for one in parsed.redirects) or prints_secret(parsed):
         return None
@@ -260,6 +301,10 @@ def _judge_ownership(context: DecisionContext, parsed: ParsedLine, facts: list[C
     if tree is not None:
         variables = parsed.variables_exported | parsed.variables_set
         yield from (found for fact in facts if (found := tree.refuse_git(fact.command, variables)) is not None)
+        changing = [fact.command for fact in facts if fact.reads is None]
+        if (found := tree.ask_about_variables(parsed, changing)) is not None:
+            yield found
+        yield from (found for one in changing if (found := tree.ask_about_hidden_git(one)) is not None)
         unknown = [] if context.is_confined else [fact for fact in facts if fact.reads is None and fact.changes is None]
         yield from (found for fact in unknown if (found := tree.ask_about_program(fact.command)) is not None)
     if (
@@ -320,14 +365,23 @@ def _judge(
     ask_rule = _matching(rules.ask, command)
     if ask_rule is not None:
         return decide_by_rule(ask_rule)
-    matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
+    matching = [
+        rule
+        for rule in rules.allow
+        if rule.matches_words(command.words)
+        or any(_names_inside(rule, outer, command) for outer in (*command.wrappers, ("time", *command.words)))
+    ]
     secret = prints_secret(parsed)
     left_open = {rule.text: uncovered_word(context, rule, command, reads_secret=secret) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = subcommand_to_ask(command.words)
     tree, may_change = context.scope.worktree, command.role == "run" and not context.is_planning
     if tree is not None and may_change and tree.allows_git(command) and not changing_variable(parsed):
-        return Decision(Verdict.ALLOW, "worktree", "It adds or commits on the branch of this worktree.")
+        own = explain_own_settings(tree.tree, context.scope.trusted_git)
+        return strictest(
+            _ask_for_trust(own),
+            Decision(Verdict.ALLOW, "worktree", "It adds or commits on the branch of this worktree."),
+        )
     if name and not any(
         rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
     ):
@@ -354,8 +408,15 @@ def _judge(
     if None in command.words[:1]:
         return decide_by_mode(context.mode, Verdict.ASK, "It runs a command that only the shell will know.")
     own = fact.project_program and f"{command.name} is a program of the project: {fact.project_program}."
-    reason = own or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
+    reason = own or fact.path_doubt or f"Nothing allows {join_words(command.words[:3]) or 'this'}."
     return replace(decide_by_mode(context.mode, Verdict.ASK, reason), is_unproven=not prints_environment(parsed))
+
+
+def _names_inside(rule: Rule, outer: Words, command: ShellCommand) -> bool:
+    """Return True for a rule that names a wrapper and the command in it: `npx tsc`, or the whole line."""
+    if not rule.matches_words(outer):
+        return False
+    return rule.is_exact or (command.name is not None and command.name in rule.written_words[1:])
 
 
 def _too_wide(rules: list[Rule]) -> str:
@@ -381,6 +442,7 @@ def _judge_unclear(rules: ToolRules, parsed: ParsedLine) -> Decision | None:
 
 
 def _matching(rules: tuple[Rule, ...], command: ShellCommand) -> Rule | None:
+    spend_steps(len(rules) * (1 + len(command.words) // 16))
     return next((rule for rule in rules if any(rule.matches_words(form) for form in deny_forms(command.words))), None)
 
 

@@ -58,10 +58,16 @@ class Mode(StrEnum):
     """The current mode of the agent that started this one."""
 
 
+MODES_OF_OTHERS = {"manual": Mode.DEFAULT, "auto": Mode.DEFAULT}
+"""Modes of the other product, and the mode that each is here. No model decides here, so `auto` asks a person."""
+
+AUTO_NOTICE = "the mode auto is default here: a person decides, and no model"
+
+
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """Return the mode of this name. Raises UsageError for an unknown one."""
+    """Return the mode of this name, also of one of the other product. Raises UsageError for an unknown one."""
     try:
-        return Mode(text)
+        return MODES_OF_OTHERS.get(text) or Mode(text)
     except ValueError:
         raise UsageError(
             "usage",
@@ -79,7 +85,8 @@ class Access(Struct, frozen=True):
     that `Tool(pattern)` rules match in other cases (an agent type for `Agent`). `harmless` marks calls that touch only
     the team's files; `starts_teammate`: a teammate starts, not a sub-agent. `sandbox` has the policies in which the
     command would run, and which answer a question about effects that are not known. `search_path` is the PATH of the
-    command; empty: no program of the project is looked for. `is_named`: the address is one that an allowed command
+    command; empty: no program of the project is looked for. `changeable` are directories, besides those of the
+    policy, in which commands may create programs. `is_named`: the address is one that an allowed command
     names, so that only a rule decides otherwise. `needs_port`: only a rule that names the port of the address allows
     it. `is_read_otherwise`: the user's shell runs the command and
     may read it in another way than the rules do.
@@ -98,17 +105,22 @@ class Access(Struct, frozen=True):
     starts_teammate: bool = False
     sandbox: frozenset[PolicyName] = frozenset()
     search_path: str = ""
+    changeable: tuple[str, ...] = ()
     is_read_otherwise: bool = False
 
 
 HARMLESS = Access(harmless=True)
+
+BY_SANDBOX = "sandbox"
+"""The rule of a decision that the sandbox made, because it bounds the line."""
 
 
 class Decision(Struct, frozen=True):
     """A verdict with its reason. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
 
     `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered. `confinement` is
-    the sandbox policy of an allowed command. `is_unproven`: it only asks because effects of a command are not known.
+    the sandbox policy of a command that is or gets allowed. `is_unproven`: it only asks because effects of a command
+    are not known.
     `needs_person`: no rule, mode or lead answers the question.
     """
 

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.permissions.git_policy import split_git_command
+from teamwright.permissions.command_words import Words
+from teamwright.permissions.git_policy import is_known_subcommand, split_git_command
+from teamwright.permissions.hidden_variables import hides_variables
 from teamwright.permissions.possible_file_names import base_directories, find_operands
 from teamwright.permissions.real_paths import is_process_link, real_path
 from teamwright.permissions.shared_git_state import changes_shared_state
-from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
 from teamwright.permissions.verdict import Decision, Verdict
-from teamwright.processes.repository_discovery import current_branch, discover
+from teamwright.processes.repository_discovery import GitRepository, current_branch, discover
+from teamwright.processes.repository_refs import FileRefs
 
 _RULE = "worktree"
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -27,7 +30,8 @@ _READS_FILES = frozenset({"source", "."})
 """Commands that read their operands, such as the environment of the checkout's Python."""
 
 _GIT_VARIABLES = "GIT_"
-_LOCATORS = ("--git-dir", "--work-tree", "--exec-path", "--namespace")
+_HARMLESS_GIT_VARIABLES = frozenset({"GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT", "GIT_PAGER", "GIT_EDITOR"})
+_LOCATORS = ("--git-dir", "--work-tree", "--exec-path", "--namespace", "--bare")
 _COMMIT_FLAGS = frozenset({"-a", "--all", "-q", "--quiet", "--amend", "--no-edit", "--allow-empty", "-v", "--verbose"})
 _COMMIT_TEXTS = frozenset({"-m", "--message", "-am", "-qm", "-aqm", "-qam"})
 _ADD_FLAGS = frozenset({"-A", "--all", "-u", "--update", "-v", "--verbose", "-n", "--dry-run", "--", "-N"})
@@ -50,7 +54,9 @@ class WorktreeBounds(Struct, frozen=True):
             return None
         if is_process_link(real):
             return self.refuse_unknown()
-        if real in {f"{self.tree}/.git", str(self.tree)}:
+        inside = real.removeprefix(f"{self.tree}/").lower().split("/") if real.startswith(f"{self.tree}/") else []
+        # A line that makes a `.git` could lead its own git commands to the person's repository.
+        if real == str(self.tree) or ".git" in inside or inside[-1:] == ["commondir"]:
             return _deny(f"{named} belongs to git: change it with git's commands.")
         if any(real.startswith(f"{place}/") for place in (self.tree, *also)):
             return None
@@ -73,23 +79,61 @@ class WorktreeBounds(Struct, frozen=True):
 
         `variables` are the names of variables that the line passes to programs.
         """
-        if split_git_command(command.words) is None:
+        git = split_git_command(command.words)
+        if git is None:
             return None
         for name in (*command.variables, *variables):
-            if name.startswith(_GIT_VARIABLES) and name not in {"GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"}:
+            if name.startswith(_GIT_VARIABLES) and name not in _HARMLESS_GIT_VARIABLES:
                 return _deny(f"{name} may make git change another repository; leave it out.")
-        for word in command.words[1 : _subcommand(command)]:
+        for word in _global_options(command.words, git):
             if word is not None and word.startswith(_LOCATORS):
                 return _deny(f"{word.partition('=')[0]} may make git change another repository; leave it out.")
         for place in _directories(command):
             if place is None:
                 return _ask("git works in a directory that only the shell will know.")
             found = discover(place).repository
-            if found is None or not found.tree.is_relative_to(self.tree):
+            if found is None or not found.tree.is_relative_to(self.tree) or not self._is_git_dir(found):
                 return _deny(f"git would work in {place}, which is outside your worktree {self.tree}.")
-        if changes_shared_state(command.words, self.branch):
-            return _ask("It changes branches, tags or settings that your worktree shares with the person's checkout.")
+            if changes_shared_state(command.words, self.branch, FileRefs(found)):
+                return _ask("It may change branches, tags or settings that you share with the person's checkout.")
         return None
+
+    def _is_git_dir(self, found: GitRepository) -> bool:
+        """Return True when the git directory is that of the worktree, or of a repository or submodule inside it."""
+        if found.tree == self.tree:
+            return found.belongs_to_tree
+        own = discover(self.tree).repository
+        modules = () if own is None else (own.git_dir / "modules",)
+        return any(found.common.is_relative_to(one) for one in (self.tree, *modules))
+
+    def ask_about_variables(self, parsed: ParsedLine, commands: Iterable[ShellCommand]) -> Decision | None:
+        """Return the question about git commands in a line that sets variables which only the shell will know.
+
+        `commands` are those that change something.
+        """
+        if not any(split_git_command(command.words) for command in commands):
+            return None
+        if any(
+            name.startswith(_GIT_VARIABLES) and name not in _HARMLESS_GIT_VARIABLES
+            for command in parsed.commands
+            for name in command.variables
+        ):
+            return _ask("A variable may make git change another repository.")
+        if hides_variables(parsed.commands):
+            return _ask("It may set a variable that leads git to another repository; write the commands out.")
+        return None
+
+    def ask_about_hidden_git(self, command: ShellCommand) -> Decision | None:
+        """Return the question about a program that only the shell will know and that may be git."""
+        if command.role not in {"run", "unsure"} or command.words[:1] != (None,):
+            return None
+        name = command.shape(0)[-1]
+        if name is not None and "/" in name and not name.endswith("/git"):
+            return None
+        may_be_git = len(command.words) == 1 or any(
+            word is None or is_known_subcommand(word) for word in command.words[1:]
+        )
+        return _ask("It runs a program that only the shell will know, and it may be git.") if may_be_git else None
 
     def ask_about_program(self, command: ShellCommand) -> Decision | None:
         """Return the question about a program without a proof that names a file of the person's checkout."""
@@ -142,6 +186,11 @@ def _is_plain_commit(rest: list[str]) -> bool:
         elif word.startswith("-") and word not in _COMMIT_FLAGS:
             return False
     return has_text
+
+
+def _global_options(words: Words, git: Words) -> Words:
+    """Return the words between `git` and its subcommand; all words where that is hidden."""
+    return words[1:] if git[1:2] == (None,) else words[1 : len(words) - len(git) + 1]
 
 
 def _subcommand(command: ShellCommand) -> int:

@@ -47,13 +47,15 @@ def move_scope(scope: PermissionScope, place: WorktreeBounds) -> PermissionScope
     """
     own = [place.checkout, place.tree, *([scope.worktree.tree] if scope.worktree is not None else [])]
     also = tuple(path for path in scope.directories if all(_is_apart(path, one) for one in own))
-    moved = frozenset(_moved(path, place) for path in scope.hook_files)
+    files = frozenset(_moved(path, place) for path in scope.hook_files)
+    trees = frozenset(_moved(path, place) for path in scope.hook_trees)
     return replace(
         scope,
         directories=(place.tree, *also),
         base=place.tree,
         worktree=place,
-        hook_files=scope.hook_files | moved,
+        hook_files=scope.hook_files | files,
+        hook_trees=scope.hook_trees | trees,
         temporary=None if scope.temporary is None else replace(scope.temporary, checkout=str(place.checkout)),
     )
 

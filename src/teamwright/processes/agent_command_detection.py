@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,6 +26,7 @@ from teamwright.processes.process_tree import (
     is_same_start,
     own_ancestors,
 )
+from teamwright.processes.program_environment import find_program
 
 AGENT_VARIABLE = "TEAMWRIGHT"
 """The variable that is set in every command of an agent."""
@@ -86,15 +86,10 @@ def bash_line_index(argv: Sequence[str]) -> int:
 
 
 def _starter_argv() -> tuple[str, ...]:
-    bash = _bash()
+    bash = find_program("bash")
     if bash:  # privileged: it reads no file of `BASH_ENV`, and passes functions on unchanged
         return (bash, "-p", "-c", f'{_set_limit("bash")}; exec "$@"', "bash")
     return ("/bin/sh", "-c", f'{_set_limit("sh")}; exec "$@"', "sh")
-
-
-@cache
-def _bash() -> str:
-    return shutil.which("bash") or ""
 
 
 class AgentCommand(Struct, frozen=True):

@@ -1,8 +1,9 @@
 """Git calls of Teamwright itself: they run no program that an untrusted repository names.
 
 A repository that could make git run a program (`git_entries`) is not read at all, unless a person trusted these
-entries. In every other one the switches below disable the additions of a person's own configuration. A clone of a
-repository that a person named uses the person's configuration, and runs no hook and no submodule.
+entries. In every other one the switches below, and those of `git_settings`, disable what a person's own configuration
+makes git run. A clone of a repository that a person named uses the person's configuration, and runs no hook, no filter
+and no submodule.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_entries import GitEntry, git_entries
+from teamwright.processes.git_settings import UnclearSettings, person_switches
+from teamwright.processes.program_environment import find_program, own_variables
 
 _SAFE_SETTINGS = {
     "core.fsmonitor": "false",
@@ -28,11 +31,15 @@ _SAFE_SETTINGS = {
     "diff.external": "",
     "diff.submodule": "short",
     "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.ssh.defaultKeyCommand": "",
     "gpg.ssh.program": "false",
     "gpg.x509.program": "false",
+    "init.templateDir": "",
     "log.showSignature": "false",
     "protocol.allow": "never",
     "protocol.ext.allow": "never",
+    "sequence.editor": "false",
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
 }
@@ -65,10 +72,10 @@ class GitResult(Struct, frozen=True):
 
 
 def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of such a call: a few plain variables, and none that configures git."""
+    """Return the environment of such a call: a few plain variables, none that configures git, and the safe PATH."""
     source = os.environ if env is None else env
     return {
-        **{name: source[name] for name in _KEPT_VARIABLES if name in source},
+        **own_variables({name: source[name] for name in _KEPT_VARIABLES if name in source}),
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -77,11 +84,16 @@ def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
+def git_program(env: Mapping[str, str] | None = None) -> str:
+    """Return the path of git, found where no command can put a program; one that does not exist when there is none."""
+    return find_program("git", None if env is None else env.get("PATH", os.defpath)) or "/nonexistent/git"
+
+
 def git_argv(*args: str) -> list[str]:
-    """Return `git`, the safe options, and the command; commands that compare files get options that disable external
+    """Return git, the safe options, and the command; commands that compare files get options that disable external
     programs."""
     command, rest = args[0], args[1:]
-    return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
+    return [git_program(), *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
 class GitState(Struct, frozen=True):
@@ -135,8 +147,12 @@ def run_git(cwd: Path, *args: str, timeout_s: float = 10.0, terms: GitCallOption
     entries = [entry for entry in git_entries(cwd) if entry not in terms.trusted]
     if entries:
         return GitResult(128, "", f"{NOT_CALLED}: {entries[0].name} ({entries[0].file})")
-    safe, command = 1 + len(GIT_SAFE_ARGS), git_argv(*args)
-    argv, env = [*command[:safe], *terms.switches, *command[safe:]], {**git_env(), **terms.variables}
+    safe, command, env = 1 + len(GIT_SAFE_ARGS), git_argv(*args), git_env()
+    try:
+        off = person_switches(cwd, env, timeout_s)
+    except UnclearSettings as problem:
+        return GitResult(problem.exit_code, "", str(problem))
+    argv, env = [*command[:safe], *off, *terms.switches, *command[safe:]], {**env, **terms.variables}
     return _run(argv, cwd, env, timeout_s, terms.text, "surrogateescape" if terms.exact else "replace")
 
 
@@ -164,6 +180,7 @@ _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.symlinks": "true",
+    "init.templateDir": "",
     "filter.lfs.smudge": "",
     "filter.lfs.process": "",
     "filter.lfs.required": "false",
@@ -203,9 +220,13 @@ def clone_repository(address: str, ref: str, into: Path) -> ClonedRepository:
 
 def _git(cwd: Path, *args: str) -> str:
     switches = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = own_variables({name: value for name, value in os.environ.items() if not name.startswith("GIT_")})
     env |= {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "LC_ALL": "C.UTF-8"}
-    done = _run(["git", *switches, *args], cwd, env, TIMEOUT_S)
+    try:
+        switches += person_switches(cwd, env, TIMEOUT_S)
+    except UnclearSettings as problem:
+        raise CloneFailed(str(problem)) from None
+    done = _run([git_program(), *switches, *args], cwd, env, TIMEOUT_S)
     if not done.ok:
         raise CloneFailed(" ".join(done.errors.split())[-300:] or f"git {args[0]} failed")
     return done.output.strip()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.named_files import TOO_MUCH, content_digest, named_paths, tree_files
 from teamwright.storage.read_bounded import read_plain
 
 FileState = tuple[int, ...]
@@ -183,10 +184,57 @@ def config_entries(path: Path, git_dir: Path, tree: Path, seen: SeenFiles, depth
             found["a line that is not understood"] = [content]
         elif _is_include(line) and (target := _included_path(path, line)) is not None and depth < _MAX_DEPTH:
             yield from config_entries(target, git_dir, tree, seen, depth + 1)
-        elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree)):
+        elif not (_is_harmless(line) or _names_own_tree(line, git_dir, tree) or _is_ignored(line, path, git_dir)):
             found.setdefault(line.name, []).append(raw)
     for name, lines in found.items():
         yield GitEntry(path, name, text_digest(name.encode(), *lines))
+        # Their own entry: a worktree without these files runs nothing, and needs no other trust than the checkout.
+        if files := [file for file in _named_files(lines, tree, seen) if _holds_files(file)]:
+            yield GitEntry(path, f"files of {name}", text_digest(name.encode(), files_digest(files, tree)))
+
+
+def _named_files(lines: Iterable[bytes], tree: Path, seen: SeenFiles) -> list[Path]:
+    """Return the files of the work tree that values name: what git would run belongs to the digest."""
+    found: list[Path] = []
+    for raw in lines:
+        found += named_paths(raw.partition(b"=")[2].decode(errors="replace"), tree)
+    for path in found:
+        seen.add(path)
+        for file in (tree_files(path) or ()) if path.is_dir() else ():
+            seen.add(file.parent)
+            seen.add(file)
+    return found
+
+
+def _holds_files(path: Path) -> bool:
+    return tree_files(path) != [] if path.is_dir() else os.path.lexists(path)
+
+
+def shared_work_tree(common: Path) -> Path | None:
+    """Return the configuration that sets `core.worktree` for every worktree of a repository; None where none does.
+
+    Git ignores the setting of the shared configuration in linked worktrees, unless `extensions.worktreeConfig` is on.
+    """
+    config = common / "config"
+    found = False
+    try:
+        for line, _, _ in _lines(read_plain(config, MAX_CONFIG_BYTES)):
+            found = found or (line is not None and line.key == "core.worktree")
+    except (OSError, ValueError):
+        return None
+    return config if found and not _ignores_shared_work_tree(common) else None
+
+
+def _ignores_shared_work_tree(common: Path) -> bool:
+    """Return True when `extensions.worktreeConfig` is certainly off in this repository."""
+    try:
+        lines = [line for line, _, _ in _lines(read_plain(common / "config", MAX_CONFIG_BYTES))]
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    named = [line for line in lines if line is not None and line.key == "extensions.worktreeconfig"]
+    return None not in lines and all(line.value is not None and line.value.lower() in _OFF for line in named)
 
 
 def named_work_tree(path: Path) -> str | None:
@@ -245,6 +293,12 @@ def text_digest(*parts: bytes) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
+def files_digest(paths: Iterable[Path], tree: Path) -> bytes:
+    """Return one digest of files and directories; always new when they are more than can be compared."""
+    digest = content_digest(paths, tree)
+    return (unreadable_digest() if digest == TOO_MUCH else digest).encode()
+
+
 def unreadable_digest() -> str:
     """Return a digest for an unreadable file: it never matches, so trust in it cannot be stored."""
     return os.urandom(16).hex()
@@ -298,6 +352,13 @@ def _is_harmless(line: ConfigLine) -> bool:
 
 def _names_own_tree(line: ConfigLine, git_dir: Path, tree: Path) -> bool:
     return line.key == "core.worktree" and bool(line.value) and os.path.realpath(git_dir / str(line.value)) == str(tree)
+
+
+def _is_ignored(line: ConfigLine, path: Path, git_dir: Path) -> bool:
+    """Return True for the work tree of the main checkout, which git ignores in a linked worktree."""
+    common = path.parent
+    is_linked = path.name == "config" and git_dir.parent == common / "worktrees"
+    return line.key == "core.worktree" and is_linked and _ignores_shared_work_tree(common)
 
 
 def _is_include(line: ConfigLine) -> bool:

@@ -10,6 +10,8 @@ import ipaddress
 import socket
 from typing import TypeAlias
 
+from teamwright.protocol.time_limit import time_limit
+
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -24,7 +26,7 @@ async def resolve_public(host: str, port: int, *, allow_private: bool = False) -
     """Return an address of the host, all of whose addresses must be allowed. Raises AddressRefused."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
+        async with time_limit(_RESOLVE_TIMEOUT_S):
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise AddressRefused(f"{host} could not be looked up in {_RESOLVE_TIMEOUT_S:g} s") from None

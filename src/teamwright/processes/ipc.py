@@ -20,6 +20,7 @@ from typing import Any, Protocol, cast
 
 from teamwright.protocol.errors import error_from_json, error_to_json
 from teamwright.protocol.messages import decode, encode
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.paths import make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
@@ -172,7 +173,7 @@ class IpcConnection:
             self._is_leaving = True
             self._writer.write_eof()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within_s):
+                async with time_limit(within_s):
                     await self.ended.wait()
         self.close()
         with contextlib.suppress(OSError):

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.processes.process_tree import ProcessInfo, is_marked, list_processes, process_start, program_mark
+from teamwright.protocol.time_limit import time_limit
 
 _LOOK_S = 0.05
 """Seconds between two checks of a process without an end event (not Linux), and of one that is being killed."""
@@ -85,7 +86,7 @@ class WatchedProcess:
         ended = asyncio.Event()
         stop = self.on_end(ended.set)
         try:
-            async with asyncio.timeout(within_s):
+            async with time_limit(within_s):
                 await ended.wait()
         except TimeoutError:
             return not self.is_alive
@@ -128,7 +129,7 @@ class WatchedProcess:
         never = asyncio.Event()
         while self.is_alive:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with time_limit(_LOOK_S):
                     await never.wait()
         callback()
 

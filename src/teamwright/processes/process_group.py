@@ -20,6 +20,7 @@ from teamwright.processes.confinement import Child, Confinement, ProcessStart, s
 from teamwright.processes.process_output import OutputPipe, ProcessOutput, Sink, StdinWriter
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessPurpose, ProcessRecord, ProcessRecords
 from teamwright.processes.process_tree import MARK_VARIABLE, ProcessSnapshot, ProcessTree, new_mark
+from teamwright.protocol.time_limit import time_limit
 
 DRAIN_S = 0.25
 """Seconds that a pipe may stay open after its process ended."""
@@ -184,7 +185,7 @@ class Process:
             if not await self.tree.terminate(grace_s):
                 self._remove_record()
             with contextlib.suppress(TimeoutError):  # a process stuck in the kernel survives SIGKILL
-                async with asyncio.timeout(_REAP_S):
+                async with time_limit(_REAP_S):
                     await self.exited.wait()
         elif self.has_left_running() and not await self.tree.terminate(grace_s):
             self._remove_record()
@@ -253,7 +254,7 @@ async def wait_or_terminate(process: Process, *, timeout_s: float, grace_s: floa
     in_time = True
     try:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await process.moved_to_background.wait()
             if not process.exited.is_set():
                 return True
@@ -261,7 +262,7 @@ async def wait_or_terminate(process: Process, *, timeout_s: float, grace_s: floa
             in_time = False
             await process.terminate(grace_s)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
+            async with time_limit(DRAIN_S):
                 await process.wait_until_silent()
     except asyncio.CancelledError:
         try:

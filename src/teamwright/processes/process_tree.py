@@ -320,7 +320,7 @@ def _list_from_ps(_since: int = 0) -> list[ProcessInfo]:
     # BSD `ps` has no session numbers; the group replaces them
     listed = subprocess.run(
         ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
-        env={**os.environ, "LC_ALL": "C"},
+        env={"LC_ALL": "C"},
         capture_output=True,
         text=True,
         check=False,

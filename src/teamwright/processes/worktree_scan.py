@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.git_calls import git_env
+from teamwright.processes.git_calls import git_env, git_program
 from teamwright.processes.repository_discovery import GitRepository
 
 _CONFIG = (
@@ -147,7 +147,7 @@ class WorktreeScan:
     def _git(self, *args: str, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S) -> bytes:
         try:
             done = subprocess.run(
-                ["git", "--no-pager", *args],
+                [git_program(), "--no-pager", *args],
                 cwd=self.repository.tree,
                 env=self._env,
                 input=stdin,

@@ -80,6 +80,8 @@ SLUGS: dict[str, Slug] = {
     "team-refused": Slug(1, 409, "The state of the team forbids it."),
     "request-closed": Slug(1, 409, "The request was answered already, or no agent waits for it."),
     "undo-refused": Slug(1, 409, "An undo would lose later changes, or there is nothing to undo."),
+    "worktree-changed": Slug(1, 409, "The directory is not the worktree that was made, or git sees another one."),
+    "branch-in-use": Slug(1, 409, "The branch is checked out somewhere, so it is not moved."),
     "worktree-refused": Slug(1, 409, "A worktree or the integration branch is in a state that forbids the change."),
     "untrusted": Slug(3, 403, "The repository has not been trusted by a person."),
     "failed": Slug(1, 500, "The run failed."),

@@ -54,16 +54,24 @@ def member_name(text: str) -> MemberName:
             "bad-name",
             f"{text[:80]!r} cannot be a member's name",
             looked_at=[("rule", "letters, digits, _ and -; starts with a letter or digit; at most 64")],
+            do=[f"write {near}"] if (near := _similar_name(text)) else (),
             note="nothing was created",
         )
     if text.lower() in RESERVED or text.lower() in _DEVICES:
         raise InvalidName(
             "bad-name",
             f'"{text}" is a reserved name',
-            looked_at=[("reserved", ", ".join(sorted(RESERVED)))],
+            looked_at=[("reserved", f"{', '.join(sorted(RESERVED))}, and devices of Windows: con, nul, com1, …")],
+            do=[f"write {text}-1, or another name"],
             note="nothing was created",
         )
     return MemberName(text)
+
+
+def _similar_name(text: str) -> str:
+    """Return a possible name that is similar to the text: letters without accents, `-` for other characters."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64]
 
 
 def parse_recipient(text: str, teams: Collection[str] | None) -> MemberName:
@@ -249,3 +257,12 @@ def _ms(now_ms: int | None) -> int:
 def session_list_name(session: str) -> str:
     """Return the directory of a session's own task list, which is also the name of its implicit team."""
     return f"session-{session[:8]}"
+
+
+def moved_directory_advice(session: str) -> tuple[str, ...]:
+    """Return what to do about a session whose directory is gone: perhaps it was moved or renamed."""
+    team = session_list_name(session)
+    return (
+        f"in its new place: teamwright worktrees repair, then teamwright teams adopt {team}",
+        "move it back, then this command again",
+    )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.indented_json import EncodedValues, IndentedJson
-from teamwright.protocol.unknown_names import did_you_mean, unknown_member
+from teamwright.protocol.unknown_names import name_advice, unknown_member
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("agentId", "agent_id"),
@@ -107,7 +107,7 @@ class TeamConfig(Struct, frozen=True, dict=True):
             return member
         names = [LEAD_ALIAS if one.name == LEAD else one.name for one in self.members]
         of_type = next((one.name for one in self.members if one.agent_type.lower() == name.lower()), None)
-        do = did_you_mean(name, names, otherwise)
+        do = name_advice(name, names, otherwise)
         if of_type:
             do = [f"'{name}' is an agent type; the member of that type is {of_type}"]
         raise unknown_member(name, names, f"team {self.name}", note=note, do=do)

@@ -1,7 +1,8 @@
 """Tasks: their states, their file format, and the metadata keys of Teamwright.
 
 Keys and their order are as observed: id, subject, description, activeForm, owner, status, blocks, blockedBy, metadata;
-keys of other programs are kept after them. Blocked is never stored: `open_blockers` derives it.
+after them createdAt, updatedAt and the keys of other programs, which are kept. Blocked is never stored:
+`open_blockers` derives it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from teamwright.protocol.integration import IntegrationState, TaskIntegration, parse_task_integration
 from teamwright.protocol.review import Reviewer, ReviewNote, ReviewState, parse_review_note
+from teamwright.protocol.timestamps import iso_time, now_ms
 
 
 class TaskStatus(StrEnum):
@@ -52,6 +54,14 @@ REVIEWED = "reviewed"
 
 DRAFT = "draft"
 """Metadata key: the agent that still describes the task, and until when idle members do not claim it (ours)."""
+
+CREATED_AT, UPDATED_AT = "createdAt", "updatedAt"
+"""Keys with the times of the creation and of the last change, in ms since 1970 (as documented for other programs)."""
+
+_TIMES = frozenset({CREATED_AT, UPDATED_AT})
+
+_HIDDEN_KEYS = frozenset({CALL, DRAFT})
+"""Metadata keys that no model and no program needs."""
 
 DRAFT_MS = 5_000
 """Milliseconds that idle members wait after the creator's last change of the list."""
@@ -211,9 +221,31 @@ class Task(Struct, frozen=True):
             out["metadata"] = dict(self.metadata)
         return out | dict(self.extra)
 
+    def with_times(self, before: Task | None) -> Task:
+        """Return the task with the times of a write: `before` is its former state, None for a new task.
+
+        `updatedAt` is renewed by every change, also one that another program has left; nothing changes without one.
+        """
+        if before is not None and self == before:
+            return self
+        now = now_ms()
+        if before is None:
+            return replace(self, extra={**self.extra, CREATED_AT: self.extra.get(CREATED_AT, now), UPDATED_AT: now})
+        is_text = isinstance(self.extra.get(UPDATED_AT), str)  # another program may write its times so
+        return replace(self, extra={**self.extra, UPDATED_AT: iso_time() if is_text else now})
+
+    def shown_json(self) -> dict[str, Any]:
+        """Return the object as models and programs read it: without the metadata that only the runtime uses."""
+        out = self.to_json()
+        metadata = {key: value for key, value in (self.metadata or {}).items() if key not in _HIDDEN_KEYS}
+        if metadata:
+            return out | {"metadata": metadata}
+        out.pop("metadata", None)
+        return out
+
     def encode(self) -> bytes:
         """Return the file's bytes: 2-space JSON without a trailing newline (as observed)."""
-        if self.extra:
+        if not self.extra.keys() <= _TIMES:
             return json.dumps(self.to_json(), indent=2, ensure_ascii=False).encode()
         lines = [f'"{key}": {_indented(value)}' for key, value in self.to_json().items()]
         return f"{{\n  {_NEXT.join(lines)}\n}}".encode()  # the same, at a fifth of the cost

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from teamwright.processes.confinement import Child, ProcessStart
 from teamwright.processes.process_tree import MARK_VARIABLE
+from teamwright.processes.program_environment import SYSTEM_PATH
 from teamwright.sandbox.command_limits import CommandLimits
 from teamwright.sandbox.command_policy import REPLACED
 from teamwright.sandbox.mount_check import with_mount_check
@@ -36,10 +37,6 @@ _RUN_PATHS = ("/run/current-system", "/run/wrappers", "/run/opengl-driver", "/ru
 
 _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs")
 """Files of /proc by which a superuser changes the kernel, for all processes."""
-
-_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/wrappers/bin:/run/current-system/sw/bin"
-"""The directories of programs that start outside of the confinement. A command's PATH has directories that it can
-change, such as that of a virtual environment."""
 
 _CONFIGURATIONS = frozenset({"config", "config.worktree"})
 """Names of protected files by which git runs programs."""
@@ -114,7 +111,7 @@ class Bubblewrap(Struct, frozen=True):
         policy = self.policy
         mounted = frozenset(path for path in policy.protected if os.path.basename(path) in _CONFIGURATIONS)
         configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys, mounted)
-        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs)
+        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs, policy.writable)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter of this policy. Commands that only read talk to no other program."""
@@ -290,7 +287,7 @@ def _binds(kind: str, paths: Sequence[str]) -> list[str]:
 
 def find_system_program(name: str) -> str | None:
     """Return the path of an installed program of the system, which no command and no variable replaces; or None."""
-    return shutil.which(name, path=_SYSTEM_PATH)
+    return shutil.which(name, path=SYSTEM_PATH)
 
 
 def probe_bubblewrap(program: str) -> BubblewrapAbilities | None:

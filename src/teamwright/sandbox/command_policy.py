@@ -15,8 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from teamwright.processes.program_environment import leads_through
 from teamwright.sandbox.command_needs import NO_NEEDS, CommandNeeds
 from teamwright.sandbox.git_paths import configured_files, files_of_each, git_directories
+from teamwright.sandbox.guarded_files import PROTECTED_NAMES, PROTECTED_PATTERNS
 from teamwright.sandbox.mount_points import other_names, read_mounts
 from teamwright.sandbox.named_hosts import Destination
 from teamwright.sandbox.network_proxy import AskHost
@@ -28,12 +30,12 @@ from teamwright.sandbox.secret_paths import (
     CACHES,
     CREDENTIALS,
     GIT_FILES,
-    PROJECT_FILES,
     READABLE_AT_HOME,
     SECRET_VARIABLES,
     STARTUP_FILES,
     SYSTEM,
     SYSTEM_SECRETS,
+    is_kept,
 )
 from teamwright.storage.paths import make_private
 
@@ -41,8 +43,6 @@ REPLACED = ("/tmp/", "/run/", "/var/run/", "/var/tmp/", "/dev/")
 """Directories that a command has for itself, or without other programs' files."""
 
 _MAX_SOCKETS = 1_000
-_MAX_STEPS = 1_000
-"""Names in a path and in the links that it contains."""
 _SOCKET_FIELDS = 8
 """Fields of a row of /proc/net/unix that has a path (proc(5))."""
 
@@ -50,7 +50,8 @@ _SOCKET_FIELDS = 8
 class SandboxPaths(Struct, frozen=True):
     """The paths of a session. `private` is the state that no command sees, but for `visible`.
 
-    `temporary` is the directory that commands have as `/tmp`. `env` is the environment of commands.
+    `temporary` is the directory that commands have as `/tmp`. `env` is the environment of commands. `run_outside` are
+    files and directories of the project that run outside of the sandbox, such as scripts of a person's hooks.
     """
 
     home: str
@@ -58,12 +59,14 @@ class SandboxPaths(Struct, frozen=True):
     visible: tuple[str, ...]
     temporary: str
     env: Mapping[str, str]
+    run_outside: tuple[str, ...] = ()
 
 
 class ConfinementRequest(Struct, frozen=True):
     """A command to confine: its policy, the agent's directories, and what it names.
 
-    `readable` and `writable` are further paths of rules and settings; `denied` are paths that no command may read.
+    `readable` and `writable` are further paths of the settings; `shown` and `opened` are the real paths that an allowed
+    line names, to read and to change. `denied` are paths that no command may read.
     `own_files` are files of the runtime that it writes; `ask_host` allows hosts of the network. `hosts` are those that
     the command names.
     """
@@ -73,6 +76,8 @@ class ConfinementRequest(Struct, frozen=True):
     needs: CommandNeeds = NO_NEEDS
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
+    shown: Sequence[str] = ()
+    opened: Sequence[str] = ()
     denied: Sequence[str] = ()
     own_files: tuple[str, ...] = ()
     network: NetworkAccess = NetworkAccess.DENY
@@ -103,31 +108,50 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         )
     caches = _caches(place, request.needs, directories)
     given = follow_links(map(os.path.expanduser, request.writable), [*directories, *caches], are_changeable=True)
-    protected = [*protected_paths(directories, [*caches, *given], place, request.needs)]
+    opened = open_paths(request.opened, hidden, place)
+    shown = [path for path in open_paths(request.shown, hidden, place, to_read=True) if not _is_system(path)]
+    places = [*directories, *opened]
+    protected = [*protected_paths(places, [*caches, *given], place, request.needs)]
     own_caches = own_uv_caches(caches)
-    protected += [*_programs_in(caches, directories, place), *own_environment([*directories, *given]), *own_caches]
+    protected += [*_programs_in(caches, directories, place), *own_environment([*places, *given]), *own_caches]
     variables = [("UV_CACHE_DIR", _other_uv_cache(place))] if own_caches else []
-    writable = [*given, *directories, *git_directories(directories), *caches]
+    writable = [*given, *places, *git_directories(places), *caches]
     return SandboxPolicy(
         PolicyName.WORK,
         readable=_outermost(
-            filter(os.path.exists, [place.home, *extra, *_program_directories(place, writable)]), hidden
+            filter(os.path.exists, [place.home, *extra, *shown, *_program_directories(place, writable)]), hidden
         ),
         writable=_outermost(filter(os.path.exists, writable), hidden),
         protected=frozenset(path for path in protected if os.path.lexists(path)),
         guarded=frozenset(
-            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROJECT_FILES
+            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROTECTED_NAMES
         ),
         hidden=hidden,
         visible=visible,
-        network=_network(request),
+        network=network_access(request),
         temporary=_temporary(place),
         own_files=request.own_files,
         names_sockets=_names_sockets(request.needs),
         variables=tuple(variables),
-        git_configs=_git_configs(directories, request.needs),
+        git_configs=_git_configs(places, request.needs),
         git_keys=request.needs.git_keys,
     )
+
+
+def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths, *, to_read: bool = False) -> list[str]:
+    """Return the paths that are opened for a line that names them: not those that are hidden or protected anywhere.
+
+    A path that is not real any more leads to another place than the one that was allowed.
+    """
+    return [
+        path
+        for path in paths
+        if path != os.sep
+        and os.path.exists(path)
+        and os.path.realpath(path) == path
+        and not any(is_inside(path, one) for one in hidden)
+        and (to_read or not is_kept(path, place.home))
+    ]
 
 
 def _visible_paths(needs: CommandNeeds, place: SandboxPaths) -> frozenset[str]:
@@ -154,7 +178,7 @@ def _outermost(paths: Iterable[str], hidden: Iterable[str]) -> frozenset[str]:
     return frozenset(path for path in found if not any(is_shown(path, top) for top in found))
 
 
-def _network(request: ConfinementRequest) -> NetworkAccess:
+def network_access(request: ConfinementRequest) -> NetworkAccess:
     """Return the network of a working command. Through the proxy, a command that names the network asks too."""
     if request.needs.whole_network or request.network is NetworkAccess.ALLOW:
         return NetworkAccess.ALLOW
@@ -170,10 +194,12 @@ def protected_paths(
     """
     # Start files are often links into a project of settings.
     start_files = [os.path.join(place.home, name) for name in STARTUP_FILES]
-    start_files += [path for top in others for path in _cached_startup(top)]
+    start_files += [path for top in others for path in _matching(top, CACHED_STARTUP)]
     found = _below(start_files, (*directories, *others))
+    found += _below(place.run_outside, (*directories, *others))
     for directory in directories:
-        found += [os.path.join(directory, name) for name in PROJECT_FILES]
+        found += [os.path.join(directory, name) for name in PROTECTED_NAMES]
+        found += _matching(directory, PROTECTED_PATTERNS)
         pointer = os.path.join(directory, ".git")
         found += [pointer] if os.path.isfile(pointer) else []
         found += _below(configured_files(directory), directories)
@@ -189,13 +215,13 @@ def protected_paths(
     return [*(os.path.realpath(path) for path in found), *links]
 
 
-def _cached_startup(cache: str) -> list[str]:
-    """Return the files of a cache that a shell of the person reads when it starts."""
+def _matching(directory: str, patterns: Sequence[str]) -> list[str]:
+    """Return the entries of a directory whose names match one of the patterns."""
     try:
-        names = os.listdir(cache)
+        names = os.listdir(directory)
     except OSError:
         return []
-    return [os.path.join(cache, name) for name in names if any(fnmatch(name, one) for one in CACHED_STARTUP)]
+    return [os.path.join(directory, name) for name in names if any(fnmatch(name, one) for one in patterns)]
 
 
 def _real_place(path: str) -> str:
@@ -330,28 +356,10 @@ def follow_links(paths: Iterable[str], changeable: Iterable[str], *, are_changea
     tops, found = list(changeable), list[str]()
     for path in sorted(paths, key=len):
         real = os.path.realpath(path)
-        if any(is_inside(real, top) for top in tops) or not _is_led_by(path, tops):
+        if any(is_inside(real, top) for top in tops) or not leads_through(path, tuple(tops)):
             found.append(real)
             tops += [real] if are_changeable else []
     return found
-
-
-def _is_led_by(path: str, tops: Sequence[str]) -> bool:
-    """Return True when a link in one of these directories is on the way to the path's target."""
-    place, left = os.sep, list(reversed(Path(os.path.abspath(path)).parts[1:]))
-    for _ in range(_MAX_STEPS):
-        if not left:
-            return False
-        place = os.path.normpath(os.path.join(place, left.pop()))  # nothing before it is a link, so `..` is its parent
-        try:
-            target = os.readlink(place)
-        except OSError:
-            continue
-        if any(is_inside(place, top) for top in tops):
-            return True
-        left += reversed(Path(target).parts)
-        place = os.path.dirname(place)
-    return True
 
 
 def _programs_in(caches: Iterable[str], directories: Iterable[str], place: SandboxPaths) -> list[str]:

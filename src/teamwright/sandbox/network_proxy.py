@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
+from teamwright.protocol.time_limit import time_limit
 from teamwright.sandbox.named_hosts import Destination, is_loopback, plain_host
 from teamwright.sandbox.network_namespace import connect_inside
 
@@ -133,7 +134,7 @@ class NetworkProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_HEAD_TIMEOUT_S):
+            async with time_limit(_HEAD_TIMEOUT_S):
                 first = await reader.readexactly(1)
             await (self._serve_socks(reader, writer) if first[0] == _SOCKS else self._serve_http(first, reader, writer))
         except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
@@ -144,7 +145,7 @@ class NetworkProxy:
                 await writer.wait_closed()
 
     async def _serve_http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(_HEAD_TIMEOUT_S):
+        async with time_limit(_HEAD_TIMEOUT_S):
             head = first + await reader.readuntil(b"\r\n\r\n")
         request, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, target, _ = request.split(" ")
@@ -178,7 +179,7 @@ class NetworkProxy:
         await _relay((reader, writer), there)
 
     async def _serve_socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(_HEAD_TIMEOUT_S):
+        async with time_limit(_HEAD_TIMEOUT_S):
             methods = await reader.readexactly((await reader.readexactly(1))[0])
             if _WITH_PASSWORD not in methods:
                 writer.write(bytes([_SOCKS, _NO_METHOD]))
@@ -213,7 +214,7 @@ class NetworkProxy:
             if found is not None:  # a server that a command of the session started
                 return await asyncio.open_connection(sock=found)
         address = await _allowed_address(route, host, port)
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        async with time_limit(_CONNECT_TIMEOUT_S):
             return await asyncio.open_connection(address, port)
 
 

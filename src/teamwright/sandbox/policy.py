@@ -87,6 +87,19 @@ class SandboxPolicy(Struct, frozen=True):
     git_configs: frozenset[str] = frozenset()
     git_keys: frozenset[str] = frozenset()
 
+    def may_change(self, path: str) -> bool:
+        """Return True when a command can change a file of this real path, or make it."""
+        if not any(is_inside(path, top) for top in self.writable):
+            return False
+        closed = self.protected | self.guarded | self.hidden
+        return not any(is_inside(path, one) for one in closed) or path in self.git_configs
+
+    def may_read(self, path: str) -> bool:
+        """Return True when a working command can read a file of this real path."""
+        hides = [one for one in self.hidden if is_inside(path, one)]
+        shown = (*self.visible, *self.writable, *self.readable)
+        return not hides or any(is_inside(path, one) and any(is_inside(one, top) for top in hides) for one in shown)
+
     def with_own_files(self, *files: str) -> SandboxPolicy:
         """Return the policy of a command that also writes these files of the runtime."""
         return replace(self, own_files=(*self.own_files, *files))
@@ -118,7 +131,8 @@ class SandboxSettings(Struct, frozen=True):
     `auto_allow`: a command that needs nothing beyond the policy *work* runs without a question. `memory_mb` limits each
     process, in MiB; 0: three quarters of the machine's memory. `processes` limits a command's processes; 0: no limit.
     `answers`: the sandbox answers questions about commands with unknown effects. A bound that confines the commands of
-    a person who has the sandbox off only restricts them, so it answers none.
+    a person who has the sandbox off only restricts them, so it answers none. `opens`: of what an allowed line names
+    it opens only what is inside of these paths. Bounds that name `write` keep it to that.
     """
 
     mode: SandboxMode = SandboxMode.AUTO
@@ -129,14 +143,18 @@ class SandboxSettings(Struct, frozen=True):
     memory_mb: int = 0
     processes: int = 4_096
     answers: bool = True
+    opens: tuple[str, ...] = ("/",)
 
 
 UNBOUNDED = SandboxSettings(SandboxMode.OFF, NetworkAccess.ALLOW, ("/",), ("/",), auto_allow=True, processes=0)
 """Bounds that narrow nothing: the values of an agent type or a team file that names none."""
 
 
-_BOUND_KEYS = tuple(name for name in SandboxSettings.__struct_fields__ if name != "answers")
-"""The keys of bounds. Only the runtime decides `answers`."""
+_OF_RUNTIME = frozenset({"answers", "opens"})
+"""Fields that only the runtime decides."""
+
+_BOUND_KEYS = tuple(name for name in SandboxSettings.__struct_fields__ if name not in _OF_RUNTIME)
+"""The keys of bounds."""
 
 BOUNDS_TEXT = f"an object with some of {', '.join(_BOUND_KEYS)}"
 """The expected form of bounds, for errors."""
@@ -144,7 +162,7 @@ BOUNDS_TEXT = f"an object with some of {', '.join(_BOUND_KEYS)}"
 
 def parse_bounds(value: object) -> SandboxSettings:
     """Return the bounds of an agent type, a role or a team. Raises ValueError, with the expected form."""
-    if isinstance(value, dict) and "answers" in cast("dict[Any, Any]", value):
+    if isinstance(value, dict) and _OF_RUNTIME & set(cast("dict[Any, Any]", value)):
         raise ValueError(BOUNDS_TEXT)
     return restore_bounds(cast("object", value))
 
@@ -162,7 +180,8 @@ def restore_bounds(value: object) -> SandboxSettings:
         raise ValueError(f"{BOUNDS_TEXT}: paths begin with / or ~")
     if min(given.memory_mb, given.processes) < 0:
         raise ValueError(f"{BOUNDS_TEXT}: a limit is 0 or more")
-    return replace(UNBOUNDED, **{name: getattr(given, name) for name in said})
+    bounds = replace(UNBOUNDED, **{name: getattr(given, name) for name in said})
+    return replace(bounds, opens=given.write) if "write" in said and "opens" not in said else bounds
 
 
 def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSettings:
@@ -179,6 +198,7 @@ def narrow(settings: SandboxSettings, bounds: SandboxSettings) -> SandboxSetting
         memory_mb=min(memory_mb, bounds.memory_mb or memory_mb),
         processes=min(settings.processes or bounds.processes, bounds.processes or settings.processes),
         answers=settings.answers and bounds.answers and (settings.mode is not off or bounds.mode is off),
+        opens=_common(settings.opens, bounds.opens),
     )
 
 

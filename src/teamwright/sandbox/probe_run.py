@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 from teamwright.processes.confinement import Confinement, ProcessStart
+from teamwright.processes.program_environment import own_variables
 
 _NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _NO_ROOM_TEXT = re.compile("|".join(re.escape(os.strerror(number)) for number in _NO_ROOM))
@@ -27,7 +28,7 @@ def runs_under(confinement: Confinement) -> bool:
     errors = -1
     try:
         errors = os.memfd_create("teamwright", os.MFD_CLOEXEC)
-        environment = {**os.environ, "LC_ALL": "C"}
+        environment = {**own_variables(os.environ), "LC_ALL": "C"}
         ends = (subprocess.DEVNULL, subprocess.DEVNULL, errors)
         code = confinement.start(ProcessStart(("/bin/sh", "-c", ":"), Path("/"), environment, *ends)).wait()
         text = os.pread(errors, _MAX_TEXT, 0).decode(errors="replace")

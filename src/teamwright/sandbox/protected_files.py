@@ -3,7 +3,8 @@
 A changed file is restored, a created one is moved into the session's directory, and both are reported. Used for paths
 that did not exist before, for git configurations, and for all protected paths under Landlock. Files are read, so the
 sizes are bounded. Other commands may run in that time and put a link in the place of a directory, so each file is
-reached without links.
+reached without links. A command cannot replace a writable directory itself, only what is in it. If such a directory is
+gone, or another one is in its place, someone else did that, and nothing is restored there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_config import program_settings
+from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.storage.paths import make_private
 
 _MAX_FILES = 500
@@ -74,24 +76,39 @@ class ProtectedFiles(Struct, frozen=True):
     git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS
     configs: dict[str, _SavedFile | None] = {}
     """Git configurations that the command may change, but for settings that name programs. None: a missing file."""
+    places: dict[str, DirectoryIdentity] = {}
+    """The outermost writable directories, as they were."""
 
     @classmethod
     def take(
-        cls, missing: Iterable[str], there: Iterable[str] = (), git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS
+        cls,
+        missing: Iterable[str],
+        there: Iterable[str] = (),
+        git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS,
+        writable: Iterable[str] = (),
     ) -> ProtectedFiles:
-        """Record the state of paths: those that must not be created, those that exist, and git configurations."""
+        """Record the state of paths: those that must not be created, those that exist, and git configurations.
+
+        `writable` are the directories in which the command may change files.
+        """
         there = sorted(there)
         files = [file for path in there for file in _files_below(path)]
         saved = {file: found for file in files if (found := _read(file)) is not None}
         directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
         configs = {file: _read(file) for file in sorted(git_configs.files | git_configs.mounted)}
         unsaved = frozenset(files) - frozenset(saved)
-        return cls(tuple(sorted(missing)), directories, saved, unsaved, git_configs, configs)
+        places = {path: found for path in _outermost(writable) if (found := directory_identity(path)) is not None}
+        return cls(tuple(sorted(missing)), directories, saved, unsaved, git_configs, configs, places)
 
     def created_only(self) -> ProtectedFiles:
         """Return the part that undoes what was created: files, and settings of git that name programs."""
         configs = {file: before for file, before in self.configs.items() if file in self.git_configs.files}
-        return ProtectedFiles(self.missing, (), {}, git_configs=self.git_configs, configs=configs)
+        return ProtectedFiles(self.missing, (), {}, git_configs=self.git_configs, configs=configs, places=self.places)
+
+    def _is_in_place(self, path: str) -> bool:
+        """Return True when the writable directory that contains the path is still the one that it was."""
+        above = next((place for place in self.places if path.startswith(f"{place.rstrip('/')}/")), None)
+        return above is None or directory_identity(above) == self.places[above]
 
     def restore(self, quarantine: Path) -> list[str]:
         """Undo the changes since then; return the paths that were changed. Created files go to `quarantine`."""
@@ -99,13 +116,13 @@ class ProtectedFiles(Struct, frozen=True):
         # there is new too: `.git` as a file names another git directory.
         changed = [
             found
-            for path in (*self.missing, *self.directories, *self.saved)
+            for path in filter(self._is_in_place, (*self.missing, *self.directories, *self.saved))
             if (found := _replaced_above(path)) and _move_away(found, quarantine)
         ]
-        for path in self.missing:
+        for path in filter(self._is_in_place, self.missing):
             if os.path.lexists(path) and _move_away(path, quarantine):
                 changed.append(path)
-        for directory in self.directories:
+        for directory in filter(self._is_in_place, self.directories):
             for file in _files_below(directory):
                 if (
                     file not in self.saved
@@ -115,7 +132,7 @@ class ProtectedFiles(Struct, frozen=True):
                 ):
                     changed.append(file)
         for file, before in self.saved.items():
-            if _read(file) != before:
+            if self._is_in_place(file) and _read(file) != before:
                 _write_back(file, before, quarantine)
                 changed.append(file)
         return [*changed, *self._restore_configs(quarantine)]
@@ -123,11 +140,19 @@ class ProtectedFiles(Struct, frozen=True):
     def _restore_configs(self, quarantine: Path) -> Iterator[str]:
         """Restore the git configurations with a new setting that names a program; yield them with its name."""
         for file, before in self.configs.items():
-            names = self.git_configs.new_settings(file, before, _read(file))
+            names = self.git_configs.new_settings(file, before, _read(file)) if self._is_in_place(file) else []
             if names and before is not None:
                 _write_back(file, before, quarantine)
             if names and (before is not None or _move_away(file, quarantine)):
                 yield f"{file} ({', '.join(names[:_SHOWN])})"
+
+
+def _outermost(directories: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for path in sorted(set(directories)):
+        if not any(path.startswith(f"{one.rstrip('/')}/") for one in found):
+            found.append(path)
+    return found
 
 
 def _files_below(path: str) -> list[str]:

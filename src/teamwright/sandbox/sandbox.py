@@ -22,7 +22,13 @@ from teamwright.processes.confinement import Confinement
 from teamwright.protocol.errors import CannotStart
 from teamwright.sandbox.bubblewrap import Bubblewrap, BubblewrapAbilities, find_system_program, probe_bubblewrap
 from teamwright.sandbox.command_limits import CommandLimits, remove_ended_groups
-from teamwright.sandbox.command_policy import ConfinementRequest, SandboxPaths, make_policy, shown_paths
+from teamwright.sandbox.command_policy import (
+    ConfinementRequest,
+    SandboxPaths,
+    make_policy,
+    network_access,
+    shown_paths,
+)
 from teamwright.sandbox.control_groups import ControlGroups, find_control_groups
 from teamwright.sandbox.landlock import NETWORK_SINCE, Landlock, probe_landlock
 from teamwright.sandbox.network_namespace import open_namespace
@@ -35,6 +41,7 @@ from teamwright.sandbox.policy import (
     SandboxPolicy,
     SandboxReport,
     SandboxSettings,
+    is_inside,
     narrow,
 )
 from teamwright.sandbox.probe_run import NoRoomError
@@ -275,10 +282,17 @@ class Sandbox:
                 note="nothing was started",
             )
 
-    async def open_network(self) -> None:
-        """Start the proxy for commands, if the settings have hosts asked about and it works here. Never raises."""
-        network, found = self.settings.network, self.implementation()
-        if network is NetworkAccess.ASK or (network is NetworkAccess.DENY and found.bubblewrap is not None):
+    async def open_network(self, request: ConfinementRequest) -> None:
+        """Start the proxy, if this command reaches hosts through it and it works here. Never raises.
+
+        A process without such a command listens on no port.
+        """
+        if self.is_off or request.policy is not PolicyName.WORK:
+            return
+        found = self.implementation()
+        # Without bubblewrap, a command that names the network gets all of it.
+        serves = found.bubblewrap is not None or not request.needs.network
+        if serves and network_access(replace(request, network=self.settings.network)) is NetworkAccess.ASK:
             await self._network.open(found)
 
     async def close(self) -> None:
@@ -332,11 +346,17 @@ class Sandbox:
                 request,
                 readable=(*request.readable, *self.settings.read),
                 writable=(*request.writable, *self.settings.write),
+                opened=self._opened(request),
                 network=self.settings.network,
             ),
             self.place,
         )
         return replace(made, memory_mb=self.settings.memory_mb, processes=self.settings.processes)
+
+    def _opened(self, request: ConfinementRequest) -> list[str]:
+        """Return the paths that an allowed line opens here, as far as the bounds of the agent let it."""
+        tops = [os.path.realpath(os.path.expanduser(path)) for path in self.settings.opens]
+        return [path for path in request.opened if any(is_inside(path, top) for top in tops)]
 
 
 def _once(warn: Callable[[str], None]) -> Callable[[str], None]:

@@ -90,7 +90,7 @@ class Seatbelt(Struct, frozen=True):
         """Return the protected paths that do not exist, which may be created in other letters; and links."""
         policy = self.policy
         configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
-        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs)
+        return ProtectedFiles.take(policy.guarded, filter(os.path.islink, policy.protected), configs, policy.writable)
 
     def profile(self) -> str:
         """Return the profile: rules of all commands, of files, and of the network. Raises ValueError for a NUL."""

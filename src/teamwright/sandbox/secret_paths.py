@@ -1,11 +1,14 @@
-"""The paths that commands cannot read, cannot change, or may use as caches. Tables only.
+"""The paths that commands cannot read, cannot change, or may use as caches: tables, and a look-up in them.
 
-Names are relative to the user's home directory, unless they begin with a slash. Depends on nothing.
+Names are relative to the user's home directory, unless they begin with a slash. Depends on the table of guarded files.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+
+from teamwright.sandbox.guarded_files import is_protected
 
 SSH = (".ssh",)
 GIT_STORES = (".git-credentials", ".config/git/credentials", ".cache/git", ".git-credential-cache")
@@ -50,6 +53,36 @@ CREDENTIALS = (
     ),
 )
 """Paths in the home directory with credentials, or with histories that often contain some."""
+
+PRIVATE_NAMES = (
+    *(".env", ".env.*", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd"),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "*.ppk", "*.p12", "*.pfx"),
+    *("*.jks", "*.keystore", "*.kdbx", "*.tfstate", "*.tfstate.backup", ".vault-token", ".pypirc", ".dockercfg"),
+    *(*SSH, *CLOUDS, ".gnupg", ".password-store", ".config/git/credentials", ".config/gh", ".docker/config.json"),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+)
+"""Names of files and directories that hold keys and passwords in any directory, in lower case."""
+
+PUBLIC_NAMES = (
+    *(".env.example", ".env.*.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", ".env.test"),
+    *("*.pub", "*.example", "*.sample", "*.template"),
+)
+"""Names that look private, of files that are meant to be shared."""
+
+PRIVATE_CONTENTS: Mapping[str, str] = {
+    **dict.fromkeys(("*.pem", "*.key", "*.p8", "*.asc"), "BEGIN [A-Z ]*PRIVATE KEY"),
+    **dict.fromkeys((".npmrc", ".yarnrc", ".yarnrc.yml"), "_auth|_password|authtoken|Token"),
+    **dict.fromkeys(
+        ("*.json", "credentials", "credentials.toml", "auth.toml"), "private_key|secret_access_key|token ="
+    ),
+}
+"""Names of files that are private if their beginning matches a pattern."""
+
+GENERATED_DIRECTORIES = (
+    *("node_modules", "bower_components", "__pycache__", ".venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache"),
+    *(".ruff_cache", ".gradle", ".terraform", ".direnv", ".next", ".nuxt", ".parcel-cache", ".turbo", ".eggs"),
+)
+"""Directories that programs make again, and that nobody commits."""
 
 SYSTEM_SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
@@ -97,12 +130,6 @@ STARTUP_FILES = (
 CACHED_STARTUP = ("*.zsh", "*.zwc", "*.bash", "*.fish", "*.sh", "zcompdump*", ".zcompdump*")
 """Names of files in a cache's directory that a shell of the person reads when it starts."""
 
-PROJECT_FILES = (
-    *(".claude", ".teamwright", ".mcp.json"),
-    *(".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".envrc", ".cursor", ".gemini", ".codex"),
-)
-"""Files of a project that configure agents, or by which git, an editor or a shell of the person runs programs."""
-
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir", "gitdir")
 """Files of a git directory that make git run programs, or use another directory."""
 
@@ -128,6 +155,9 @@ CACHES: Mapping[str, str] = {
 }
 """Caches in the home directory, with the program for which a missing one is created."""
 
+HOLDS_PROGRAMS = frozenset({".deno"})
+"""Caches that contain a directory of programs, which commands cannot change (`STARTUP_FILES`)."""
+
 CACHE_VARIABLES = (
     *("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "GOCACHE", "GOMODCACHE"),
     *("YARN_CACHE_FOLDER", "PRE_COMMIT_HOME", "CCACHE_DIR", "SCCACHE_DIR", "PYTHONPYCACHEPREFIX"),
@@ -139,3 +169,14 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 
 READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep", ".editorconfig", ".inputrc")
 """Files in the home directory that programs of reading commands are configured by."""
+
+
+def is_kept(path: str, home: str) -> bool:
+    """Return True for a real path that stays unchanged wherever it is: a start file, a part of git, an agent's file.
+
+    An approval opens no such path. A project's own `.git` is open but for the files of `GIT_FILES`.
+    """
+    if is_protected(path):
+        return True
+    start_files = (os.path.realpath(os.path.join(home, name)) for name in STARTUP_FILES)
+    return any(path == one or path.startswith(f"{one}/") for one in start_files)

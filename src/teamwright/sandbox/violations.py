@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
 from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
+from teamwright.sandbox.secret_paths import is_kept
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
 _DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))
@@ -87,7 +88,7 @@ def find_refusal(
         found[violation] = None
         if len(found) >= _MAX:
             break
-    return Refusal(policy.name, tuple(found), _advice(policy, tuple(found))) if found else None
+    return Refusal(policy.name, tuple(found), _advice(policy, tuple(found), cwd)) if found else None
 
 
 def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tmp: bool) -> Iterator[Violation]:
@@ -96,8 +97,8 @@ def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tm
             yield Violation("write", _path_in(line))
         elif not replaces_tmp and _DENIED.search(line) and not _CONNECTS.search(line):
             yield from _denied_acts(policy, _path_in(line), cwd)
-        elif replaces_tmp and _MISSING.search(line) and _is_in_other_tmp(policy, _path_in(line)):
-            yield Violation("read", _path_in(line))
+        elif replaces_tmp and _MISSING.search(line) and (act := _act_in_replaced(policy, _path_in(line))):
+            yield Violation(act, _path_in(line))
         if policy.network is not NetworkAccess.ALLOW:
             yield from _connections(line)
         if _SIGNS.search(line):  # git with commit.gpgsign: the keys and their agent are what a person allows by name
@@ -118,10 +119,20 @@ def _denied_acts(policy: SandboxPolicy, named: str, cwd: str) -> Iterator[Violat
         yield Violation("write", named)
 
 
-def _is_in_other_tmp(policy: SandboxPolicy, path: str) -> bool:
-    """Return True for a path that only the system's `/tmp` has."""
-    ours = policy.temporary + path.removeprefix("/tmp")
-    return path.startswith("/tmp/") and os.path.lexists(path) and not os.path.lexists(ours)
+def _act_in_replaced(policy: SandboxPolicy, path: str) -> str:
+    """Return the act on a path that only the system's `/tmp` or `/var/tmp` has, or whose directory only it has."""
+    if any(is_inside(path, top) for top in (*policy.readable - {"/"}, *policy.writable)):
+        return ""
+    top = next((top for top in ("/tmp", "/var/tmp") if path.startswith(f"{top}/")), None)
+    ours = policy.temporary + path.removeprefix("/tmp") if top == "/tmp" else ""
+    if top is None or (ours and os.path.lexists(ours)):
+        return ""
+    if os.path.lexists(path):
+        return "read"
+    place = os.path.dirname(path)
+    return (
+        "write" if place != top and os.path.isdir(place) and not (ours and os.path.isdir(os.path.dirname(ours))) else ""
+    )
 
 
 def _connections(line: str) -> Iterator[Violation]:
@@ -147,6 +158,16 @@ def _listens(port: int) -> bool:
     return False
 
 
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.realpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def _is_always_kept(policy: SandboxPolicy) -> Callable[[str], bool]:
+    """Return a function that is true for a path that stays unchanged also in a directory that a person gave."""
+    kept = policy.protected | policy.guarded | policy.hidden
+    return lambda path: is_kept(path, os.path.expanduser("~")) or any(is_inside(path, one) for one in kept)
+
+
 def _path_in(line: str) -> str:
     quoted = [found[1] for found in _QUOTED.finditer(line)]
     paths = quoted or [found["path"].strip() for found in _PATH.finditer(line)]
@@ -158,19 +179,26 @@ def _short(path: str) -> str:
     return f"~{path.removeprefix(home)}" if home != "/" and is_inside(path, home) else path
 
 
-def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...]) -> str:
+def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...], cwd: str) -> str:
     """Return what a person can do, and for a temporary file what the model can do."""
     acts = {violation.act for violation in violations}
     in_tmp = all(violation.target.startswith("/tmp/") for violation in violations)
     if policy.name is PolicyName.READ and acts != {"read"}:
         return "The command was allowed because it only reads. For more, call it in a form that asks."
+    written = [_absolute(violation.target, cwd) for violation in violations if violation.act == "write"]
+    directory = _short(os.path.dirname(written[0])) if written and violations[0].target else "DIR"
     if in_tmp and acts == {"write"}:
-        return "Write temporary files to $TMPDIR."
-    outside = "or the command with the answer 'outside the sandbox' or a rule Unconfined(…)."
+        more = (
+            f" The user can allow the directory with --add-dir {directory}." if directory not in {"/tmp", "DIR"} else ""
+        )
+        return f"Write temporary files to $TMPDIR.{more}"
+    outside = "or the command with the answer 'outside the sandbox', a rule Unconfined(…) or --sandbox off."
     if in_tmp and acts == {"read"}:
         return "Commands have the session's own /tmp; Read shows this file, and the setting sandbox.read shows it here."
-    if "write" in acts:
-        return f"The user can allow the path with the setting sandbox.write, {outside}"
+    if written and not any(map(_is_always_kept(policy), written)):
+        return f"The user can allow the path with --add-dir {directory} or the setting sandbox.write, {outside}"
+    if acts == {"read"} and all(violation.target.startswith("/var/tmp/") for violation in violations):
+        return f"The user can show the file with --add-dir DIR or the setting sandbox.read, {outside}"
     if "connect" in acts:
         return f"The user can allow a host with a rule WebFetch(domain:…), all with sandbox.network, {outside}"
     return f"The user can allow {outside.removeprefix('or ')}"

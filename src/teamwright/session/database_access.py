@@ -5,7 +5,6 @@ Imported only when a database is named. Depends on the stores of `database`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from teamwright.database.teams_copy import TeamsCopy, open_teams_copy
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.pending_request import PendingRequest
+from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import RequestStore
 from teamwright.session.lookup.saved_teams import SavedTeam
 from teamwright.session.orphaned_members import EndedOrphans
@@ -70,7 +70,7 @@ class DatabaseAccess:
         store = RequestStore(request.box)
         answer = store.get_answer(request.id)
         try:
-            async with asyncio.timeout(CONFIRM_S):
+            async with time_limit(CONFIRM_S):
                 return await self._wait_until_closed(store, request.id) == answer
         except TimeoutError:
             raise TeamwrightError(

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent_type import AgentBounds
 from teamwright.config.external_member_commands import OWN, ExternalCommand
 from teamwright.permissions.verdict import Mode
+from teamwright.processes.program_environment import find_program, outside_first, own_variables
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.member_flags import MemberFlags, to_argv
@@ -138,6 +139,8 @@ class ExternalPrograms(Struct):
             for name, value in self.context.env.items()
             if name not in self.hidden and not (begins and name.startswith(begins))
         }
+        # The program runs the project's programs for its agent, by its own permissions.
+        base = own_variables(base) | {"PATH": outside_first(base.get("PATH", os.defpath))}
         return {TASKS_VARIABLE: "1"} | base | {name: self._fill(value, command) for name, value in command.env.items()}
 
     def _filled(self, command: ExternalCommand) -> list[str]:
@@ -188,8 +191,10 @@ class ExternalPrograms(Struct):
 def _program(command: ExternalCommand, env: Mapping[str, str]) -> str:
     """Return the program's absolute path by its own environment. Raises CannotStart."""
     program = os.path.expanduser(command.argv[0])
-    found = shutil.which(program, path=env.get("PATH"))
-    if found is None:
+    # A path is the person's own choice; a name must not lead to a program that a command made.
+    path = env.get("PATH", os.defpath)
+    found = shutil.which(program) if os.sep in program else find_program(program, path)
+    if not found:
         raise CannotStart(
             "backend",
             f"the program of the command {command.name} is not there: {command.argv[0]}",

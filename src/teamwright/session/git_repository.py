@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from teamwright.processes.git_calls import git_argv, git_env, run_git
+from teamwright.processes.git_calls import git_argv, git_env, git_program, run_git
 from teamwright.processes.repository_discovery import find_git_dir
 from teamwright.protocol.errors import CannotStart, UsageError
 
@@ -69,7 +69,7 @@ def clone_bundle(bundle: Path, into: Path) -> None:
         with (
             _signals_wait() as deliver,
             subprocess.Popen(
-                ["git", "-c", "protocol.file.allow=always", *argv],
+                [git_program(), "-c", "protocol.file.allow=always", *argv],
                 cwd="/",
                 env=git_env(),
                 stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from teamwright.config.settings.settings import NotifySettings
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.program_environment import own_variables
 from teamwright.session.session import Session
 from teamwright.tools.shell.bash_settings import command_environment
 
@@ -144,5 +145,5 @@ def notification_sender(
 ) -> NotificationSender:
     """Return the sender for a session."""
     context = session.reloading.context
-    env = command_environment(context.settings.bash, context.env)
+    env = own_variables(command_environment(context.settings.bash, context.env))
     return NotificationSender(context.settings.notify, session.agent_factory.work_directory, env, mask, on_failure)

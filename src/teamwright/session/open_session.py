@@ -132,6 +132,7 @@ async def _open(options: Options, stack: AsyncExitStack, end: Callable[[], None]
         launcher_for=processes.launcher_for,
         is_integrating=lambda: integration.is_working,
         watch_mailbox=lambda name, look: files.follow(name, look),
+        watch_file=watcher.follow,
         open_doorbell=lambda name, look: outside.open_doorbell(name, look),
     )
     team = make_team(context, log, agent_factory, team_status, ports)
@@ -373,8 +374,9 @@ def _in_mode(context: SessionContext, agent_factory: AgentFactory) -> AgentFacto
         load_mode(context.directory) if context.resumed else None,
         context.options.permission_mode,
     )
-    require_person_for_mode(context.home, agent_factory.policy.mode)
-    agent_factory.may_bypass = agent_factory.policy.mode is Mode.BYPASS
+    may_bypass = context.options.may_bypass
+    require_person_for_mode(context.home, Mode.BYPASS if may_bypass else agent_factory.policy.mode)
+    agent_factory.may_bypass = may_bypass or agent_factory.policy.mode is Mode.BYPASS
     agent_factory.mode_untold = saved_mode is not None
     if requested_mode is None and saved_mode is not None:
         restore_mode(agent_factory.policy, saved_mode)

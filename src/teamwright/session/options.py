@@ -49,11 +49,18 @@ class Options(Struct, frozen=True):
     fallback_models: tuple[str, ...] = ()
     """The models that agents use, in this order, when their own model is not available."""
     effort: str | int | None = None
+    thinking_tokens: int | None = None
+    """The tokens that the lead may think with, where no effort is given; 0: it does not think. A model without such a
+    budget uses its nearest level of effort."""
+    may_bypass: bool = False
+    """True: a client may set bypassPermissions while the session runs."""
     permission_mode: str | None = None
     mode_unless_kept: str | None = None
     add_dirs: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    asked_tools: tuple[str, ...] = ()
+    """Rules that ask, as a client names them for its own tools."""
     only_allowed: bool = False
     settings_file: Path | str | None = None
     setting_sources: tuple[str, ...] | None = None
@@ -112,7 +119,7 @@ class Options(Struct, frozen=True):
     sandbox: str | None = None
     """The mode of the sandbox; None: that of the environment, else of the settings."""
     sandbox_bounds: Mapping[str, Any] | None = None
-    """The sandbox settings of the lead, which a member process does not exceed; None in the lead's process."""
+    """Sandbox settings that the process does not exceed: in a member process those of the lead; None: no bounds."""
     stores: TeamStores | None = None
     """The stores of the team; None: files in the home."""
 

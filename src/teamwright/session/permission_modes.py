@@ -19,7 +19,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.verdict import Mode, parse_mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
@@ -57,7 +57,7 @@ class SessionModes(Struct):
 
     def mode_of(self, name: str) -> Mode | None:
         """Return the mode of that member, the lead's where it has no own mode; None for an unknown name."""
-        recipient = parse_recipient(name, self.team.names)
+        recipient = self.team.recipient(name)
         if recipient == LEAD:
             return self.mode
         teammate = self.team.find(recipient)
@@ -69,7 +69,7 @@ class SessionModes(Struct):
         Raises UsageError for an unknown mode, UnknownMember naming the nearest, and TeamRefused for a mode that cannot
         be set at run time; then nothing is changed.
         """
-        if not member or parse_recipient(member, self.team.names) == LEAD:
+        if not member or self.team.recipient(member) == LEAD:
             return self.set_lead(lead_mode(_parse_mode(text), source), by)
         return await set_of_member(self.agent_factory, self.team, text, member, by, source)
 

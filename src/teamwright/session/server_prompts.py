@@ -6,7 +6,6 @@ servers of the session.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from teamwright.agent.tool import ToolContext
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.session import Session
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ async def complete_argument(session: Session, name: str, words: list[str]) -> li
         return []
     argument = called.prompt.arguments[len(words) - 1].name
     try:
-        async with asyncio.timeout(COMPLETION_S):
+        async with time_limit(COMPLETION_S):
             return await called.server.complete(called.prompt.name, argument, words[-1])
     except (McpServerError, TimeoutError):
         return []

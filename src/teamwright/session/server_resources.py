@@ -5,7 +5,6 @@ Depends on the servers of the session. A person names the resource, so its serve
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +12,7 @@ from teamwright.agent.tool import ToolContext
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import Block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.prompt_input import ATTACHED_FILE
 from teamwright.session.session import Session
 
@@ -70,7 +70,7 @@ async def complete_resource(session: Session, word: str) -> list[str]:
     if server is None or server.state != "running":
         return []
     try:
-        async with asyncio.timeout(LISTING_S):
+        async with time_limit(LISTING_S):
             resources, _ = await server.list_resources()
     except (McpServerError, TimeoutError):
         return []

@@ -29,10 +29,12 @@ from teamwright.config.team_definition_reader import FILE, read_definition
 from teamwright.config.trust_entries import team_entry
 from teamwright.config.trust_store import TrustState, TrustStore
 from teamwright.models.effort import parse_optional_effort
+from teamwright.processes.program_environment import add_changeable, without_git_variables
 from teamwright.processes.repository_discovery import current_branch
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.ids import SessionId, session_id
-from teamwright.sandbox.policy import SandboxMode, narrow, restore_bounds
+from teamwright.protocol.ids import SessionId, moved_directory_advice, session_id
+from teamwright.sandbox.policy import SandboxMode, SandboxSettings, narrow, restore_bounds
+from teamwright.sandbox.secret_paths import CACHE_VARIABLES, CACHES, HOLDS_PROGRAMS
 from teamwright.session.lookup.saved_sessions import SessionView, find_session, latest_session
 from teamwright.session.model_sources import load_lead_model
 from teamwright.session.options import Options, with_default_caps
@@ -124,7 +126,7 @@ def load_member_context(options: Options, session: SessionId, room: Path) -> Ses
 
 
 def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> SessionContext:
-    env = dict(os.environ) if options.env is None else {**_usual(), **options.env}
+    env = without_git_variables(os.environ if options.env is None else {**_usual(), **options.env})
     options = replace(options, sandbox=options.sandbox or sandbox_variable(options))  # for member processes too
     flags = settings_flags(options)
     trust = TrustStore.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
@@ -143,7 +145,18 @@ def _load(options: Options, home: Home, cwd: Path, session: SessionId, *, resume
     places = definition_sources(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
     plugin_warnings = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *problems, *plugin_warnings))
+    # In a linked worktree the main checkout is changeable too: its directories of programs are on the PATH.
+    main = trust.bound_to.parent if trust.bound_to.name == ".git" else trust.bound_to
+    add_changeable((cwd, trust.root, main, home.own, *_changeable_places(settings.sandbox, env)))
     return SessionContext(options, home, cwd, env, settings, trust, session, resumed, definition, places)
+
+
+def _changeable_places(sandbox: SandboxSettings, env: Mapping[str, str]) -> list[str]:
+    """Return the caches and the paths of the settings, in which commands create files outside of their directories."""
+    home = os.path.expanduser(env.get("HOME") or "~")
+    found = [os.path.join(home, name) for name in CACHES if name not in HOLDS_PROGRAMS]
+    found += [path for name in CACHE_VARIABLES if os.path.isabs(path := env.get(name, ""))]
+    return [*found, *map(os.path.expanduser, sandbox.write)]
 
 
 USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
@@ -203,7 +216,7 @@ def load_team_definition(trust: TrustState) -> tuple[TeamDefinition | None, tupl
         return None, (f"{trust.root / FILE}: left out: {problem.what}",)
     if definition is None:
         return None, ()
-    return trusted_definition(definition, lambda name, value: trust.allows(team_entry(name, value))), ()
+    return trusted_definition(definition, lambda name, value: trust.allows(team_entry(trust.root, name, value))), ()
 
 
 def _check_worktree(options: Options) -> None:
@@ -238,7 +251,8 @@ def _directory_of(view: SessionView, cwd: Path) -> Path:
     there = Path(view.cwd) if view.cwd else cwd
     if not there.is_dir():
         what = f"the directory of session {view.id[:8]} is gone"
-        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+        do = moved_directory_advice(view.id)
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))], do=do)
     return there
 
 
@@ -247,6 +261,7 @@ def settings_flags(options: Options) -> SettingFlags:
     return SettingFlags(
         model=options.model if isinstance(options.model, str) else None,
         effort=parse_optional_effort(options.effort),
+        thinking="off" if options.thinking_tokens == 0 else None,
         permission_mode=options.permission_mode or options.mode_unless_kept,
         plan_approval=options.plan_approval,
         backend=options.backend,
@@ -255,6 +270,7 @@ def settings_flags(options: Options) -> SettingFlags:
         sandbox=options.sandbox,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
+        asked_tools=options.asked_tools,
         only_allowed=options.only_allowed,
         add_dirs=options.add_dirs,
         settings_file=options.settings_file,

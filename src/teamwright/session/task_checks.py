@@ -24,12 +24,14 @@ from teamwright.agent.permission_gate import PermissionGate
 from teamwright.config.settings.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Approver, Mode, Verdict, stricter
 from teamwright.processes.process_records import ProcessPurpose
+from teamwright.processes.program_environment import proven_variables
 from teamwright.protocol.events import Emit, Progress
 from teamwright.protocol.ids import LEAD
 from teamwright.session.work_confinement import confine_line
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.exclusive_lock import hold_exclusive
 from teamwright.tasks.task_check import TaskCheckResult
+from teamwright.tools.shell.shell_choice import is_proven
 from teamwright.tools.shell.startup import plain_shell
 
 if TYPE_CHECKING:
@@ -155,10 +157,10 @@ class TaskChecks(Struct):
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        policy = self._policy(by)
-        now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
+        policy, path = self._policy(by), self.environment().get("PATH", "")
+        now = policy.decide("Bash", Access(command=command, cwd=cwd, search_path=path)).verdict
         if seen_from is not None:
-            then = policy.decide("Bash", Access(command=command, cwd=seen_from)).verdict
+            then = policy.decide("Bash", Access(command=command, cwd=seen_from, search_path=path)).verdict
             return stricter(then, now) is then
         return now is Verdict.ALLOW and policy.display_mode is not Mode.BYPASS
 
@@ -186,6 +188,8 @@ class TaskChecks(Struct):
         output = ProcessOutput(OUTPUT_CHARS * 2)
         purpose = ProcessPurpose(by, "check")
         environment = {**self.environment(), "PWD": str(cwd)}
+        if is_proven(command, cwd):  # nothing else allowed it, so that it runs as such a line of an agent does
+            environment = proven_variables(environment)
         timeout_s = self.settings.timeout_s
         await self.jobs.wait_for_orphan_cleanup()  # no check runs beside processes that an earlier process left
         try:
@@ -215,8 +219,8 @@ class TaskChecks(Struct):
         """Return the directories of the owner, else of the completing agent, else of the session."""
         for name in (task.owner or "", by):
             if name and (teammate := self.find(name)) is not None:
-                return teammate.agent.toolbox.workplace.roots
-        return self.policy.scope.directories
+                return teammate.agent.toolbox.workplace.directories()
+        return self.policy.directories
 
     def _cwd(self, task: Task, by: str) -> Path:
         """Return the working directory of the owner, else of the completing agent, else of the session."""

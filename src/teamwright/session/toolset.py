@@ -147,6 +147,12 @@ class Toolset(Struct):
         [skills] = self._skills()
         return [skills if tool.name == "Skill" else tool for tool in tools]
 
+    @property
+    def command_path(self) -> str:
+        """The PATH of agents' commands, as far as it is known before the first command."""
+        inherited = self.env.get("PATH", "")
+        return self.startup.command_path(inherited) if self.startup is not None else inherited
+
     def use_sandbox(self) -> Sandbox | None:
         """Return the sandbox of commands, made at the first use; None when there is none."""
         self._used_sandbox = self.sandbox and self.sandbox()

@@ -30,10 +30,15 @@ def confine_work(
 
     `gate` has the deny rules for reading, and asks about hosts; `program` is the name of the program there.
     """
+    return _confine(sandbox, gate, program, work_request(roots))
+
+
+def work_request(roots: Sequence[Path]) -> ConfinementRequest:
+    """Return the confinement of a program that may change these directories, and names nothing else."""
     from teamwright.sandbox.command_policy import ConfinementRequest
     from teamwright.sandbox.policy import PolicyName
 
-    return _confine(sandbox, gate, program, ConfinementRequest(PolicyName.WORK, roots))
+    return ConfinementRequest(PolicyName.WORK, roots)
 
 
 async def confine_line(
@@ -44,9 +49,10 @@ async def confine_line(
         return None
     from teamwright.tools.shell.command_confinement import find_hosts, line_request
 
-    await sandbox.open_network()
+    request = line_request(line, cwd, roots)
+    await sandbox.open_network(request)
     hosts = await find_hosts(sandbox, line, cwd)
-    return _confine(sandbox, gate, program, replace(line_request(line, cwd, roots), hosts=hosts))
+    return _confine(sandbox, gate, program, replace(request, hosts=hosts))
 
 
 def _confine(

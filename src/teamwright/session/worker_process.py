@@ -26,9 +26,11 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.database.start_orders import ORDERS, StartOrder, StartOrders
 from teamwright.database.workers import WorkerOffer, register_worker, worker_lease
 from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
+from teamwright.processes.program_environment import without_git_variables
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.session.member_process.launcher import PROGRAM
-from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile
+from teamwright.session.member_process.spawn_file import SpawnFile, member_environment
+from teamwright.storage.directory_identity import directory_identity
 from teamwright.storage.paths import Home, make_private
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.detached import DetachedBackend
@@ -124,6 +126,7 @@ class WorkerProcess:
         checkout = self._settings.directory / order.team / order.member
         try:
             location = await self._open(order, checkout)
+            made = directory_identity(checkout)
             self._running[order.id] = location
             if not await orders.note_running(order.id, worker):
                 await self._backend.close(location)
@@ -132,7 +135,9 @@ class WorkerProcess:
             self._running.pop(order.id, None)
             detail = await self._backend.last_output(location)
             await self._backend.close(location)
-            result = await asyncio.to_thread(bundle_result, checkout, order.team, order.member, order.commit)
+            args = (checkout, made, order.team, order.member, order.commit)
+            result, why = await asyncio.to_thread(bundle_result, *args)
+            detail = "\n".join(filter(None, (why, detail)))
         except TeamwrightError as problem:
             detail = "\n".join([str(problem), detail]).strip()
         self._report(f"ended {order.member} of {order.team}")
@@ -160,7 +165,7 @@ class WorkerProcess:
             order=order.id,
         ).write(path)
         argv = (*PROGRAM, *(str(flag) for flag in body["flags"]))
-        env = {**os.environ, VARIABLE: str(path)}
+        env = member_environment(without_git_variables(os.environ), path)
         return await self._backend.open(Launch(order.member, order.team, order.session, argv, env, checkout))
 
     async def _end(self, orders: StartOrders, id: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.paths import Home, make_private
 from teamwright.storage.socket_address import bind, short_address, unbind
@@ -52,7 +53,7 @@ class Doorbell:
         """
         self._listen()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await self._has_rung.wait()
         except TimeoutError:
             return False

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from teamwright.protocol.errors import LockLost, LockTimeout
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage import lock_dir
 from teamwright.storage.atomic_write import storage_error
 from teamwright.storage.loop_cache import LoopCache
@@ -63,7 +64,7 @@ class FileLock:
             await self._local.acquire()
             return
         try:
-            async with asyncio.timeout(deadline - time.monotonic()):
+            async with time_limit(deadline - time.monotonic()):
                 await self._local.acquire()
         except TimeoutError:
             raise self.timeout_error() from None

@@ -92,6 +92,8 @@ class FileTaskStore:
         from teamwright.tasks.dependency_changes import add_edges, refuse_bad_edges
 
         more = [blocker for blocker, blocked in edges if blocked == id]
+        if not self.exists:
+            raise not_found_error(id)  # without a list there is no lock file
         async with files.list_lock().hold() as hold:
             refuse_bad_edges(files, edges)
 

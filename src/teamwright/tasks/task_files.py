@@ -104,7 +104,7 @@ class TaskFiles:
             before = self._read_or_restore(id, hold)
             if before is None:
                 raise not_found_error(id)
-            after = change(before)
+            after = change(before).with_times(before)
             if after != before:
                 hold.check()
                 raw = after.encode()
@@ -137,7 +137,7 @@ class TaskFiles:
         """
         number = max(self.watermark(), self.index.highest_number()) + 1
         while True:
-            task = make_task(str(number))
+            task = make_task(str(number)).with_times(None)
             raw = task.encode()
             hold.check()
             if write_new(self.path(task.id), raw):

@@ -127,6 +127,7 @@ async def adopt_open_tasks(files: TaskFiles, source: TaskFiles) -> list[Task]:
                 blocks=tuple(i for i in task.blocks if i in ids),
                 blocked_by=tuple(i for i in task.blocked_by if i in ids),
             )
+            here = here.with_times(task)
             one.check()
             two.check()
             raw = here.encode()

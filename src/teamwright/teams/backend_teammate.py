@@ -82,9 +82,12 @@ class BackendTeammate(Teammate, kw_only=True, eq=False):
         return ""
 
     async def _last_line(self) -> str:
-        """Return `: ` and the last line of its output; empty without output."""
+        """Return how it ended and the last line of its output, which need not be the reason; empty without both."""
         output = (await self.backend.last_output(self.location)).strip() if self.location is not None else ""
-        return f": {output.splitlines()[-1].strip()[:_MAX_LAST_LINE]}" if output else ""
+        first, *rest = output.splitlines() or [""]
+        how, lines = (first, rest) if first.startswith("ended ") else ("", [first, *rest])
+        last = lines[-1].strip()[:_MAX_LAST_LINE] if lines else ""
+        return (f": {how}" if how else "") + (f" (its last output: {last})" if last else "")
 
 
 class ProcessTeammateBase(BackendTeammate, kw_only=True, eq=False):

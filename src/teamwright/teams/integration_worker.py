@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.processes.repository_discovery import discover
+from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.events import IntegrationChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.storage.file_lease import Lease, wait_for_lease
 from teamwright.teams.mailbox.runtime_notes import send_note
 from teamwright.teams.team import SessionTeam
-from teamwright.worktrees.integration import Integration
+from teamwright.worktrees.integration import FAILS_BEFORE, Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
 from teamwright.worktrees.member_branch import short_list
+from teamwright.worktrees.worktree_list import CHECKOUT
 
 RETRY_PAUSE_S = 10.0
 """Seconds after a fault outside the entries, such as a full disk, until the queue is worked again."""
@@ -45,6 +48,8 @@ class IntegrationWorker:
         """The entries of which the lead was not notified."""
         self._run: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self._unfollow: list[Callable[[], None]] = []
+        """Stop the watch of checkouts that have the integration branch."""
         self._warned = ""
         """The last warning: a fault that stays is reported once."""
 
@@ -97,14 +102,27 @@ class IntegrationWorker:
             what, do = (problem.what, problem.do) if isinstance(problem, TeamwrightError) else (str(problem), ())
             then = f" Then: {do[0]}" if do else ""
             self._warn(f"finished work waits, because it cannot be integrated: {what}.{then}")
-            self._retry = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._start)
+            if isinstance(problem, WorktreeRefused) and problem.slug == "branch-in-use":
+                self._wait_for_branch(problem)
+            else:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._start)
         finally:
             self._team.changed.set()
+
+    def _wait_for_branch(self, problem: WorktreeRefused) -> None:
+        """Go on when a checkout that has the branch gets another HEAD. The next completed task tries again too."""
+        follow = self._team.ports.watch_file
+        places = [Path(path) for key, path in problem.looked_at if key == CHECKOUT]
+        repositories = [found for path in places if (found := discover(path).repository) is not None]
+        if follow is not None:
+            self._unfollow += [follow(one.git_dir / "HEAD", self._start) for one in repositories]
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+        while self._unfollow:
+            self._unfollow.pop()()
 
     async def _open(self) -> Integration:
         """Return the integration, with the lease of its queue and with the entries that an earlier process left."""
@@ -199,12 +217,19 @@ def _name(entry: IntegrationEntry) -> str:
 
 def _return_text(integration: Integration, entry: IntegrationEntry, to: str) -> str:
     """Return the message about an entry that cannot be merged, to its member or, when that has ended, to the lead."""
-    detail = entry.detail[-OUTPUT_CHARS:]
+    before = entry.detail.startswith(FAILS_BEFORE)
+    detail = entry.detail[:OUTPUT_CHARS] if before else entry.detail[-OUTPUT_CHARS:]
     if entry.state is IntegrationState.CONFLICT:
         why = f"Commit {entry.tip[:12]} of task #{entry.task} conflicts in {short_list(entry.paths)}: {detail}."
         how = (
-            f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree, and the "
-            "files with conflicts get markers. Edit them so that both sides are kept, and complete it once more."
+            f"Complete the task again with TaskUpdate: {integration.branch} is then merged into your worktree. Files "
+            "that both sides changed get conflict markers; `git status` lists the others. Keep both sides, and "
+            "complete it once more."
+        )
+    elif before:
+        why = f"Commit {entry.tip[:12]} of task #{entry.task} was not integrated. {detail}"
+        how = (
+            "The cause is not in this commit. Write that to the lead, and wait until the base or the check is repaired."
         )
     else:
         why = (

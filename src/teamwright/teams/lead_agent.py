@@ -21,6 +21,7 @@ from teamwright.agent.conversation import UserMessage
 from teamwright.agent.input_queue import CommandPriority, InputQueue, QueuedCommand
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import STOP, USER_PROMPT
+from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
@@ -301,10 +302,9 @@ class Lead(Struct):
             if self.on_shell is not None:
                 self.save_note(await self.on_shell(command.text))
 
-    async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
-        """Return why hooks want the lead to continue though it has answered."""
-        outcome = await self.agent.hooks.run_stop_hooks(STOP, end.text, again=asked_before)
-        return outcome.reason if outcome.blocked and not outcome.halted else ""
+    async def _ask_stop_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:
+        """Return whether hooks want the lead to continue though it has answered."""
+        return await self.agent.hooks.run_stop_hooks(STOP, end.text, again=asked_before)
 
     async def _unread_mail(self) -> list[InboxEntry]:
         desk = self.team.lead_mail
@@ -358,7 +358,7 @@ class Lead(Struct):
                     await self.team.lead_mail.mark_delivered(mail)
             self.owes_answer = False
             turn = partial(run_turn, steering=self)
-            self.last_end = await run_turn_with_stop_hooks(self.agent, None, self._continue_reason, turn)
+            self.last_end = await run_turn_with_stop_hooks(self.agent, None, self._ask_stop_hooks, turn)
             self.usage += self.last_end.usage
             last = self.last_end
             self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.explanation))

@@ -5,7 +5,7 @@ Depends on the team and its parts.
 
 from __future__ import annotations
 
-from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import IdleNotification
@@ -52,7 +52,7 @@ class LocalTeamAccess:
         try:
             if not (is_rerun and await self._team.mailbox(LEAD).contains(id)):
                 await send_protocol(self._team, name, LEAD, notice, id=id)
-        except StorageError as problem:
+        except TeamwrightError as problem:
             text = f"the lead did not receive an idle notice of {name} ({problem.what}); its text is in the event log"
             self._team.emit(Notice(member=name, text=text, level="warning"))
 

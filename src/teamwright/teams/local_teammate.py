@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from teamwright.agent.agent import REPEATED_CALLS, Agent, SteeringInput, TurnEnd
 from teamwright.agent.conversation import UserMessage
 from teamwright.agent.turn_loop import append_user_message, finish_interrupted_calls, run_turn, run_turn_with_stop_hooks
+from teamwright.hooks.hook_outcome import NO_OUTCOME, HookOutcome
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TurnEnded
@@ -302,17 +303,18 @@ class LocalTeammate(Teammate, kw_only=True, eq=False):
         )
         try:
             turn = partial(run_turn, steering=self)
-            return await run_turn_with_stop_hooks(self.agent, None, self._continue_reason, turn)
+            return await run_turn_with_stop_hooks(self.agent, None, self._ask_idle_hooks, turn)
         finally:
             await flagging
 
-    async def _continue_reason(self, end: TurnEnd, asked_before: bool) -> str:
-        """Return why hooks want it to continue after its turn; a hook may also end it."""
+    async def _ask_idle_hooks(self, end: TurnEnd, asked_before: bool) -> HookOutcome:
+        """Return whether hooks want it to continue after its turn; a hook may also end it."""
         if self.end_cause or self.stop_request is not None:
-            return ""
+            return NO_OUTCOME
         outcome = await run_idle_hooks(self.agent.hooks, self.name, self.team_access, end, asked_before=asked_before)
-        self.end_cause = self.end_cause or outcome.end_cause
-        return outcome.continue_reason
+        if outcome.halted:
+            self.end_cause = self.end_cause or f"ended by a hook: {outcome.halt_reason}"
+        return outcome
 
     async def next_input(self) -> SteeringInput | None:
         """Return mail for the busy member, before its next model call (the loop's steering)."""

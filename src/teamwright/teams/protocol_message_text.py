@@ -32,10 +32,14 @@ from teamwright.protocol.runtime_tags import PEER_NOTE, RuntimeTags, escape_tags
 from teamwright.teams.external.external_plans import bound_incarnation
 from teamwright.teams.mailbox.ping_pong_guard import is_held
 from teamwright.teams.plan_requests import is_plan_of
+from teamwright.teams.shutdown_answers import is_shutdown_request
 from teamwright.teams.team import SessionTeam
 
 _NO_PLAN_ANSWER = "This message answers none of your plans. It approved nothing and changed nothing."
 _NO_PLAN_REQUEST = "No plan of that request_id waits for you: there is nothing to answer."
+
+
+_NO_STOP_REQUEST = "No shutdown request of that request_id is open for you: there is nothing to answer. Continue."
 
 
 class TeamMailRules(Struct, frozen=True):
@@ -278,6 +282,22 @@ def _stop_request_text(message: ShutdownRequest) -> str:
     return f'The lead asks you to stop (shutdown_request, request_id "{message.request_id}").{why}'
 
 
+def _is_unopened_stop(team: SessionTeam, reader: str, entry: InboxEntry) -> bool:
+    """Return True for a request to stop that the lead of this team has not opened for this reader, or has closed.
+
+    A lead that is another program has no file for its requests.
+    """
+    if "shutdown_request" not in entry.text[:200] or entry.sender != LEAD or team.external.led_externally:
+        return False
+    message, teammate = parse_protocol(entry.text), team.find_in_process(reader)
+    if not isinstance(message, ShutdownRequest) or teammate is None:
+        return False
+    with suppress(TeamwrightError):
+        request = team.requests.get(str(message.request_id))
+        return request is None or not is_shutdown_request(request, teammate.name, teammate.incarnation)
+    return True
+
+
 def _how_to_answer_stop(id: object) -> str:
     return (
         'Call SendMessage once, to "lead", with one of these as `message`:\n'
@@ -290,5 +310,7 @@ def message_text(team: SessionTeam, reader: str, entry: InboxEntry, tags: Runtim
     """Return the reader's plain text of the entry; None when the entry is delivered verbatim."""
     if not entry.text.startswith("{"):
         return None
+    if _is_unopened_stop(team, reader, entry):
+        return f"{tags.entry(entry)}\n{tags.reminder(_NO_STOP_REQUEST)}"
     about_plans = plan_text(team, reader, entry, tags)
     return about_plans or permission_text(team, reader, entry, tags) or notice_text(reader, entry, tags)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD, keyed_id, parse_recipient, shutdown_id
+from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.external.external_plans import bound_incarnation
@@ -41,7 +41,7 @@ async def ask_to_stop(
     """
     if call and (before := _find_request_by_call(team, call)):
         return before
-    name = parse_recipient(to, team.names)
+    name = team.recipient(to, "nothing was sent")
     if await remove_crashed(team, name, "removed after it had crashed"):
         return shutdown_id(name)
     whom = await _find_stop_target(team, to)

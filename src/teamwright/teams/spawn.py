@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.mail.mailbox import Mailbox
+from teamwright.mail.message_size import check_text_size
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
 from teamwright.protocol.mail import InboxEntry, parse_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.sandbox.policy import UNBOUNDED
 from teamwright.teams.backend_teammate import IN_PROCESS
@@ -58,6 +60,7 @@ async def spawn(team: SessionTeam, spec: SpawnSpec, requester: str = LEAD) -> Te
     _refuse_teammate(requester)
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
+    check_text_size(spec.prompt, "the prompt", "nothing was started")
     name = member_name(spec.name)
     spec = team.builder.resolve(spec)
     if before := next(
@@ -286,7 +289,7 @@ async def start_in_process(
     teammate.run_task = asyncio.create_task(teammate.run(), name=f"member {member.name}")
     teammate.run_task.add_done_callback(lambda task: _on_run_end(team, teammate, unfollow, task))
     undo.push_async_callback(_remove_member, team, teammate)
-    async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
+    async with time_limit(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
         await teammate.ready.wait()
     if teammate.state in ENDED_STATES and not teammate.turns and not resumed:
         raise TeamRefused("team-refused", f"{teammate.name} was ended while it started", note="nothing was started")

@@ -5,7 +5,7 @@ Depends on the roster and on sending. Leaves to the task list who may change an 
 
 from __future__ import annotations
 
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import TaskAssignment
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import iso_time
@@ -32,7 +32,7 @@ async def require_owner(team: SessionTeam, owner: str | None, caller: str, *, id
     name = (owner or "").strip()
     if team.external.shared_list and "@" in name and name.partition("@")[2] != team.session_list_name:
         return
-    if not name or is_owner(parse_recipient(name, team.names), caller) or is_owner(name, LEAD):
+    if not name or is_owner(team.recipient(name, _UNCHANGED), caller) or is_owner(name, LEAD):
         return
     task = await team.tasks.get(id) if id else None
     if task is not None and is_owner(task.owner, name):

@@ -17,10 +17,11 @@ from teamwright.agent.spawn_limits import SpawnLimits
 from teamwright.permissions.permission_decision import Policy
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TeamChanged
-from teamwright.protocol.ids import LEAD, SessionId, session_list_name
+from teamwright.protocol.ids import LEAD, MemberName, SessionId, session_list_name
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.task import Task
 from teamwright.protocol.timestamps import now_ms
+from teamwright.protocol.unknown_names import known_name
 from teamwright.requests.request_store import RequestStore
 from teamwright.sandbox.policy import SandboxSettings
 from teamwright.storage.paths import Home
@@ -118,6 +119,8 @@ class SessionTeam(Struct):
     """Runs the checks of tasks."""
     work: MemberWorktrees | None = None
     """The work of members in worktrees."""
+    output: Path | None = None
+    """The session's directory for long outputs, which its agents may read."""
     secrets: frozenset[str] = frozenset()
     """Values that are masked in messages."""
     subagents: Subagents | None = None
@@ -135,6 +138,12 @@ class SessionTeam(Struct):
     def exists(self) -> bool:
         """Return True when there is a team on disk."""
         return bool(self.directory)
+
+    def recipient(self, text: str, note: str = "nothing was done") -> MemberName:
+        """Return the text of a `to` field as a member's name. Raises UnknownMember with the members and the nearest."""
+        members = [LEAD, *(one.name for one in self.running_members)]
+        where = f"team {self.name}" if self.exists else "the team"
+        return known_name(text, self.names, members, where, note)
 
     @property
     def names(self) -> tuple[str, ...]:

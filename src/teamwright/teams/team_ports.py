@@ -88,6 +88,8 @@ class TeamPorts(Struct, frozen=True):
     """Called with each plan that waits for an answer, again after a resume: it ensures an answer in time."""
     watch_mailbox: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Calls back when another program changes a member's mailbox. Returns a function that stops this."""
+    watch_file: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    """In the lead's process: calls back when a file changes. Returns a function that stops this."""
     open_doorbell: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
     """Opens a member's doorbell, which our other processes ring after they wrote. Returns a function that closes it."""
     report_end: ReportEnd | None = None

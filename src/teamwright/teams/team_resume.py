@@ -7,6 +7,7 @@ Depends on the team and the start of members.
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -56,6 +57,7 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     team.resuming = {name for member in here if (name := member.name.lower()) in file.incarnation_records}
     for member in here:
         incarnation = file.incarnation_records.get(member.name.lower())
+        is_lost = bool(member.worktree_path) and not os.path.isdir(member.worktree_path or "")
         if incarnation is None:
             await team.roster.remove(member.name)  # its start had only reserved the name
         elif (parting := _agreed_end(team, member, incarnation)) is not None:
@@ -63,6 +65,8 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
             gone.append(member.name)
         elif (trouble := await _resume_member(team, member, incarnation, deadlines)) is None:
             (back if team.find(member.name) is not None else gone).append(member.name)
+            if is_lost:
+                _report_lost_worktree(team, member)
         elif (parting := _agreed_end(team, member, incarnation)) is not None:  # it agreed since, and its process ended
             await _end_member(team, parting)
             gone.append(member.name)
@@ -80,6 +84,20 @@ async def resume_members(team: SessionTeam, deadlines: set[asyncio.Task[None]]) 
     return ResumeResult(
         tuple(back), tuple(gone), len(left.tasks), left.unread_messages, repaired, ended, tuple(not_resumed)
     )
+
+
+def _report_lost_worktree(team: SessionTeam, member: RosterMember) -> None:
+    """Notify the member and the lead that its worktree was made again. The person was notified when that was done."""
+    what = f"The worktree {member.worktree_path} was gone and was made again from its branch"
+    key = f"lost-worktree:{member.worktree_path}"
+    if (teammate := team.find(member.name)) is not None:
+        teammate.notify(
+            f"{what}. Your files that were not committed are lost: look at `git log` and `git status`, and do that "
+            "work again before you complete a task.",
+            key,
+        )
+    if team.lead is not None:
+        team.lead.notify(f"{what}. Files of {member.name} that were not committed are lost.", key)
 
 
 def _arm_external(team: SessionTeam, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:

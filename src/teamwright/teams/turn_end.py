@@ -6,12 +6,11 @@ Depends on turn ends and mail of the member; usage is counted elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from teamwright.agent.agent import TurnEnd
 from teamwright.agent.agent_hooks import AgentHooks
@@ -21,35 +20,27 @@ from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.hooks.payload import task_event
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import InboxEntry
+from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.team_ports import TeamAccess
-
-
-class IdleHookResult(Struct, frozen=True):
-    """The result of idle hooks: `continue_reason`, empty when it may rest; `end_cause`: a hook wants its end."""
-
-    continue_reason: str = ""
-    end_cause: str = ""
 
 
 async def run_idle_hooks(
     hooks: AgentHooks, name: str, team_access: TeamAccess, end: TurnEnd, *, asked_before: bool
-) -> IdleHookResult:
+) -> HookOutcome:
     """Run `TeammateIdle` hooks, then `TaskCompleted` hooks of each task that is still in progress."""
-    outcome = _parse_outcome(await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before))
-    if outcome.continue_reason or outcome.end_cause or not hooks.hooks.wants(TASK_COMPLETED):
+    outcome = await hooks.run_stop_hooks(TEAMMATE_IDLE, end.text, again=asked_before)
+    contexts = outcome.contexts
+    if outcome.blocked or outcome.halted or not hooks.hooks.wants(TASK_COMPLETED):
         return outcome
     for task in await team_access.tasks_in_progress(name):
         event = task_event(task.id, task.subject, task.description, name, hooks.agent.team)
-        outcome = _parse_outcome(await hooks.fire(TASK_COMPLETED, lambda event=event: event), f"task #{task.id}: ")
-        if outcome.continue_reason or outcome.end_cause:
-            break
-    return outcome
-
-
-def _parse_outcome(outcome: HookOutcome, subject: str = "") -> IdleHookResult:
-    if outcome.halted:
-        return IdleHookResult(end_cause=f"ended by a hook: {subject}{outcome.halt_reason}")
-    return IdleHookResult(continue_reason=f"{subject}{outcome.reason}") if outcome.blocked else IdleHookResult()
+        asked = await hooks.fire(TASK_COMPLETED, lambda event=event: event, takes_contexts=True)
+        contexts += asked.contexts
+        if asked.blocked or asked.halted:
+            subject = f"task #{task.id}: "
+            reasons = {"reason": f"{subject}{asked.reason}", "halt_reason": f"{subject}{asked.halt_reason}"}
+            return replace(asked, contexts=contexts, **reasons)
+    return replace(outcome, contexts=contexts)
 
 
 MAX_TRIES = 3
@@ -105,7 +96,7 @@ class RateLimitPause:
         """Wait until it is due or a wake-up comes. Returns True when it is due: then the owed turn must run."""
         left_s = None if self.due is None else max(0.0, self.due - time.monotonic())
         try:
-            async with asyncio.timeout(left_s):
+            async with time_limit(left_s):
                 await wait_for_wake()
         except TimeoutError:
             self.due = None

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from teamwright.mail.inbox_layout import MAX_RUNTIME_UNREAD, MAX_UNREAD
 from teamwright.mail.mailbox import OnArrival, OnLoss
-from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, check_text_size, inbox_full_error
+from teamwright.mail.message_size import check_text_size
+from teamwright.mail.unread_quota import MAX_RUNTIME_BYTES, MAX_UNREAD_BYTES, inbox_full_error
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.rate_limit.rate_limiter import RateLimiter
 from teamwright.protocol.errors import StorageError, TeamwrightError

@@ -79,7 +79,7 @@ class MemoryTaskStore:
             _refuse_edges(tasks, edges)
             before = _get(tasks, id)
             more = [blocker for blocker, blocked in edges if blocked == id]
-            tasks[id] = change(before, lambda: _open_blockers(tasks, before, more))
+            tasks[id] = change(before, lambda: _open_blockers(tasks, before, more)).with_times(before)
             if exclusive:
                 refuse_overlap(before, tasks[id], tasks.values)
             touched = _add_edges(tasks, edges)
@@ -100,7 +100,7 @@ class MemoryTaskStore:
                 if moment := claimable_at(task, self._drafts, self.table.changed_ms.get(id, 0), settle_ms):
                     later.append(moment)
                 elif may_claim(task, actor):
-                    tasks[id] = apply_claim(task, actor, lambda: ())
+                    tasks[id] = apply_claim(task, actor, lambda: ()).with_times(task)
                     return ClaimAttempt(TaskChange(task, tasks[id]))
             return ClaimAttempt(None, min(later, default=0))
 
@@ -110,7 +110,7 @@ class MemoryTaskStore:
             for id in blockers:
                 _get(tasks, id)
             self.table.highest += 1
-            task = make_task(str(self.table.highest))
+            task = make_task(str(self.table.highest)).with_times(None)
             tasks[task.id] = task
             _add_edges(tasks, [(blocker, task.id) for blocker in blockers])
             return task
@@ -228,5 +228,5 @@ def _add_edges(tasks: dict[str, Task], edges: Sequence[Edge]) -> dict[str, Task]
         ):
             after = tasks[id].copy_with(**changes)
             if after != tasks[id]:
-                tasks[id] = touched[id] = after
+                tasks[id] = touched[id] = after.with_times(tasks[id])
     return touched

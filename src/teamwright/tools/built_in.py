@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright import tools
-from teamwright.agent.tool import AnyTool, Tool, read_tool_text
+from teamwright.agent.tool import AnyTool, HiddenParameter, Tool, read_tool_text
 
 ENTRIES_FILE = Path(__file__).with_name("built_in_tools.json")
 
@@ -32,7 +32,7 @@ class BuiltInTool(Tool[Any]):
         make: Callable[[], AnyTool],
         *,
         more_text: str = "",
-        hidden_parameters: Mapping[str, str] | None = None,
+        hidden_parameters: Mapping[str, HiddenParameter] | None = None,
         is_offered: bool = True,
     ) -> None:
         entry = _entries()[kind]

@@ -40,7 +40,9 @@ def json_result(body: Mapping[str, Any], brief: str) -> ToolResult:
 def _with_alias(value: Any) -> Any:
     match value:
         case dict():
-            return {key: _with_alias(part) for key, part in cast("dict[str, Any]", value).items()}
+            return {
+                _NAME.sub(LEAD_ALIAS, key): _with_alias(part) for key, part in cast("dict[str, Any]", value).items()
+            }
         case list():
             return [_with_alias(part) for part in cast("list[Any]", value)]
         case str():

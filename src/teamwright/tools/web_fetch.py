@@ -22,6 +22,7 @@ from teamwright.permissions.host_pattern import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.processes.host_addresses import AddressRefused, resolve_public
 from teamwright.processes.http_client import environment_certificates
+from teamwright.protocol.time_limit import time_limit
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
@@ -94,7 +95,7 @@ class WebFetch(Tool[WebFetchInput]):
         if found is not None and time.monotonic() - found.at < _CACHE_S:
             return _page_result(found)
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with time_limit(_TIMEOUT_S):
                 got = await self._fetch(call.url)
         except _FetchEnded as outcome:
             return outcome.result

@@ -26,11 +26,15 @@ def _same(names: str) -> tuple[EquivalentRow, ...]:
 
 FLAGS: tuple[EquivalentRow, ...] = (
     *_same("--print --continue --resume --fork-session --session-id --name --model --fallback-model --effort"),
-    *_same("--permission-mode --dangerously-skip-permissions --allowedTools --disallowedTools --tools --add-dir"),
+    *_same("--dangerously-skip-permissions --allow-dangerously-skip-permissions --allowedTools --disallowedTools"),
+    *_same("--tools --add-dir"),
     *_same("--permission-prompt-tool --settings --setting-sources --mcp-config --strict-mcp-config --plugin-dir"),
     *_same("--agent --agents --system-prompt --system-prompt-file --append-system-prompt --append-system-prompt-file"),
     *_same("--max-turns --max-budget-usd --output-format --input-format --json-schema --include-partial-messages"),
     *_same("--replay-user-messages --no-session-persistence --version --help --init --maintenance"),
+    EquivalentRow(
+        "--permission-mode", "different", "--permission-mode", "`manual` is default, and so is `auto`, with a notice."
+    ),
     EquivalentRow(
         "--teammate-mode", "different", "--teammate-mode", "It takes auto, in-process, tmux, detached or an adapter."
     ),
@@ -44,11 +48,8 @@ FLAGS: tuple[EquivalentRow, ...] = (
     EquivalentRow(
         "--debug", "different", "--debug", "It shows tracebacks and takes no filter; `teamwright log` shows events."
     ),
-    EquivalentRow(
-        "--allow-dangerously-skip-permissions", "absent", "/mode", "The mode is chosen at the start or with /mode."
-    ),
     *(
-        EquivalentRow(name, "absent", "--effort LEVEL", "Thinking is set by a level, or by a number of tokens.")
+        EquivalentRow(name, "different", "--effort LEVEL", "A model without such a budget uses its nearest effort.")
         for name in ("--thinking", "--max-thinking-tokens")
     ),
     EquivalentRow("--betas", "absent", "", "The program chooses the beta headers that a model needs."),

@@ -162,6 +162,14 @@ def clean_exact(text: str) -> str:
     return "".join(char_code(char) if _is_deceptive(char) else escape_char(char) for char in text)
 
 
+def exact_line(text: str) -> str:
+    """Return the text on one line, with every line end and every character that is not visible spelt out.
+
+    For rules and commands that a person approves: nothing is left out, and nothing looks like something else.
+    """
+    return clean_exact(text).replace("\n", "\\n")
+
+
 def model_name(name: str) -> str:
     """Return a model's name for people; for a script only the file name."""
     kind, found, file = name.partition(":")

@@ -21,7 +21,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.member_states import MemberState
-from teamwright.ui.display_text import one_line
+from teamwright.ui.display_text import exact_line, one_line
 
 
 def compaction_text(event: Compacted) -> str:
@@ -54,8 +54,19 @@ _MIN_ID_CHARS = 5
 
 def request_subject(kind: str, tool: str, what: str) -> str:
     """Return the subject of a request on one line: the tool and the first line of the command, question or plan."""
-    first = one_line(what.strip().split("\n", 1)[0])
+    first = first_line(what, counts=kind == "permission" and tool == "Bash")
     return first if kind == "question" else f"{one_line(tool)} {first}".strip()
+
+
+def first_line(what: str, *, counts: bool) -> str:
+    """Return the first line of a text. `counts`: it is a command, so that the number of further lines comes after it,
+    and nothing in it is invisible.
+    """
+    first, *rest = what.strip().split("\n")
+    if not counts:
+        return one_line(first)
+    more = sum(not line.isspace() and line != "" for line in rest)
+    return exact_line(first) + (f" (and {more} more line{'s' if more > 1 else ''})" if more else "")
 
 
 def short_id(request: str) -> str:

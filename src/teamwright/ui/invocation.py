@@ -185,6 +185,8 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         model=flags.get("model"),
         fallback_models=_fallback_models(flags.get("fallback_model")),
         effort=flags.get("effort"),
+        thinking_tokens=0 if flags.get("thinking") == "disabled" else flags.get("max_thinking_tokens"),
+        may_bypass=bool(flags.get("allow_dangerously_skip_permissions")),
         permission_mode=_mode(flags),
         add_dirs=tuple(_directory(where, value) for value in flags.get("add_dir") or ()),
         allowed_tools=_rules(flags.get("allowed_tools") or ()),

@@ -26,6 +26,7 @@ from teamwright.session.member_process.own_terminal_control import OwnTerminalCo
 from teamwright.session.platform_check import mask_secrets
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.ui.display_text import clean, cut, fold_lines, one_line, window_size
+from teamwright.ui.foreground_choice import choose_foreground, moved_lines
 from teamwright.ui.terminal.agent_text_output import AgentTextOutput, block_renderer, ends_text
 from teamwright.ui.terminal.conversation_view import received_lines
 from teamwright.ui.terminal.editor_protocol import Editor, EditorCallbacks, ReadCancelled
@@ -72,7 +73,7 @@ COMMANDS = {
     "/compact KEEP": "continue from a summary that keeps these points",
     "/cost": "tokens and money that it used since its process began",
     "/mode MODE": "the permission modes; another one for it",
-    "/bg": "move its foreground work to the background",
+    "/bg NAME": "move what it waits for to the background; of several it lists them for your choice",
     "/stop": "end it for good; its open tasks go back to the list",
 }
 """Commands as /help lists them. `/stop` and `/requests` are handled by this module."""
@@ -81,7 +82,7 @@ COMMAND_NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
 KEY_LINES = (
     f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
-    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: /bg",
+    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: what it waits for itself moves to the background",
     f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
     "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
 )
@@ -142,16 +143,14 @@ async def _mode(control: OwnTerminalControl, rest: str) -> list[str]:
     return [f"  {clean(await control.set_mode(rest))}"]
 
 
-async def _background(control: OwnTerminalControl, _rest: str) -> list[str]:
-    return background_lines(control)
+async def _background(control: OwnTerminalControl, rest: str) -> list[str]:
+    chosen, lines = choose_foreground(control.foreground(), rest)
+    return moved_lines(control.move_to_background(chosen)) if chosen else lines
 
 
 def background_lines(control: OwnTerminalControl) -> list[str]:
-    """Move foreground work to the background, and return lines that name it."""
-    moved = control.move_to_background()
-    if not moved:
-        return ["  nothing runs in the foreground that could continue in the background"]
-    return [f"  in the background: {one_line(what)}" for what in moved]
+    """Move to the background what the member itself waits for, and return lines that name it."""
+    return moved_lines(control.move_to_background())
 
 
 HANDLERS: dict[str, CommandHandler] = {

@@ -21,6 +21,7 @@ from teamwright.models.local_servers import LocalServer, find_local_servers, get
 from teamwright.models.model import ModelCard
 from teamwright.models.model_names import resolve_model
 from teamwright.models.model_settings import ModelSettings
+from teamwright.processes.program_environment import find_program
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.sandbox.policy import SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import report_sandbox
@@ -92,7 +93,10 @@ def _person(home: Home) -> Iterator[Finding]:
 
 
 def _program(name: str, missing: Verdict, why: str) -> Finding:
-    found = shutil.which(name)
+    found = find_program(name)
+    if not found and (only := shutil.which(name)):
+        what = f"{only} is not used: commands of agents can change its directory"
+        return Finding("machine", name, what, missing, why)
     return Finding("machine", name, found) if found else Finding("machine", name, "not found", missing, why)
 
 

@@ -31,6 +31,7 @@ from teamwright.permissions.permission_update_json import to_wire
 from teamwright.permissions.rules import PATH_TOOLS, READ_TOOLS
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, PermissionUpdate, Verdict, parse_mode
 from teamwright.permissions.worktree_bounds import WorktreeBounds
+from teamwright.processes.program_environment import absolute_entries
 from teamwright.processes.repository_discovery import work_tree
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, nearest, session_list_name
@@ -113,7 +114,7 @@ def check_call(call: str, subject: CallerDescription) -> CallVerdict:
     for settings that cannot be read.
     """
     chain, cwd = _chain(subject)
-    tool, access = parse_call(call, cwd)
+    tool, access = parse_call(call, cwd, absolute_entries(os.environ.get("PATH", "")))
     agent = chain[0]
     decision = agent.policy.decide(tool, access)
     offered = suggest_updates(tool, access, decision, agent.policy)
@@ -174,8 +175,11 @@ def _as_strict(one: Decision, other: Decision) -> bool:
 # ── the call ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def parse_call(text: str, cwd: Path) -> tuple[str, Access]:
-    """Parse `Tool(content)` into a tool and the access of its call. Raises UsageError for an invalid call."""
+def parse_call(text: str, cwd: Path, search_path: str = "") -> tuple[str, Access]:
+    """Parse `Tool(content)` into a tool and the access of its call. Raises UsageError for an invalid call.
+
+    `search_path` is the PATH of commands; empty: no program of the project is looked for.
+    """
     form = _FORM.fullmatch(text.strip())
     if form is None or len(text) > _LONGEST or "\0" in text:
         raise _no_call(text, "it has the form Tool or Tool(content)")
@@ -189,7 +193,8 @@ def parse_call(text: str, cwd: Path) -> tuple[str, Access]:
     if tool in COORDINATION_TOOLS:
         return tool, HARMLESS
     if tool == "Bash":
-        return tool, Access(command=_required(text, tool, content, "Bash(git status)"), cwd=cwd)
+        command = _required(text, tool, content, "Bash(git status)")
+        return tool, Access(command=command, cwd=cwd, search_path=search_path)
     if tool == "WebFetch":
         url = _required(text, tool, content, "WebFetch(https://example.org)")
         if not url.startswith(("http://", "https://")) or not url_host(url):

@@ -95,6 +95,49 @@ class IntegrationWorktree(Struct, frozen=True):
         self.git.forget_worktree(self.tree)
 
 
+class MergeConflict(Struct, frozen=True):
+    """The paths in conflict, and sentences about those in which no markers show it."""
+
+    paths: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+_SENTENCES = {
+    "file/directory": (1, "{1} is a file on one side and a directory on the other"),
+    "distinct modes": (0, "{0} is a file on one side and a link on the other"),
+    "distinct types": (0, "{0} is a file on one side and a link on the other"),
+    "directory rename suggested": (1, "{1} is new in a directory that the other side moved; it may belong at {0}"),
+    "modify/delete": (0, "{0} was changed on one side and deleted on the other"),
+    "rename/delete": (0, "{0} was renamed on one side and deleted on the other"),
+    "binary": (0, "{0} is binary and was changed on both sides"),
+}
+"""Sentences about kinds of conflicts, from the paths that git names, with the index of the path in the repository."""
+
+_KIND = re.compile(r"CONFLICT \(([^)]*)\)")
+
+
+def _read_conflict(output: str) -> MergeConflict:
+    """Return the conflict that `git merge-tree -z` describes after the tree. Format: git-merge-tree(1)."""
+    listed, _, rest = output.partition("\0\0")
+    paths = [path for path in listed.split("\0")[1:] if path]
+    notes: list[str] = []
+    fields = iter(rest.split("\0"))
+    for count in fields:
+        if not count.strip().isdigit():
+            break
+        named = [next(fields, "") for _ in range(int(count))]
+        kind = _KIND.fullmatch(next(fields, ""))
+        next(fields, "")
+        sentence = _SENTENCES.get(kind[1]) if kind is not None else None
+        if sentence is None or len(named) <= sentence[0]:
+            continue
+        real = named[sentence[0]]
+        notes.append(sentence[1].format(*named))
+        # The other names may be those that git gives to a side that has no room.
+        paths = [path for path in paths if path == real or path not in named] + [real] * (real not in paths)
+    return MergeConflict(tuple(dict.fromkeys(paths)), tuple(dict.fromkeys(notes)))
+
+
 class BranchMerge(Struct, frozen=True):
     """Makes the commit that adds a member's commits to the integration branch. Moves no branch."""
 
@@ -102,11 +145,11 @@ class BranchMerge(Struct, frozen=True):
     worktree: IntegrationWorktree
     strategy: MergeStrategy = MergeStrategy.MERGE
 
-    def make(self, entry: IntegrationEntry, old: str) -> str | tuple[str, ...]:
-        """Return the commit of the entry on top of `old`, or the paths in conflict. Raises WorktreeRefused."""
+    def make(self, entry: IntegrationEntry, old: str) -> str | MergeConflict:
+        """Return the commit of the entry on top of `old`, or the conflict. Raises WorktreeRefused."""
         integrated = self._integrated(entry, old)
         tree = self._merged_tree(entry, old, integrated)
-        if isinstance(tree, tuple):
+        if isinstance(tree, MergeConflict):
             return tree
         if self.strategy is MergeStrategy.REBASE and not self._has_merges(entry, old, integrated):
             return self._rebase(entry, old, integrated)
@@ -131,7 +174,7 @@ class BranchMerge(Struct, frozen=True):
         args = ("--count", "--merges", entry.tip, f"^{old}", *([f"^{integrated}"] if integrated else []))
         return self.git.read("rev-list", *args) != "0"
 
-    def _merged_tree(self, entry: IntegrationEntry, old: str, integrated: str) -> str | tuple[str, ...]:
+    def _merged_tree(self, entry: IntegrationEntry, old: str, integrated: str) -> str | MergeConflict:
         ours, theirs = old, entry.tip
         if integrated:
             # Commits whose one common parent is the base: `merge-tree --merge-base` needs git 2.40.
@@ -142,19 +185,19 @@ class BranchMerge(Struct, frozen=True):
         if _git_version(self.git) < MERGE_TREE_VERSION:
             self.worktree.check_out(ours)
             args = ("merge", "--quiet", "--no-commit", "--no-ff", theirs)
-            return self._run_in_worktree(args) or self.git.read("write-tree", cwd=self.worktree.tree)
-        args = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs)
+            paths = self._run_in_worktree(args)
+            return MergeConflict(paths) if paths else self.git.read("write-tree", cwd=self.worktree.tree)
+        args = ("merge-tree", "--write-tree", "--name-only", "--messages", "-z", ours, theirs)
         done = self.git.call(*args)
         if done.exit_code not in {0, 1}:
             raise git_error(args, done, self.git.tree)
-        tree, *paths = [part for part in done.output.split("\0") if part]
-        return tuple(paths) if done.exit_code else tree
+        return _read_conflict(done.output) if done.exit_code else done.output.partition("\0")[0]
 
-    def _rebase(self, entry: IntegrationEntry, old: str, integrated: str) -> str | tuple[str, ...]:
+    def _rebase(self, entry: IntegrationEntry, old: str, integrated: str) -> str | MergeConflict:
         self.worktree.check_out(entry.tip)
         self.git.call("rebase", "--quit", cwd=self.worktree.tree)  # one that a kill interrupted
         conflict = self._run_in_worktree(("rebase", "--quiet", "--onto", old, integrated or old))
-        return conflict or self.git.read("rev-parse", "HEAD", cwd=self.worktree.tree)
+        return MergeConflict(conflict) if conflict else self.git.read("rev-parse", "HEAD", cwd=self.worktree.tree)
 
     def _run_in_worktree(self, args: tuple[str, ...]) -> tuple[str, ...]:
         """Run a merge or rebase there, and return the paths in conflict, after which it is undone."""

@@ -12,7 +12,12 @@ import tempfile
 from pathlib import Path
 
 from teamwright.processes.git_calls import GitCallOptions, GitResult, run_git
-from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
+from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
+from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_check import require_worktree
+from teamwright.worktrees.worktree_record import WorktreeRecord
 
 MOST_BYTES = 45_000_000
 """The largest bundle that travels, in bytes: as a text it fits into one line between two processes."""
@@ -104,19 +109,37 @@ def check_out(directory: Path, source: Path | None, commit: str, bundle: bytes |
     os.rename(partial, directory)
 
 
-def bundle_result(directory: Path, team: str, member: str, base: str) -> bytes | None:
+def bundle_result(
+    directory: Path, made: DirectoryIdentity | None, team: str, member: str, base: str
+) -> tuple[bytes | None, str]:
     """Return a bundle of the member's commits since `base`, its uncommitted files in a last one; None without any.
 
-    Raises CannotStart for a bundle that is too large.
+    `made` is the directory in which the member began: nothing is read from another one. A text says why uncommitted
+    files stay here. Raises CannotStart for a bundle that is too large.
     """
-    if not base or not (directory / ".git").exists():
-        return None
-    tip = _with_uncommitted(directory, member)
+    if not base or made is None:
+        return None, ""
+    if directory_identity(directory) != made or not (directory / ".git").exists():
+        return None, f"the directory {directory} is not the one in which {member} began, so nothing is sent from it"
+    why = ""
+    try:
+        git = RepositoryGit.open(directory)
+        record = WorktreeRecord(
+            str(directory), str(directory), "", base, team, member, "", 0, device=made[0], inode=made[1]
+        )
+        require_worktree(git, record)
+        require_limits(git, directory, read_uncommitted(git, directory), CommitLimits())
+        tip = _with_uncommitted(directory, member)
+    except WorktreeRefused as problem:
+        if problem.slug == "worktree-changed":
+            return None, problem.what
+        why = f"uncommitted files of {member} stay in {directory}: {problem.what}"
+        tip = run_git(directory, "rev-parse", "HEAD").output.strip()
     if tip in {"", base}:
-        return None
+        return None, why
     ref = result_ref(team, member)
     _require(run_git(directory, "update-ref", ref, tip), "the result cannot be named")
-    return bundle_ref(directory, ref, base)
+    return bundle_ref(directory, ref, base), why
 
 
 def bundle_ref(cwd: Path, ref: str, base: str) -> bytes | None:

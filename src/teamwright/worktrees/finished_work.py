@@ -6,15 +6,18 @@ Depends on the member's branch. Leaves the task list and the queue to the packag
 from __future__ import annotations
 
 import asyncio
+import os
 
 from msgspec import Struct
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
 from teamwright.protocol.task import Task
+from teamwright.worktrees.commit_limits import CommitLimits
 from teamwright.worktrees.member_branch import (
     abort_merge,
     commit_staged,
+    describe_conflicts,
     has_uncommitted,
     merge_commit,
     short_list,
@@ -23,6 +26,7 @@ from teamwright.worktrees.member_branch import (
 )
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_check import require_directory, require_worktree
 from teamwright.worktrees.worktree_record import WorktreeRecord
 
 MESSAGE_VARIABLE = "TEAMWRIGHT_MESSAGE"
@@ -45,6 +49,22 @@ class MemberWorktree(Struct, frozen=True):
     commits: bool = True
     trailer: str = ""
     """The last line of the message of each commit; empty for none."""
+    limits: CommitLimits = CommitLimits()
+    """What the runtime commits at most."""
+
+    def missing_hooks(self) -> str:
+        """Return a sentence about a directory of hooks that the worktree does not have; empty when all is well."""
+        if not self.commit.command:
+            return ""
+        done = self.git.call("config", "--show-scope", "--get-all", "core.hooksPath", cwd=self.record.tree)
+        values = [line.partition("\t") for line in done.output.splitlines()]
+        named = [value for scope, _, value in values if scope != "command" and value]
+        if not named or os.path.isdir(os.path.join(self.record.tree, os.path.expanduser(named[-1]))):
+            return ""
+        return (
+            f"worktrees.commit_hooks is on, but no hook runs in worktrees: core.hooksPath is {named[-1]}, which the "
+            f"worktree of {self.record.member} does not have. Let worktrees.setup make it"
+        )
 
     async def save(self, task: Task, member: str) -> TaskIntegration | None:
         """Commit the files of a completed task, and return the commit to integrate; None without new commits.
@@ -53,6 +73,7 @@ class MemberWorktree(Struct, frozen=True):
         first, and conflicts are left to the member. Raises WorktreeRefused; then the task is not completed.
         """
         last = task.integration if task.integration is not None and task.integration.state in _RETURNED else None
+        await asyncio.to_thread(require_worktree, self.git, self.record)
         await self._commit_files(task, member)
         if last is not None and last.branch != self.record.branch:
             await asyncio.to_thread(self._merge_former, last)
@@ -71,8 +92,9 @@ class MemberWorktree(Struct, frozen=True):
                 f"{files} of the worktree are not committed, and the setting worktrees.uncommitted is refuse",
                 do=["git add and git commit them, then complete the task again"],
             )
-        if not await asyncio.to_thread(stage_work, self.git, self.record):
+        if not await asyncio.to_thread(stage_work, self.git, self.record, self.limits):
             return
+        require_directory(self.record)
         subject, trailer = f"#{task.id} {task.subject} ({member})", f"\n{self.trailer}\n" if self.trailer else ""
         message = f"{subject}\n\nThe files of {member} when task #{task.id} was completed.\n{trailer}"
         variables = {MESSAGE_VARIABLE: message}
@@ -86,9 +108,9 @@ class MemberWorktree(Struct, frozen=True):
         if paths := merge_commit(self.git, self.record, last.tip, last.branch):
             raise WorktreeRefused(
                 "worktree-refused",
-                f"the task was begun on {last.branch}, which is merged into your worktree now, and these files have "
-                f"conflict markers: {short_list(paths)}",
-                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+                f"the task was begun on {last.branch}, which is merged into your worktree now. "
+                f"{describe_conflicts(self.record, paths)}",
+                do=["Keep the changes of both sides, then complete the task again."],
             )
 
     def _merge_team(self, last: TaskIntegration, tip: str) -> None:
@@ -98,8 +120,8 @@ class MemberWorktree(Struct, frozen=True):
         if paths:
             raise WorktreeRefused(
                 "worktree-refused",
-                f"{name} is merged into your worktree now, and these files have conflict markers: {short_list(paths)}",
-                do=["Edit them so that the changes of both sides are kept, then complete the task again."],
+                f"{name} is merged into your worktree now. {describe_conflicts(self.record, paths)}",
+                do=["Keep the changes of both sides, then complete the task again."],
             )
         if last.tip == tip:
             raise WorktreeRefused(
@@ -115,6 +137,7 @@ class MemberWorktree(Struct, frozen=True):
         Commits that are not integrated are merged with it only for a task that waited for others. The returned work of
         a former owner is merged too, with conflict markers. Raises WorktreeRefused, CannotStart.
         """
+        require_worktree(self.git, self.record)
         notes: list[str] = []
         name = self.record.integration_branch
         target = self.git.commit_of(f"refs/heads/{name}")
@@ -129,7 +152,7 @@ class MemberWorktree(Struct, frozen=True):
         last = task.integration
         if last is not None and last.state in _RETURNED and last.branch != self.record.branch:
             paths = merge_commit(self.git, self.record, last.tip, last.branch)
-            marked = f" These files have conflict markers: {short_list(paths)}." if paths else ""
+            marked = f" {describe_conflicts(self.record, paths)}." if paths else ""
             notes.append(
                 f"Task #{task.id} was begun by another member: {last.branch} is merged into your worktree.{marked}"
             )

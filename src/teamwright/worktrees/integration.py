@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
-from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeStrategy
+from teamwright.worktrees.branch_merge import BranchMerge, IntegrationWorktree, MergeConflict, MergeStrategy
+from teamwright.worktrees.commit_limits import require_no_loss
 from teamwright.worktrees.integration_store import IntegrationEntry, IntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand, failure_text
+from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     integrated_ref,
@@ -40,6 +42,9 @@ MAX_PATHS = 100
 
 MAX_COMMITS = 10
 """Commits of each side that the reason of a conflict names."""
+
+FAILS_BEFORE = "The check fails without this commit too"
+"""The beginning of the reason of an entry whose check fails on the integration branch already."""
 
 STALE_LOCK_S = 2.0
 """Seconds after which the lock of the integration branch is one that a killed git left: only its worker moves it."""
@@ -61,6 +66,8 @@ class Integration(Struct, frozen=True):
     strategy: MergeStrategy = MergeStrategy.MERGE
     report: Callable[[IntegrationEntry], None] = lambda entry: None
     """Receives each entry with its new state."""
+    checked: dict[str, str] = field(default_factory=dict[str, str])
+    """Commits of the branch whose check has run, with the reason why it failed."""
 
     @property
     def branch(self) -> str:
@@ -118,20 +125,24 @@ class Integration(Struct, frozen=True):
         if not await _run_in_thread(self.git.commit_of, entry.tip):
             detail = f"the repository does not have the commit {entry.tip[:12]} of {entry.branch}"
             return await self._set(entry, IntegrationState.FAILED, detail=detail)
+        await _run_in_thread(require_free, self.git, self.branch)
         for _ in range(TRIES):
             old = await _run_in_thread(self._tip, entry)
             if await _run_in_thread(self._is_merged, entry, old):
                 return await self._finish(entry)
             merged = await _run_in_thread(BranchMerge(self.git, self.worktree, self.strategy).make, entry, old)
-            if isinstance(merged, tuple):
-                paths, more = merged[:MAX_PATHS], len(merged) - MAX_PATHS
-                detail = await _run_in_thread(self._describe_conflict, entry, old, paths)
+            if isinstance(merged, MergeConflict):
+                paths, more = merged.paths[:MAX_PATHS], len(merged.paths) - MAX_PATHS
+                detail = await _run_in_thread(self._describe_conflict, entry, old, merged)
                 detail += f"; {more} more files conflict" if more > 0 else ""
                 return await self._set(entry, IntegrationState.CONFLICT, detail=detail, paths=paths)
             entry = await self._set(entry, IntegrationState.CHECKING, commit=merged)
             if refused := await self._check_merge(merged):
+                if before := await self._check_before(old):
+                    refused = f"{FAILS_BEFORE}, on {old[:12]} of {self.branch}: {before}"
                 return await self._set(entry, IntegrationState.FAILED, detail=refused)
             if await _run_in_thread(self._move, merged, old):
+                self.checked[merged] = ""
                 return await self._finish(entry)
         raise WorktreeRefused("worktree-refused", f"{self.branch} is moved by another process all the time")
 
@@ -151,6 +162,7 @@ class Integration(Struct, frozen=True):
 
     def _move(self, merged: str, old: str) -> bool:
         """Move the branch from the old commit to the merge; False when it is not at the old one."""
+        require_free(self.git, self.branch)
         name = f"refs/heads/{self.branch}"
         done = self.git.call("update-ref", name, merged, old)
         if not done.ok and self._remove_stale_lock(name):
@@ -173,15 +185,22 @@ class Integration(Struct, frozen=True):
             await _run_in_thread(self.git.read, "update-ref", integrated_ref(entry.branch), entry.tip)
         return await self._set(entry, IntegrationState.MERGED, commit=entry.commit or entry.tip)
 
-    def _describe_conflict(self, entry: IntegrationEntry, old: str, paths: tuple[str, ...]) -> str:
-        """Return the commits of both sides that changed the paths in conflict, the newest first."""
+    def _describe_conflict(self, entry: IntegrationEntry, old: str, conflict: MergeConflict) -> str:
+        """Return the kind of conflict where no markers show it, and the newest commits of both sides that made it."""
         sides = {self.branch: (entry.tip, old), entry.branch: (old, entry.tip)}
-        lines = [f"it conflicts with {self.branch} at {old[:12]}"]
+        lines = [f"it conflicts with {self.branch} at {old[:12]}", *conflict.notes[:MAX_COMMITS]]
         for name, (other, own) in sides.items():
             args = ("log", f"--max-count={MAX_COMMITS}", "--no-merges", "--format=%h %s", f"{other}..{own}", "--")
-            commits = self.git.read("--literal-pathspecs", *args, *paths).splitlines()
-            lines.append(f"{name} has {', '.join(commits)}")
+            commits = self.git.read("--literal-pathspecs", *args, *conflict.paths[:MAX_PATHS]).splitlines()
+            if commits:
+                lines.append(f"{name} has {', '.join(commits)}")
         return "; ".join(lines)
+
+    async def _check_before(self, old: str) -> str:
+        """Run the check on the branch without the entry, once for each of its commits. Returns why it failed."""
+        if old not in self.checked:
+            self.checked[old] = await self._check_merge(old)
+        return self.checked[old]
 
     async def _check_merge(self, commit: str) -> str:
         """Run setup and the check on the merge in the integration worktree. Returns why one failed; empty: they passed.
@@ -239,7 +258,8 @@ _REFUSED = (IntegrationState.CONFLICT, IntegrationState.FAILED)
 def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
     """Move a person's branch forward to a commit, with the files of a clean checkout. Returns the new commit.
 
-    Raises WorktreeRefused for a branch with unmerged commits and for a checkout with changed files; nothing changes.
+    Raises WorktreeRefused for a branch with unmerged commits, one that is checked out in another worktree, a checkout
+    with changed files, and a commit without most of the branch's files; nothing changes.
     """
     tip, goal = git.commit_of(f"refs/heads/{branch}"), git.commit_of(target)
     if not tip or not goal:
@@ -251,7 +271,9 @@ def fast_forward(git: RepositoryGit, branch: str, target: str) -> str:
             do=[f"git merge {target}", f"git rebase {branch} in a worktree, then integrate again"],
             note="nothing was changed",
         )
+    require_no_loss(git, branch, tip, goal)
     if git.call("branch", "--show-current").output.strip() != branch:
+        require_free(git, branch)
         git.read("update-ref", f"refs/heads/{branch}", goal, tip)
         return goal
     if git.read("status", "--porcelain=v1", "--untracked-files=no"):

@@ -10,6 +10,7 @@ import time
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.worktrees.branch_merge import conflicting_paths
+from teamwright.worktrees.commit_limits import CommitLimits, read_uncommitted, require_limits
 from teamwright.worktrees.repository_git import RepositoryGit, git_error
 from teamwright.worktrees.worktree_record import WorktreeRecord
 from teamwright.worktrees.worktree_state import changed_files, integrated_commits
@@ -20,11 +21,11 @@ STALE_LOCK_S = 10.0
 _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 
 
-def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
+def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits) -> bool:
     """Add all uncommitted files to the index, except those of setup. Returns False when there is nothing to commit.
 
     Raises WorktreeRefused while another branch is checked out, a file has conflict markers or is still as one side of a
-    conflict, and for a repository inside the worktree.
+    conflict, for a repository inside the worktree, and for files that the runtime does not commit.
     """
     _require_branch(git, record)
     conflicting = conflicting_paths(git, record.tree)
@@ -45,9 +46,12 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord) -> bool:
         raise WorktreeRefused(
             "worktree-refused",
             f"{short_list(nested)} of the worktree has a git repository, whose files would not be committed",
-            do=["move it out of the worktree, delete its .git, or add its name to .gitignore"],
+            do=["delete that directory, or add its name to .gitignore"],
         )
     paths = (*modified, *untracked)
+    if paths:
+        by_setup = (path for path in record.setup if path not in untracked)
+        require_limits(git, record.tree, read_uncommitted(git, record.tree, by_setup), limits)
     if unstaged := _unstaged(git, record, paths):
         _remove_stale_lock(git, record)
         text = "".join(f"{path}\0" for path in unstaged)
@@ -156,6 +160,19 @@ def _has_markers(record: WorktreeRecord, path: str) -> bool:
     except OSError:
         return False  # deleted: that resolves the conflict
     return all(any(line.startswith(marker) for line in lines) for marker in _MARKERS)
+
+
+def describe_conflicts(record: WorktreeRecord, paths: tuple[str, ...]) -> str:
+    """Return the files in conflict: those with markers, and those that git could only leave as they are."""
+    marked = [path for path in paths if _has_markers(record, path)]
+    others = [path for path in paths if path not in marked]
+    parts = [f"These files have conflict markers: {short_list(marked)}"] if marked else []
+    if others:
+        parts.append(
+            f"Without markers, because they are deleted, moved, binary or of another kind on one side: "
+            f"{short_list(others)}; `git status` says how, and git add or git rm resolves each"
+        )
+    return ". ".join(parts)
 
 
 def _as_one_side(git: RepositoryGit, record: WorktreeRecord, paths: tuple[str, ...]) -> list[str]:

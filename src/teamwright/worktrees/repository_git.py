@@ -34,6 +34,9 @@ _BUSY = re.compile(
 )
 """Messages of a git that met another one in the middle of its work: of a lock file, or of a half-made worktree."""
 
+_MISSING_PROGRAM = re.compile(r"not found|No such file|cannot run|Permission denied|not executable", re.IGNORECASE)
+"""Words of the reason why a program that git starts did not run."""
+
 _NO_SIGNING = (
     "-c",
     "commit.gpgsign=false",
@@ -156,8 +159,10 @@ def git_error(args: tuple[str, ...], done: GitResult, cwd: Path) -> WorktreeRefu
     lines = [line for line in output.splitlines() if not line.startswith("hint:")] or [f"exit code {done.exit_code}"]
     begins = (line for begin in ("fatal:", "error:") for line in lines if line.startswith(begin))
     line = next(begins, lines[-1])
+    # A program that git starts, such as git-lfs, says first why it cannot run; git's own line only says that it ended.
+    cause = next((one for one in lines if one != line and _MISSING_PROGRAM.search(one)), "")
     return WorktreeRefused(
         "worktree-refused",
-        f"git {command} failed: {line[:300]}",
+        f"git {command} failed: {f'{cause[:200]}; ' * bool(cause)}{line[:300]}",
         looked_at=[("directory", str(cwd)), ("command", f"git {' '.join(args)[:200]}")],
     )

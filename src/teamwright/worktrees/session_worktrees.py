@@ -25,6 +25,7 @@ from teamwright.sandbox.policy import UNBOUNDED, SandboxSettings
 from teamwright.storage.file_lease import Lease
 from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.setup_command import SetupCommand
+from teamwright.worktrees.worktree_check import confirm_worktree, require_worktree
 from teamwright.worktrees.worktree_creation import (
     NewWorktree,
     Owner,
@@ -79,6 +80,8 @@ class SessionWorktrees(Struct):
     hooks: WorktreeHooks | None = None
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     reported_uncommitted: bool = False
+    restored: set[str] = field(default_factory=set[str])
+    """The worktrees that were gone, and that this process made again."""
     start: Path | None = None
     """The worktree of the whole session, at whose commit others begin; None: they begin at that of `cwd`."""
 
@@ -119,16 +122,17 @@ class SessionWorktrees(Struct):
         record = worktree.record
         try:
             if await self.setup.run(record.tree, self.variables(record), bounds):
+                await asyncio.to_thread(require_worktree, git, record)
                 record = await asyncio.to_thread(note_setup, git, record)
+            for note in worktree.notes:
+                self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
+            if not self.reported_uncommitted:
+                self.reported_uncommitted = True
+                whose = "the worktree of this session" if member == LEAD_ALIAS else "the worktrees of members"
+                await self._report_uncommitted(git, whose)
         except BaseException:
             await self.discard(record)
             raise
-        for note in worktree.notes:
-            self.emit(Notice(member=member, text=f"the worktree of {member}: {note}", level="warning"))
-        if not self.reported_uncommitted:
-            self.reported_uncommitted = True
-            whose = "the worktree of this session" if member == LEAD_ALIAS else "the worktrees of members"
-            await self._report_uncommitted(git, whose)
         return record
 
     async def _report_uncommitted(self, git: RepositoryGit, whose: str) -> None:
@@ -158,14 +162,23 @@ class SessionWorktrees(Struct):
         record = read_record(record_file(path))
         if str(path) not in self.leases:
             self.leases[str(path)] = Lease.take(record.lease, f"agent {record.member} of session {self.session[:8]}")
-        if not path.is_dir():
+        try:
             git = self.git_of(record)
-            try:
-                await asyncio.to_thread(restore_worktree, git, record)
-            except BaseException:
-                self.release(path)
-                raise
+            if path.is_dir():
+                record, is_other = await asyncio.to_thread(confirm_worktree, git, record)
+                if is_other:
+                    self._note_loss(record, "is another directory than before: look at its files first")
+            else:
+                record = await asyncio.to_thread(restore_worktree, git, record)
+                self.restored.add(record.path)
+                self._note_loss(record, "was gone. It was made again: files that were not committed are lost")
+        except BaseException:
+            self.release(path)
+            raise
         return record
+
+    def _note_loss(self, record: WorktreeRecord, what: str) -> None:
+        self.emit(Notice(member=record.member, text=f"the worktree {record.path} {what}", level="warning"))
 
     def release(self, path: Path) -> None:
         """Release the lease of a worktree whose agent has ended; harmless without one."""
@@ -247,7 +260,7 @@ class SessionWorktrees(Struct):
 
     def git_of(self, record: WorktreeRecord) -> RepositoryGit:
         """Return git in the repository of a worktree. Raises CannotStart when the repository is gone."""
-        return RepositoryGit.open(Path(record.repository), self.trusted())
+        return open_recorded(record, self.trusted())
 
     def checkout_of(self, record: WorktreeRecord) -> Path:
         """Return the real path of the checkout in which the session works, of which the worktree is a copy.
@@ -263,6 +276,19 @@ class SessionWorktrees(Struct):
         if record.port:
             variables |= {FIRST_PORT_VARIABLE: str(record.port), f"{FIRST_PORT_VARIABLE}_COUNT": str(record.ports)}
         return variables
+
+
+def open_recorded(record: WorktreeRecord, trusted: frozenset[GitEntry]) -> RepositoryGit:
+    """Return git in the repository of a worktree. Raises CannotStart when the repository is gone or was moved."""
+    if not Path(record.repository).is_dir():
+        raise CannotStart(
+            "no-git",
+            f"the repository of the worktree of {record.member} is gone",
+            looked_at=[("repository", record.repository), ("worktree", record.path)],
+            do=["teamwright worktrees repair, in the new place of the repository"],
+            note="nothing was changed",
+        )
+    return RepositoryGit.open(Path(record.repository), trusted)
 
 
 def rename_branch(git: RepositoryGit, branch: str) -> str:

@@ -14,12 +14,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from teamwright.processes.git_config import shared_work_tree
 from teamwright.processes.repository_discovery import common_dir, current_branch, discover, head_commit
-from teamwright.protocol.errors import WorktreeRefused
+from teamwright.protocol.errors import CannotStart, WorktreeRefused
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import PORTS, claim_ports, release_ports
 from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
+from teamwright.worktrees.worktree_check import require_worktree, with_identity
+from teamwright.worktrees.worktree_list import require_free
 from teamwright.worktrees.worktree_record import (
     WorktreeRecord,
     list_records,
@@ -106,24 +109,39 @@ def create_worktree(git: RepositoryGit, root: Path, owner: Owner, base: str = "H
             do=["git commit the files first", "leave isolation out"],
             note="nothing was started",
         )
+    if (config := shared_work_tree(git.common)) is not None:
+        raise WorktreeRefused(
+            "worktree-refused",
+            f"git would take another directory for the top level of each new worktree: {config} has core.worktree, "
+            "and extensions.worktreeConfig is on",
+            do=[
+                f"git -C {git.tree} config --worktree core.worktree {git.tree} && "
+                f"git config --file {config} --unset core.worktree",
+                "leave isolation out",
+            ],
+            note="nothing was started",
+        )
     directory = repository_directory(root, git.common)
     make_private(directory)
     for number in range(1, MAX_NAMES):
         record = _named(git, directory, owner, commit, number)
         if record is None:
             continue
-        record.save()
-        record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
-        record.save()
         try:
+            record.save()
+            record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
+            record.save()
             if not _add(git, record):
                 _forget(root, record)
                 continue
+            record = with_identity(record)
+            record.save()
+            require_worktree(git, record)
             copied, notes = copy_included(git, record.tree)
+            record = note_setup(git, record) if copied else record
         except BaseException:
             discard_worktree(git, root, record)
             raise
-        record = note_setup(git, record) if copied else record
         return NewWorktree(record, (*notes, *_missing_parts(record)))
     raise WorktreeRefused(
         "worktree-refused", f"there are {MAX_NAMES} worktrees of {owner.member}", do=["teamwright worktrees"]
@@ -145,11 +163,17 @@ def adopt_worktree(git: RepositoryGit, root: Path, owner: Owner, place: str) -> 
     make_private(directory)
     numbered = (_named(git, directory, owner, base, number) for number in range(1, MAX_NAMES))
     record = replace(next(one for one in numbered if one is not None), branch=branch, made_by_hook=True)
-    record.save()
-    record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
-    record.save()
-    os.symlink(real, record.tree)
-    return note_setup(git, record)  # files that the hook brought are no work of an agent
+    try:
+        record.save()
+        record = replace(record, port=claim_ports(root, record.file), ports=PORTS)
+        os.symlink(real, record.tree)
+        record = with_identity(record)
+        record.save()
+        require_worktree(git, record)
+        return note_setup(git, record)  # files that the hook brought are no work of an agent
+    except BaseException:
+        forget_adopted(root, record)
+        raise
 
 
 def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) -> str:
@@ -170,7 +194,6 @@ def _adoption_problem(git: RepositoryGit, root: Path, place: str, real: Path) ->
 def forget_adopted(root: Path, record: WorktreeRecord) -> None:
     """Forget a worktree that a hook made: its directory is gone, or is left to the person."""
     record.tree.unlink(missing_ok=True)
-    record.lease.unlink(missing_ok=True)
     _forget(root, record)
 
 
@@ -235,16 +258,23 @@ def _name_taken(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRefused:
     )
 
 
-def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
-    """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused."""
+def restore_worktree(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
+    """Create a worktree again whose directory was deleted by hand, on its branch. Raises WorktreeRefused, CannotStart.
+
+    Returns the record of the new directory.
+    """
     if record.made_by_hook:
         raise WorktreeRefused("worktree-refused", f"the worktree {record.path} is gone, and a hook made it")
     if git.commit_of(f"refs/heads/{record.branch}"):
         where = (record.path, record.branch)
     else:
         where = ("-b", record.branch, record.path, record.base)
+    require_free(git, record.branch, record.tree)
     _check_out(git, record, "--force", "--force", *where)
+    record = with_identity(record)
     record.save()
+    require_worktree(git, record)
+    return record
 
 
 def note_setup(git: RepositoryGit, record: WorktreeRecord) -> WorktreeRecord:
@@ -272,12 +302,18 @@ def _missing_parts(record: WorktreeRecord) -> list[str]:
 
 def _forget(root: Path, record: WorktreeRecord) -> None:
     release_ports(root, record.port)
-    record.file.unlink(missing_ok=True)
+    for file in (record.file, record.lease, record.work_lease):
+        file.unlink(missing_ok=True)
 
 
 def discard_worktree(git: RepositoryGit, root: Path, record: WorktreeRecord) -> None:
     """Remove what a failed start left. The worktree has only files that git, the creation and the setup wrote."""
-    git.call("worktree", "remove", "--force", "--force", record.path)
-    if git.commit_of(f"refs/heads/{record.branch}") == record.base:
-        git.call("update-ref", "-d", f"refs/heads/{record.branch}", record.base)
-    _forget(root, record)
+    try:
+        git.call("worktree", "remove", "--force", "--force", record.path)
+        shutil.rmtree(record.tree, ignore_errors=True)
+        if git.commit_of(f"refs/heads/{record.branch}") == record.base:
+            git.call("update-ref", "-d", f"refs/heads/{record.branch}", record.base)
+    except CannotStart:  # a repository that is not trusted: git made nothing there
+        shutil.rmtree(record.tree, ignore_errors=True)
+    finally:
+        _forget(root, record)

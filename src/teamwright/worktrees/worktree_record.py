@@ -29,7 +29,7 @@ def has_record(tree: Path) -> bool:
     return record_file(tree).exists()
 
 
-VERSION = 1
+VERSION = 2
 
 BRANCHES = "teamwright"
 """The first part of the name of every branch of a worktree."""
@@ -67,8 +67,14 @@ class WorktreeRecord(Struct, frozen=True):
     """The number of ports."""
     made_by_hook: bool = False
     """True when a hook made the worktree; `path` is then a link to it, and `branch` the branch of the hook."""
+    device: int = 0
+    """The device of the directory that was made; 0 in records of version 1."""
+    inode: int = 0
+    """The inode of that directory; 0 in records of version 1."""
+    git_file: int = 0
+    """The time of change of its `.git` file in ns: a new directory may get the inode of a deleted one. 0: not known."""
     version: int = VERSION
-    """1"""
+    """2"""
 
     @property
     def tree(self) -> Path:
@@ -134,7 +140,7 @@ def read_record(file: Path) -> WorktreeRecord:
         data = cast("dict[str, Any]", json.loads(read_plain(file).decode("utf-8", "surrogateescape")))
         version = int(data.get("version", 1))
         if version <= VERSION:
-            return convert(data, WorktreeRecord)
+            return convert({**data, "version": VERSION}, WorktreeRecord)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         raise StorageError("damaged-file", f"{file} is not a record of a worktree: {problem}") from None
     raise StorageError("newer-version", f"{file} has version {version}", do=["use the newer Teamwright that wrote it"])

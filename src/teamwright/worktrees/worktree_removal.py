@@ -20,6 +20,7 @@ from teamwright.storage.file_lease import Lease
 from teamwright.storage.paths import make_private
 from teamwright.worktrees.port_range import release_ports
 from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_list import find_holders
 from teamwright.worktrees.worktree_record import WorktreeRecord
 from teamwright.worktrees.worktree_state import WorktreeState, integrated_commits, read_state
 
@@ -124,12 +125,17 @@ def _remove_tree(git: RepositoryGit, record: WorktreeRecord, state: WorktreeStat
 
 
 def _delete_branch(git: RepositoryGit, record: WorktreeRecord) -> str:
-    """Delete the branch when its commits are contained elsewhere. Returns its name when it stays."""
+    """Delete the branch when its commits are contained elsewhere and it is checked out nowhere.
+
+    Returns its name when it stays.
+    """
     tip = git.commit_of(f"refs/heads/{record.branch}")
     if not tip:
         return ""
     targets = [record.base, git.commit_of("HEAD"), *integrated_commits(git, record)]
     if not any(target and git.contains(tip, target) for target in targets):
+        return record.branch
+    if find_holders(git, record.branch):
         return record.branch
     git.delete_branch(record.branch, tip)
     return ""

@@ -14,9 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.repository_discovery import discover
+from teamwright.protocol.errors import WorktreeRefused
 from teamwright.storage.file_lease import lease_holder
-from teamwright.worktrees.repository_git import USAGE_ERROR, RepositoryGit, git_error
+from teamwright.worktrees.repository_git import RepositoryGit
 from teamwright.worktrees.unlisted_changes import find_hidden_changes
+from teamwright.worktrees.worktree_check import require_directory
+from teamwright.worktrees.worktree_list import list_worktrees
 from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref
 
 LOCK_REASON = "teamwright"
@@ -100,8 +103,13 @@ def read_state(git: RepositoryGit, record: WorktreeRecord) -> WorktreeState:
         commits, merged = _unmerged(git, record, head)
         return WorktreeState("missing", head, record.branch, commits=commits, is_merged=merged)
     found = discover(record.tree).repository
-    if found is None or found.tree != Path(os.path.realpath(record.tree)):
+    real = Path(os.path.realpath(record.tree))
+    if found is None or found.tree != real or found.common != git.common or not found.belongs_to_tree:
         return WorktreeState("unreadable", problem="its .git file is gone or names another repository", holder=holder)
+    try:
+        require_directory(record)
+    except WorktreeRefused as problem:
+        return WorktreeState("unreadable", problem=problem.what, holder=holder)
     modified, untracked, ignored = changed_files(git, record)
     hidden, submodules = find_hidden_changes(git, record.tree)
     modified += hidden
@@ -123,25 +131,13 @@ def _as_changed(state: WorktreeState) -> WorktreeState:
 
 def _listed(git: RepositoryGit, record: WorktreeRecord) -> tuple[str, str]:
     """Return the other path that git lists for the worktree's branch, and the reason of a foreign lock."""
-    done = git.call("worktree", "list", "--porcelain", "-z")
-    if done.exit_code == USAGE_ERROR:  # a git before 2.36 has no -z
-        done = git.call("worktree", "list", "--porcelain")
-        done = replace(done, output=done.output.replace("\n", "\0"))
-    if not done.ok:
-        raise git_error(("worktree", "list"), done, git.tree)
-    for block in done.output.split("\0\0"):
-        lines: dict[str, str] = {}
-        for line in block.strip("\0").split("\0"):
-            key, _, value = line.partition(" ")
-            lines[key] = value
-        there = lines.get("worktree", "")
-        here = there == record.path or (record.made_by_hook and there == os.path.realpath(record.path))
-        if lines.get("branch") != f"refs/heads/{record.branch}" and not here:
+    for one in list_worktrees(git):
+        here = one.path == record.path or (record.made_by_hook and one.path == os.path.realpath(record.path))
+        if one.branch != record.branch and not here:
             continue
-        moved = there if not here and os.path.isdir(there) else ""
-        reason = lines.get("locked")
-        foreign = reason is not None and not reason.startswith(LOCK_REASON)
-        return moved, (reason or "without a reason") if foreign else ""
+        moved = one.path if not here and os.path.isdir(one.path) else ""
+        foreign = one.lock is not None and not one.lock.startswith(LOCK_REASON)
+        return moved, (one.lock or "without a reason") if foreign else ""
     return "", ""
 
 

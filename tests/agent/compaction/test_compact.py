@@ -149,7 +149,7 @@ async def test_a_compaction_is_no_step_so_names_of_places_stay(tmp_path):
 async def test_many_compactions_in_a_row_keep_memory_and_requests_bounded(tmp_path):
     def answers():
         for number in range(200):
-            yield replace(says(call("Echo", f"t{number}", text="x" * 8_000)), usage=Usage(requests=1))
+            yield replace(says(call("Echo", f"t{number}", text=f"{number} " + "x" * 8_000)), usage=Usage(requests=1))
         yield says("done")
 
     work = answers()

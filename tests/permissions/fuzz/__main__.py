@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterable
 
+from tests.permissions.fuzz import surroundings_run
 from tests.permissions.fuzz.judging import CONFIGURATIONS, Judge, Wrong
 from tests.permissions.fuzz.rounds import (
     LEAST_ALLOWED,
@@ -29,6 +30,8 @@ _CHUNK_S = 60.0
 
 def main() -> int:
     """0 when no allow was wrong and enough lines were allowed."""
+    if "--surroundings" in sys.argv[1:]:
+        return surroundings_run.main(sys.argv[1:])
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with Sandbox(is_nested=options.sandbox_read) as sandbox:
@@ -101,6 +104,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--sandbox-read", action="store_true", help="allow every line, in the sandbox's policy read")
     parser.add_argument("--line", help="judge this line alone")
+    parser.add_argument(
+        "--surroundings", action="store_true", help="real calls with hostile surroundings; has its own flags"
+    )
     parser.add_argument("--systematic", action="store_true", help="each option of each program, not at random")
     parser.add_argument("--program", action="append", help="with --systematic: this program alone, as `git log`")
     return parser.parse_args()

@@ -52,7 +52,7 @@ class Sandbox:
         self.base = Path(os.path.realpath(tempfile.mkdtemp(prefix="permission-fuzz-", dir=place)))
         self.base.chmod(0o755)
         self.world: World = build(self.base)
-        self.confined = _bubblewrap_works()
+        self.confined = bubblewrap_works()
         if is_nested and not self.confined:
             raise RuntimeError(reason("bwrap"))
         drops = not self.confined and os.geteuid() == 0
@@ -154,13 +154,13 @@ def missing_here() -> str:
     for program in ("bash", "git"):
         if shutil.which(program) is None:
             return reason(program)
-    if os.geteuid() == 0 or _bubblewrap_works():
+    if os.geteuid() == 0 or bubblewrap_works():
         return ""
     return reason("bwrap") if shutil.which("bwrap") is None else "bubblewrap makes no sandbox here"
 
 
 @cache
-def _bubblewrap_works() -> bool:
+def bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None:
         return False
     words = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]

@@ -31,7 +31,7 @@ class Desk:
 
     def ctx(self, who: str) -> ToolContext:
         self.calls += 1
-        made = Workplace(self.work, (self.work,), self.history.parent, self.history, last_writers=self.shared)
+        made = Workplace(self.work, lambda: (self.work,), self.history.parent, self.history, last_writers=self.shared)
         return ToolContext(who, self.places.setdefault(who, made), f"c{self.calls}")
 
     async def read(self, who: str, path: str) -> ToolResult:

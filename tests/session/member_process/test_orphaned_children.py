@@ -1,13 +1,14 @@
 """A child that left the group and the output of a finished command ends with the member whose command started it."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from teamwright import Team
 from teamwright.teams.shutdown_requests import ask_to_stop
 from teamwright.testing.model_server_replies import Answer
 from tests.session.member_process.test_forwarding import crew, over
-from tests.support.waits import WAIT_S, wait_until
+from tests.support.waits import wait_until
 
 pytestmark = [
     pytest.mark.finding("T14"),
@@ -93,5 +94,9 @@ async def test_a_child_that_left_a_finished_command_ends_with_the_member(tmp_pat
 
 def _is_running() -> bool:
     """Return True while the child runs. Its number in a sandbox is another one than outside."""
-    found = subprocess.run(["pgrep", "-f", f"^sleep {MARK}$"], capture_output=True, check=False, timeout=WAIT_S)
-    return found.returncode == 0
+    wanted = f"sleep\0{MARK}\0".encode()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if file.read_bytes() == wanted:
+                return True
+    return False

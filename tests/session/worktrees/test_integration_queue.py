@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from teamwright.teams.shutdown import delete_team
 from teamwright.teams.team_creation import create_team
 from teamwright.views.status import status_views
 from teamwright.worktrees.worktree_record import list_records
+from tests.support.outside import writable_outside
 from tests.support.repositories import git, make_repository, write_files
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
@@ -216,7 +218,7 @@ async def test_a_failing_check_returns_the_commit_with_the_output_and_the_fix_is
 async def test_setup_check_and_commit_hooks_are_confined_and_use_the_git_directory(shop):
     if find_implementation().name == "none":
         pytest.skip("no sandbox works here")
-    outside = Path(f"/var/lib/teamwright-test-{os.getpid()}")
+    outside = writable_outside()
 
     def escape(what: str) -> str:
         return f"echo x > {outside}-{what} || true"
@@ -360,7 +362,9 @@ async def test_a_member_is_not_told_of_the_failed_check_of_a_deleted_task(shop, 
     go = tmp_path / "go"
     os.mkfifo(go)
     model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
-    file = settings(shop, **{"checks.integration": f"cat {go}; exit 3", "sandbox.read": [str(go)]})
+    file = settings(
+        shop, **{"checks.integration": f"test -e ann.txt || exit 0; cat {go}; exit 3", "sandbox.read": [str(go)]}
+    )
     async with a_team(shop, model, settings_file=file) as team:
         events = collect(team)
         await team.spawn("ann", "Take a task.", isolation="worktree")
@@ -483,3 +487,60 @@ async def test_a_team_rests_as_soon_as_its_last_draft_is_completed(shop, monkeyp
         await until(team, lambda: not team.session.team.is_quiet())  # the member waits for the draft
         await tasks.update("3", by="ann", owner="ann", status="completed")
         await asyncio.wait_for(team.wait_idle(), WAIT_S)
+
+
+@pytest.mark.finding("3W1")
+async def test_a_lost_worktree_leaves_the_task_open_and_member_lead_and_person_are_told(shop):
+    def lose() -> None:
+        [record] = list_records(find_home().worktrees)[0]
+        shutil.rmtree(record.tree)
+
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    before = git(shop, "for-each-ref"), git(shop, "status", "--porcelain")
+    async with a_team(shop, model) as team:
+        notices: list[Notice] = []
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, Notice):
+                notices.append(event)
+            if isinstance(event, TaskChanged) and event.change == "claimed":
+                lose()
+
+        team.session.log.subscribe(note, live=False)
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        before = git(shop, "for-each-ref"), git(shop, "status", "--porcelain")
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: any("is not the one that was made" in one.text for one in notices))
+        await until(team, team.session.team.is_quiet)
+        [task] = await team.tasks.all()
+        assert task.status == "in_progress"
+        assert "is not the one that was made: " in told(model, "ann")
+        await team.run("Go on.")
+        assert "is not the one that was made: " in told(model, model.requests[-1].agent_name)
+        assert (git(shop, "for-each-ref"), git(shop, "status", "--porcelain")) == before
+
+
+@pytest.mark.finding("3W6")
+async def test_finished_work_waits_while_a_person_has_the_integration_branch_and_goes_on_when_it_is_free(shop):
+    model = script(ann=[write("ann.txt", "x\n"), complete("1"), "Done."])
+    async with a_team(shop, model) as team:
+        warnings: list[str] = []
+
+        def note(_number: int, event: TeamEvent) -> None:
+            if isinstance(event, Notice):
+                warnings.append(event.text)
+                team.session.team.changed.set()
+
+        team.session.log.subscribe(note, live=False)
+        await team.spawn("ann", "Take a task.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        git(shop, "switch", "-q", "-c", BRANCH)
+        await team.tasks.add("Write ann.txt", metadata={"for": ["ann"]})
+        await until(team, lambda: any("is checked out in" in text for text in warnings))
+        assert git(shop, "status", "--porcelain") == ""
+        assert git(shop, "log", "--format=%s") == "first"
+        git(shop, "switch", "-q", "main")
+        await finished(team, 1)
+    assert git(shop, "show", f"{BRANCH}:ann.txt") == "x"
+    assert sum("is checked out in" in text for text in warnings) == 1

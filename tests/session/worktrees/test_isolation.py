@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from teamwright.storage.paths import find_home
 from teamwright.testing import ScriptedModel
 from teamwright.worktrees.worktree_record import list_records, record_file
 from tests.support.repositories import commit, git, make_repository, write_files
-from tests.teams.crew import a_team, until
+from tests.teams.crew import a_team, told, until
 
 COMMIT = 'pwd && echo x > made.txt && git add made.txt && git commit -q -m "ann: made" && git log --format=%s -1'
 
@@ -211,3 +212,21 @@ async def test_a_resumed_member_works_in_no_directory_that_only_the_roster_names
         assert team.session.team.find("ada") is None
         [said] = team.session.warnings
     assert "worktree that was not made for ada" in said
+
+
+@pytest.mark.finding("3W12")
+async def test_a_worktree_that_is_gone_at_a_resume_is_made_again_and_member_and_lead_are_told(shop):
+    async with a_team(shop, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.", isolation="worktree")
+        await until(team, team.session.team.is_quiet)
+        await team.session.stop_members("as a kill would", keep=True)
+    [record] = records()
+    shutil.rmtree(record.tree)
+    scripted = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Looked."] * 9})
+    async with Team.resume("crew", model=scripted, cwd=shop) as team:
+        await until(team, team.session.team.is_quiet)
+        await team.run("Go on.")
+        assert "was gone and was made again from its branch" in told(scripted, "ada")
+        lead = scripted.requests[-1].agent_name
+        assert "Files of ada that were not committed are lost" in told(scripted, lead)
+    assert record.tree.is_dir() or not records()

@@ -179,7 +179,7 @@ async def test_a_conversation_that_says_it_is_a_forks_is_not_forked_whatever_els
 @pytest.mark.promise("row F5", "row F1")
 async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_begins_anew_in_the_background(tmp_path):
     model = Forking(
-        [start("a", model="haiku"), start("b", mode="plan"), start("c", run_in_background=True)],
+        [start("a", model="haiku"), start("b", mode="plan"), start("c", run_in_background=False)],
         [start("d", subagent_type="general-purpose"), start("e", subagent_type="Explore", model="other")],
         "I wait.",
     )

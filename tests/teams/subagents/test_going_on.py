@@ -194,6 +194,25 @@ async def test_a_coordinators_agents_run_in_the_background_and_a_call_names_no_m
     assert "does not take run_in_background now" in waited
 
 
+@pytest.mark.finding("3S8")
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"coordinator": True}, True),
+        ({"coordinator": True}, "true"),
+        ({"agents": {"background": "always"}}, True),
+        ({"agents": {"background": False}}, False),
+    ],
+)
+async def test_a_call_may_name_the_value_that_holds_anyway(tmp_path, settings, value):
+    model = Children(start("a", run_in_background=value), start("b", run_in_background=value is False), "I wait.")
+    async with crew(tmp_path, model, settings=settings) as team:
+        await team.run("Go.")
+        [run] = team.session.agents.runs.values()
+        assert run.background is (value is not False)
+    assert "does not take run_in_background now" in results(model)[1]
+
+
 @pytest.mark.promise("row F16")
 async def test_agents_that_always_run_in_the_background_never_hold_up_their_caller_and_without_one_all_are_waited_for(
     tmp_path,

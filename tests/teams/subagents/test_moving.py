@@ -7,7 +7,8 @@ import pytest
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import RequestOpened
-from teamwright.session.control.person_actions import move_to_background
+from teamwright.protocol.ids import LEAD
+from teamwright.session.control.person_actions import list_foreground, move_to_background
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
 from tests.teams.crew import within
@@ -22,7 +23,7 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
         await within(WAIT_S, model.thinking.wait())
         run = only(team)
         assert await move_to_background(team.session, run.id) == [f"{run.id} {run.description}"]
-        assert await move_to_background(team.session) == [], "it is there already"
+        assert await list_foreground(team.session) == [], "it is there already"
         await until(team, lambda: results(model))
         assert run.is_running and not model.notices()
         assert (
@@ -67,6 +68,37 @@ async def test_a_command_that_is_waited_for_goes_on_as_a_job_with_all_that_it_wr
         assert await team.session.jobs.wait(job.id, WAIT_S)
         assert (job.state, job.exit_code) == ("completed", 0)
         assert job.file.read_text().splitlines() == ["first", "last"]
+
+
+@pytest.mark.finding("3S6")
+@pytest.mark.parametrize("choice", ["lead", "command"])
+async def test_a_person_chooses_between_the_sub_agent_and_the_command_that_it_waits_for(tmp_path, choice):
+    begun, gate = tmp_path / "work/begun", tmp_path / "work/gate"
+    (tmp_path / "work").mkdir()
+    os.mkfifo(begun)
+    os.mkfifo(gate)
+    command = f": > {begun}; read line < {gate}; echo last"
+
+    class Runs(Children):
+        def _said(self, request):
+            is_new_child = request.agent_name != LEAD and len(request.items) == 1
+            return Call("Bash", {"command": command}) if is_new_child else super()._said(request)
+
+    model = Runs(start("run it"), "I go on.")
+    async with crew(tmp_path, model) as team:
+        done = team.run("Go.")
+        await within(WAIT_S, asyncio.to_thread(begun.read_bytes))
+        run = only(team)
+        listed = await list_foreground(team.session)
+        assert listed[0].split()[0] == run.id and command in listed[1] and run.id in listed[1]
+        name = "lead" if choice == "lead" else listed[1].split()[0]
+        moved = await move_to_background(team.session, name)
+        if choice == "command":
+            await until(team, lambda: results(model, run.id))
+        assert moved == ([f"{run.id} {run.description}"] if choice == "lead" else [command])
+        assert len(team.session.jobs.list()) == (choice == "command"), "only what was chosen has moved"
+        await within(WAIT_S, asyncio.to_thread(gate.write_text, "go\n"))
+        await within(WAIT_S, done)
 
 
 @pytest.mark.promise("row F3", "P4")

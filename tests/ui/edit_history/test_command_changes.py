@@ -24,7 +24,7 @@ class Recorder:
     def __init__(self, repo: Path, state: Path, **limits: float) -> None:
         self.repo = repo
         self.history = state / "history"
-        self.workplace = Workplace(repo, (repo,), scratch=state / "scratch", edit_history=self.history)
+        self.workplace = Workplace(repo, lambda: (repo,), scratch=state / "scratch", edit_history=self.history)
         self.told: list[str] = []
         self.changes = CommandChanges(self.told.append, **{"limit_s": 60.0, **limits})
 

@@ -34,7 +34,7 @@ from teamwright.hooks.hook_index import (
 )
 from teamwright.models.effort import EXPECTED_TEXT as EFFORTS
 from teamwright.models.effort import parse_effort
-from teamwright.permissions.verdict import Mode
+from teamwright.permissions.verdict import AUTO_NOTICE, MODES_OF_OTHERS, Mode
 from teamwright.protocol.ids import COLORS, nearest
 from teamwright.protocol.rule_list import split_rules
 from teamwright.sandbox.policy import BOUNDS_TEXT, UNBOUNDED, parse_bounds
@@ -123,7 +123,8 @@ EXPECTED = {
     "sandbox": BOUNDS_TEXT,
 }
 
-_MODES = {str(mode): str(mode) for mode in Mode} | {"bubble": ""}
+_MODES = {str(mode): str(mode) for mode in Mode} | {name: str(mode) for name, mode in MODES_OF_OTHERS.items()}
+_MODES["bubble"] = ""
 _PLAIN = {name.lower(): name for name in FIELDS}
 
 
@@ -257,6 +258,8 @@ class _ValueReader:
             case "mode":
                 if not isinstance(value, str) or value not in _MODES:
                     raise ValueError
+                if value == "auto":
+                    self.warn("permissionMode", AUTO_NOTICE)
                 return _MODES[value]
             case "servers":
                 return _servers(value)

@@ -52,6 +52,8 @@ FIELDS: Mapping[str, str] = {
     "worktrees.merge": "worktrees.merge",
     "worktrees.uncommitted": "worktrees.uncommitted",
     "worktrees.commit_hooks": "worktrees.commit_hooks",
+    "worktrees.max_file_mb": "worktrees.max_file_mb",
+    "worktrees.max_commit_mb": "worktrees.max_commit_mb",
     "checks.integration": "worktrees.check",
     "checks.integration_timeout_s": "worktrees.check_timeout_s",
     "agents.background": "agents.background",

@@ -217,6 +217,12 @@ KEYS: dict[str, SettingKey] = {
         "Whether these commits run the repository's hooks and are signed as git is set up; otherwise both are skipped.",
         user_only=True,
     ),
+    "worktrees.max_file_mb": SettingKey(
+        "count", "The largest file in MB that such a commit takes; a larger one refuses the completion. 0: any size."
+    ),
+    "worktrees.max_commit_mb": SettingKey(
+        "count", "The size in MB of all files that one such commit takes at most. 0: any size."
+    ),
     "checks.integration": SettingKey(
         "text",
         "A command that must succeed on each merge before the integration branch moves; none by default.",

@@ -96,6 +96,10 @@ class WorktreeSettings(Struct, frozen=True):
     """The treatment of a worktree's uncommitted files when a task is completed."""
     commit_hooks: bool = False
     """True: the runtime's commits run the repository's hooks, and are signed as git is set up."""
+    max_file_mb: int = 5
+    """The largest file that the runtime commits, in MB; 0: any."""
+    max_commit_mb: int = 50
+    """The most that one commit of the runtime adds, in MB; 0: any."""
     check: str = ""
     """A command that must succeed on each merge before the integration branch moves; empty for none."""
     check_timeout_s: float = 600.0
@@ -110,6 +114,7 @@ class SettingFlags(Struct, frozen=True):
 
     model: str | None = None
     effort: Effort | None = None
+    thinking: str | None = None
     permission_mode: str | None = None
     plan_approval: str | None = None
     backend: str | None = None
@@ -118,6 +123,7 @@ class SettingFlags(Struct, frozen=True):
     sandbox: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    asked_tools: tuple[str, ...] = ()
     only_allowed: bool = False
     add_dirs: tuple[Path, ...] = ()
     settings_file: Path | str | None = None

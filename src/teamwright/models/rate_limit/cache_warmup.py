@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from teamwright.models.model import Prefix
+from teamwright.protocol.time_limit import time_limit
 
 WARM_S = 240.0
 """Seconds that a service is assumed to cache a prompt after its last use: five minutes, less a margin."""
@@ -37,7 +38,7 @@ class LeadingCall:
     async def wait(self, within_s: float) -> None:
         """Wait until its answer began or failed, `within_s` seconds at most."""
         try:
-            async with asyncio.timeout(within_s):
+            async with time_limit(within_s):
                 await self._done.wait()
         except TimeoutError:
             return

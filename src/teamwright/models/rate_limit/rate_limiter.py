@@ -34,6 +34,7 @@ from teamwright.models.rate_limit.rate_state import (
     merge_states,
 )
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.time_limit import time_limit
 
 POLL_S = 0.05
 """Seconds between two polls for another process's permit, and a random addition up to as much."""
@@ -146,7 +147,7 @@ class RateLimiter:
                 return CallPermit(state.epoch), outcome
             try:
                 # No event reports that another process released its permit, so poll.
-                async with asyncio.timeout(POLL_S * (1 + random.random()) if outcome.waits_for_others else None):
+                async with time_limit(POLL_S * (1 + random.random()) if outcome.waits_for_others else None):
                     await outcome.future
             except TimeoutError:
                 pass

@@ -53,10 +53,6 @@ _VERSIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "python": (("--version", "-V"), ()),
     "python3": (("--version", "-V"), ()),
     "node": (("--version", "-v"), ()),
-    "npm": (("--version", "-v"), ()),
-    "cargo": (("--version", "-V"), ("rust-toolchain", "rust-toolchain.toml")),
-    "rustc": (("--version", "-V"), ("rust-toolchain", "rust-toolchain.toml")),
-    "go": (("version",), ("go.mod", "go.work")),
     "gcc": (("--version",), ()),
     "g++": (("--version",), ()),
     "clang": (("--version",), ()),
@@ -69,6 +65,21 @@ _VERSIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bash": (("--version",), ()),
 }
 """Programs that only print their version, the arguments for it, and the files that select another program."""
+
+_VERSIONS_WITH_STATE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "npm": (("--version", "-v"), ()),
+    **dict.fromkeys(("pnpm", "yarn"), (("--version", "-v"), ("package.json", ".yarnrc", ".yarnrc.yml"))),
+    **dict.fromkeys(("cargo", "rustc"), (("--version", "-V"), ("rust-toolchain", "rust-toolchain.toml"))),
+    **dict.fromkeys(("pip", "pip3"), (("--version", "-V"), ())),
+    "go": (("version",), ("go.mod", "go.work")),
+}
+"""Programs that also write state in the home directory when they print their version: logs, settings, counters."""
+
+
+def find_version_files(name: str, args: list[str]) -> FilesRead | None:
+    """Return the conditions of a call that only reads where nothing can be written, and prints a program's version."""
+    version_args, files = _VERSIONS_WITH_STATE.get(name, ((), ()))
+    return FilesRead(chosen_by=(*files, *_TOOL_VERSIONS)) if len(args) == 1 and args[0] in version_args else None
 
 
 def find_files_read(name: str, args: list[str]) -> FilesRead | None:
@@ -190,6 +201,11 @@ def _jq(args: list[str]) -> FilesRead | None:
     return FilesRead((*found.operands[1:], *found.files))
 
 
+def names_time_zone(text: str) -> bool:
+    """Return True for a date with `TZ="…"`, which names a file of a time zone, perhaps by its path."""
+    return "TZ=" in text
+
+
 _DATE = "TEXTS -u -R -I[=] -d= -r=FILE --utc --universal --date= --reference=FILE --rfc-email --iso-8601[=] --rfc-3339="
 
 
@@ -197,6 +213,8 @@ def _date(args: list[str]) -> FilesRead | None:
     """Prove a call that prints a date; an operand without a plus sign would set the clock."""
     found = parse_arguments(args, parse_grammar(_DATE))
     if found is None or len(found.operands) > 1 or any(not word.startswith("+") for word in found.operands):
+        return None
+    if any(map(names_time_zone, found.values("-d", "--date"))):
         return None
     return FilesRead(found.files)
 
@@ -209,7 +227,7 @@ _PLAIN_START = re.compile(r"[\w./][\w./ -]*")
 
 
 def _find(args: list[str]) -> FilesRead | None:
-    found = parse_find(args)
+    found = parse_find(args) if not any(map(names_time_zone, args)) else None
     if found is None or (found.runs and not all(map(_PLAIN_START.fullmatch, found.starts))):
         return None
     paths = [*found.starts, *found.files]

@@ -24,8 +24,8 @@ from teamwright.permissions.command_words import Words, base_name, word_set
 _TABLE = """
 git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --show-signature
     --filters --upload-pack --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths
-    --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext
-    remote-fd shell
+    --separate-git-dir --export-marks config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd
+    shell
 git grep | -O
 git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
 git clone, git init | -u -c --config --template
@@ -34,8 +34,8 @@ git difftool, git mergetool | -x --extcmd -t --tool
 find | WORDS -delete -fprint -fprint0 -fprintf -fls -files0-from -L -follow
 fd, fdfind | -x -X --exec --exec-batch
 sed | VALUED=el -i -I --in-place -f --file
-awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e --source -o --pretty-print -p --profile
-    -d --dump-variables -D --debug
+awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e --source -o --pretty-print -p
+    --profile -d --dump-variables -D --debug
 yq | VALUED=opIP -i --inplace --in-place -s --split-exp --split-exp-file -f --from-file -L
 jq | -f --from-file -L --library-path
 wc, du | --files0-from
@@ -53,26 +53,30 @@ date | VALUED=drI -s --set -f --file
 file | -C --compile -m --magic-file -f --files-from -z -Z --uncompress
 split | --filter
 diff3, sdiff | -o --output --diff-program
-tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
-    --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h --dereference
+tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command
+    --checkpoint-action --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from --index-file -h
+    --dereference
 zip | -T --test --unzip-command -m --move -@ --names-stdin
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
-curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name
-    --output-dir -D --dump-header -c --cookie-jar -K --config -T --upload-file --trace --trace-ascii --stderr
-    --libcurl --variable --etag-save --hsts --alt-svc --unix-socket --abstract-unix-socket
+curl | -n --netrc --netrc-optional --proto-default VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name
+    --remote-name-all -J --remote-header-name --output-dir -D --dump-header -c --cookie-jar -K --config -T
+    --upload-file --trace --trace-ascii --stderr --libcurl --variable --etag-save --hsts --alt-svc --unix-socket
+    --abstract-unix-socket
 wget | VALUED=tTwQBDIARlU -O --output-document -o --output-file -a --append-output -P --directory-prefix -i
-    --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies
-    --warc-file --rejected-log
-make, gmake | VALUED=CIjloW -f --file --makefile --eval -E
-ninja | VALUED=Cjkl -f -t
+    --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies --warc-file
+    --rejected-log
+make, gmake | VALUED=CIjloW -f --file --makefile --eval -E -I --include-dir
+ninja | VALUED=jkl -f -t -C
 cmake | VALUED=GSBTA -P -E -C -D --toolchain --graphviz --trace-redirect
-ctest | -S --script --script-new -T -M -D --build-and-test --test-command --build-makeprogram -O --output-log
-    --output-junit
+ctest | -S --script --script-new -T -M -D -A --add-notes --extra-submit --overwrite --test-dir --preset
+    --resource-spec-file --build-generator --build-config-sample --build-and-test --test-command --build-makeprogram
+    -O --output-log --output-junit
 just | -f --justfile --shell --shell-arg --shell-command --set -c --command --chooser -e --edit --init --fmt
     --dotenv-path --dotenv-filename --tempdir
 task | -t --taskfile
 rake | -f --rakefile -r --require -e --execute -E --execute-continue -p --execute-print -I --libdir -R --rakelibdir
+composer | EXACT -d --working-dir --ignore-platform-reqs config global exec
 npm | NOPT VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
     --globalconfig --git --editor --viewer --node-gyp --onload-script --init-module --cache --tmp --logs-dir
     --pack-destination --registry exec x explore config set
@@ -81,8 +85,8 @@ node | EXACT -r --require --import --loader --experimental-loader -e --eval -p -
     --inspect-port --cpu-prof --heap-prof --prof --redirect-warnings --diagnostic-dir --report-dir --report-directory
     --report-filename --trace-event-file-pattern --tls-keylog --openssl-config --icu-data-dir --snapshot-blob
     --build-snapshot --experimental-config-file --experimental-default-config-file --experimental-sea-config --run
-deno | EXACT -A --allow-all --allow-run --allow-read --allow-write --allow-net --allow-env --allow-ffi --allow-sys
-    -c --config --import-map --preload --env-file --coverage --junit-path --inspect --inspect-brk --inspect-wait
+deno | EXACT -A --allow-all --allow-run --allow-read --allow-write --allow-net --allow-env --allow-ffi --allow-sys -c
+    --config --import-map --preload --env-file --coverage --junit-path --inspect --inspect-brk --inspect-wait
 pnpm | NOPT VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config
     --store-dir --modules-dir --global-dir --registry exec dlx config
 yarn | --cwd --script-shell --use-yarnrc --modules-folder --global-folder --cache-folder --registry exec dlx config
@@ -92,59 +96,113 @@ pip, pip3 | VALUED=ricfe -t --target --prefix --root --src --log --python --cach
     --global-option --build-option
 uv | EXACT --directory --project --config-file --env-file -p --python --cache-dir --target --prefix
 poetry, pdm, hatch | -C --directory -P --project -p
-go | WORDS -exec -toolexec -vettool -overlay -modfile -o -C -ldflags -gcflags -asmflags -gccgoflags -pkgdir
-    -test.coverprofile -test.cpuprofile -test.memprofile -test.blockprofile -test.mutexprofile -test.trace
-    -test.outputdir -test.testlogfile -test.gocoverdir -coverprofile -cpuprofile -memprofile -blockprofile
-    -mutexprofile -trace -outputdir -fuzzcachedir
+go | WORDS -compiler -buildmode -mod -modcacherw -pgo -args -asan -installsuffix -exec -toolexec -vettool -overlay
+    -modfile -o -C -ldflags -gcflags -asmflags -gccgoflags -pkgdir -test.coverprofile -test.cpuprofile
+    -test.memprofile -test.blockprofile -test.mutexprofile -test.trace -test.outputdir -test.testlogfile
+    -test.gocoverdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -fuzzcachedir
 cargo | EXACT VALUED=pFj --config -Z --target-dir --artifact-dir --out-dir --root -C --fix
 rustc | WORDS -o -C --codegen -Z --out-dir --emit --sysroot
-pytest, py.test | EXACT VALUED=kmnr @ --pastebin -W --pythonwarnings -p -c --config-file --rootdir -o --override-ini
-    --basetemp --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir
-    --report-log --html --json-report-file --tx --px --rsyncdir --benchmark-json --benchmark-save --benchmark-storage
-    --alluredir --ds --dc
-tox, nox | VALUED=em exec e devenv d -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile
-    --envdir --report
-mypy, dmypy | @ --config-file --python-executable --install-types --junit-xml --cache-dir --any-exprs-report
-    --html-report --cobertura-xml-report --linecount-report --linecoverage-report --lineprecision-report --txt-report
-    --xml-report --xslt-html-report --xslt-txt-report --shadow-file --custom-typing-module
-pyright | EXACT --pythonpath --createstub --typeshedpath --venvpath
+pytest, py.test | EXACT VALUED=kmnr @ --resultlog --pastebin -W --pythonwarnings -p -c --config-file --rootdir -o
+    --override-ini --basetemp --junitxml --junit-xml --log-file --debug --pdbcls --cov-report --cov-config
+    --import-mode --confcutdir --report-log --html --json-report-file --tx --px --rsyncdir --benchmark-json
+    --benchmark-save --benchmark-storage --alluredir --ds --dc
+tox, nox | VALUED=em --root --runner --discover --default-venv-backend --force-venv-backend --force-python
+    --extra-pythons -P exec e devenv d -c --conf -x --override --workdir --result-json --devenv --installpkg -f
+    --noxfile --envdir --report
+mypy, dmypy | @ --custom-typeshed-dir --package-root --timing-stats --line-checking-stats --sqlite-cache --config-file
+    --python-executable --install-types --junit-xml --cache-dir --any-exprs-report --html-report
+    --cobertura-xml-report --linecount-report --linecoverage-report --lineprecision-report --txt-report --xml-report
+    --xslt-html-report --xslt-txt-report --shadow-file --custom-typing-module
+pyright | EXACT -t -v --pythonpath --createstub --typeshedpath --venvpath --venv-path --typeshed-path --writebaseline
+    --baselinefile
 ruff | EXACT VALUED=e --fix --fix-only --unsafe-fixes --add-noqa --config -o --output-file --cache-dir
 black, isort | --config --settings-file
-flake8 | --config --append-config --output-file
+flake8 | --config --append-config --output-file --enable-extensions
 pylint | --rcfile --load-plugins --init-hook --output --import-graph --ext-import-graph --int-import-graph
 coverage | --rcfile --data-file -o -d --directory
-eslint | EXACT --fix -c --config --rulesdir --parser --plugin --resolve-plugins-relative-to -o --output-file -f --format
-    --cache-location --cache-file --init
-prettier | EXACT -w --write --plugin --config --cache-location --plugin-search-dir
-tsc | EXACT @ --outdir --outfile --declarationdir --tsbuildinfofile --generatetrace --generatecpuprofile -b --build
-    --init
-jest | EXACT VALUED=twi -c --config --globalsetup --globalteardown --setupfiles --setupfilesafterenv --testrunner
-    --runner --reporters --transform --env --testenvironment --rootdir --roots --outputfile --coveragedirectory
-    --resolver --testresultsprocessor --watchplugins --filter --haste --modulenamemapper --preset --projects
-    --prettierpath --testsequencer --cachedirectory
-vitest | EXACT VALUED=t -c --config -r --root --environment --reporter --reporters --execargv --outputfile --pool
-    --browser --globalsetup --typecheck --runner --workspace --api --ui --inspect --inspect-brk
-mocha | VALUED=gfts -r --require -c --config -R --reporter -O --reporter-option -u --ui --import --loader
-    --experimental-loader -n --node-option --package
-rspec | VALUED=e -r --require -I -O --options -o --out -f --format
+eslint | EXACT --fix --fix-type --parser-options --rule --flag --suppress-all --suppress-rule --suppressions-location
+    --prune-suppressions --inspect-config -c --config --rulesdir --parser --plugin --resolve-plugins-relative-to -o
+    --output-file -f --format --cache-location --cache-file --init
+prettier | EXACT -w --write --parser --config-path --plugin --config --cache-location --plugin-search-dir
+tsc | EXACT @ --plugins --outdir --outfile --declarationdir --tsbuildinfofile --generatetrace --generatecpuprofile -b
+    --build --init
+jest | EXACT VALUED=twi -u --updatesnapshot --ci --init --snapshotserializers --snapshotresolver --globals
+    --moduledirectories --modulepaths --dependencyextractor --runtime --moduleloader --coveragereporters
+    --coverageprovider --testenvironmentoptions --extensionstotreatasesm --hastemapmodulepath --haste-map-module-path
+    --unmockedmodulepathpatterns --clearcache --workerthreads -c --config --globalsetup --globalteardown --setupfiles
+    --setupfilesafterenv --testrunner --runner --reporters --transform --env --testenvironment --rootdir --roots
+    --outputfile --coveragedirectory --resolver --testresultsprocessor --watchplugins --filter --haste
+    --modulenamemapper --preset --projects --prettierpath --testsequencer --cachedirectory
+vitest | EXACT VALUED=t -u --update --dir --configloader --standalone --coverage. --pooloptions --sequence.sequencer
+    --snapshotserializers --snapshotenvironment --attachmentsdir --project --diff --environmentmatchglobs
+    --environmentoptions --server --deps --outputfile --clearcache --experimental --typecheck. --cache --mergereports
+    -c --config -r --root --environment --reporter --reporters --execargv --outputfile --pool --browser --globalsetup
+    --typecheck --runner --workspace --api --ui --inspect --inspect-brk
+mocha | EXACT VALUED=gts -f --file --opts --extension --watch-files -r --require -c --config -R --reporter -O
+    --reporter-option -u --ui --import --loader --experimental-loader -n --node-option --package
+rspec | VALUED=e --default-path --drb --init --failure-exit-code -r --require -I -O --options -o --out -f --format
 phpunit | --bootstrap -c --configuration --extension -d --log-junit --log-teamcity --log-events-text --coverage-html
     --coverage-text --coverage-clover --coverage-php --coverage-xml --coverage-cobertura --coverage-crap4j
     --testdox-html --testdox-text --testdox-xml --prepend --printer --loader --cache-directory
-docker, podman | EXACT WORDS --volume --mount --privileged --device --pid --ipc --uts --userns --net --network --cap-add
-    --security-opt --volumes-from --cidfile --iidfile --output --secret --ssh -H --host --config --context --env-file
-    --entrypoint --runtime
+ansible, ansible-playbook, ansible-console, ansible-pull | EXACT -e --extra-vars -i --inventory -M --module-path
+    --playbook-dir --vault-password-file --vault-pass-file --vault-id --private-key --key-file --ssh-common-args
+    --ssh-extra-args --sftp-extra-args --scp-extra-args -b --become --become-user --become-method
+    --become-password-file -m --module-name -a --args --connection -c -u --user -t --tree
+ansible-lint | EXACT -r --rules-dir -R -c --config-file --fix --write --project-dir --sarif-file --enable-list
+rubocop, standardrb | EXACT -r --require -c --config -a -A --autocorrect --autocorrect-all --auto-correct
+    --auto-correct-all --auto-gen-config -o --out --plugin -f --format --init --server --start-server --stdin
+    --cache-root --regenerate-todo --fix --fix-unsafely
+golangci-lint | EXACT -c --config --fix --out-format --output --path-prefix --custom
+biome | EXACT --config-path --write --fix --apply --apply-unsafe --unsafe --suppress --reporter-file
+swift | EXACT --toolchain -Xswiftc -Xcc -Xlinker -Xcxx --disable-sandbox --scratch-path --build-path --package-path
+    --cache-path --config-path --security-path --xunit-output --allow-writing-to-directory
+    --allow-writing-to-package-directory --allow-network-connections --triple --sdk --swift-sdk
+zig | EXACT --build-file --build-runner --cache-dir --global-cache-dir --prefix -p --zig-lib-dir --search-prefix
+sbt | WORDS -D -J -S --addPluginSbtFile -java-home -sbt-jar -sbt-boot -ivy
+mix | EXACT -r --require --export-coverage --cover --formatter
+phpstan | EXACT -a --autoload-file -c --configuration --generate-baseline --error-format --fix
+stylelint | EXACT --config --config-basedir --custom-formatter --custom-syntax --formatter -f --fix -o --output-file
+    --cache-location --plugins
+playwright | EXACT -c --config --reporter --output --ui --ui-host --ui-port --debug --tsconfig -u --update-snapshots
+webpack, rollup, vite | EXACT -c --config -r --require --import -p --plugin --outdir --out-dir --output-path -o --dir
+    --file --configplugin --configloader -e --extends --config-name --external --host --open --manifest --ssr
+esbuild | EXACT --outfile --outdir --outbase --metafile --serve --servedir --mangle-cache --tsconfig --allow-overwrite
+    --inject --alias
+turbo | EXACT --cwd --root-turbo-json --api --token --team --login --cache-dir --summarize --graph --profile --trace
+    --env-mode
+nx | EXACT --config --runner --outputpath --output-path --graph --file --executor
+shellcheck | EXACT --rcfile -P --source-path -x --external-sources
+yamllint | EXACT -c --config-file -d --config-data
+pre-commit | EXACT -c --config
+bazel, bazelisk | EXACT --run_under --bazelrc --action_env --host_action_env --test_env --sandbox_writable_path
+    --spawn_strategy --strategy --output_base --output_user_root --shell_executable --test_wrapper
+    --override_repository --override_module --registry --workspace_status_command --host_jvm_args --server_javabase
+    --config
+meson | EXACT -C --wrapper --setup --gdb-path --gdb --native-file --cross-file --destdir
+mage | WORDS -d -w -gocmd -compile -init -clean
+invoke, inv | EXACT -r --search-root -c --collection -f --config -s
+docker, podman | EXACT WORDS --volume --mount --privileged --device --pid --ipc --uts --userns --net --network
+    --cap-add --security-opt --volumes-from --cidfile --iidfile --output --secret --ssh -H --host --config --context
+    --env-file --entrypoint --runtime
 docker run, docker create, podman run, podman create | -v
 docker build, podman build | -o
 kubectl | EXACT WORDS --kubeconfig -s --server --as --as-group --as-uid --token --client-certificate --client-key
     --certificate-authority --cluster --user --context --cache-dir --profile-output
-helm | EXACT --kubeconfig --kube-context --post-renderer --kube-apiserver --kube-token
+helm | EXACT -f --values --set-file --output-dir --repository-config --repository-cache --registry-config --ca-file
+    --cert-file --key-file --keyring --repo --dependency-update --post-renderer-args --kube-as-user --kube-as-group
+    --kube-ca-file --insecure-skip-tls-verify --plain-http --username --password --kubeconfig --kube-context
+    --post-renderer --kube-apiserver --kube-token
 gh api | VALUED=Hpqt -X --method -f --raw-field -F --field --input
 terraform, tofu | WORDS -chdir -out -state -state-out -backup -plugin-dir -destroy -auto-approve
-mvn, mvnw | WORDS -s --settings -gs --global-settings -t --toolchains -D --define -l --log-file
-gradle, gradlew | WORDS -b --build-file -I --init-script -c --settings-file -g --gradle-user-home -D --system-prop -P
+mvn, mvnw | WORDS -f --file -P --activate-profiles -pl --builder -gt --global-toolchains -ep --encrypt-password
+    --encrypt-master-password -s --settings -gs --global-settings -t --toolchains -D --define -l --log-file
+gradle, gradlew | WORDS -p --project-dir --scan --profile --write-verification-metadata --export-keys --write-locks
+    --update-locks -M -F -b --build-file -I --init-script -c --settings-file -g --gradle-user-home -D --system-prop -P
     --project-prop --include-build --project-cache-dir
-dotnet | EXACT WORDS -p --property -o --output -s --settings --test-adapter-path --logger --results-directory
-    --configfile
+dotnet | EXACT WORDS @ -property -l -logger -fl -fileLogger -flp -bl -binaryLogger -dl -t -target -a -e --environment
+    -r -d --diag --collect --source --artifacts-path --blame-hang-dump-type --blame-crash-collect-always
+    --test-modules --config-file --coverage-output --report-trx-filename -getProperty -p --property -o --output -s
+    --settings --test-adapter-path --logger --results-directory --configfile
 bundle | --gemfile --path
 openssl | WORDS -out -engine -provider -provider-path -config -writerand -keyout
 gpg | -o --output --options --homedir --exec-path --agent-program
@@ -179,6 +237,12 @@ _HARMLESS_VALUES = {
     "eslint -f": r"[a-z-]+",
     "eslint --format": r"[a-z-]+",
     "vitest --reporter": r"[a-z-]+",
+    **dict.fromkeys(("jest --coveragereporters", "vitest --coverage."), r"[a-z-]+"),
+    "jest --coverageprovider": r"v8|babel",
+    "jest --ci": r"true|false|",
+    **dict.fromkeys(("prettier --parser", "dotnet -l", "dotnet --logger", "dotnet -logger"), r"[a-z-]+"),
+    "dotnet --collect": r"[A-Za-z ]+",
+    "go -mod": r"readonly|vendor",
     "vitest --environment": r"node|jsdom|happy-dom|edge-runtime",
     "rspec -f": r"[a-z]+",
     "rspec --format": r"[a-z]+",
@@ -188,8 +252,12 @@ _HARMLESS_VALUES = {
 """Values with which an option has no side effect."""
 
 _BAD_TEXTS = {
-    "git": re.compile(r"--(format|pretty)=.*%G"),  # signatures are verified by a program that the configuration names
+    "git": re.compile(
+        r"--(format|pretty)=.*%G|^(ext|fd)::"
+    ),  # signatures are verified by a program that the configuration names
+    "cargo": re.compile(r"^--logfile"),
     "curl": re.compile(r"%output\{"),
+    "vitest": re.compile(r"^--(coverage|typecheck)\.(?!(provider=(v8|istanbul)|enabled|all|reporter=[a-z-]+)$)"),
     "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
     "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system|import|include)\b|\$ENV|\$__prog"),
     "psql": re.compile(r"\\|\bprogram\b|\bpg_read_file\b|\bcopy\b", re.IGNORECASE),
@@ -214,6 +282,26 @@ _OTHER_MACHINE = re.compile(r"[^-/:=][^/:=]*:")
 """The name of an archive that tar gets from another machine."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
+_BUILD_VALUE = re.compile(r"(?!-)[\w.,:@%+=-]*")
+"""A value of a variable of make or rake that is no path, no option and no text for a shell."""
+
+_SCRIPT_RUNNERS = {"npm": word_set("test t tst start run run-script"), "bun": word_set("run")}
+_OTHER_SUBCOMMANDS = word_set(
+    "install i add remove rm up upgrade update why list ls info audit outdated cache config init link unlink pack"
+    " publish version workspace workspaces dlx exec create import store patch dedupe prune rebuild"
+)
+"""Subcommands of yarn and pnpm that are no script. Every other first word names a script."""
+
+
+_RUN_BY_SCRIPTS = ("jest", "vitest", "mocha", "eslint", "prettier", "tsc", "node", "playwright", "webpack", "stylelint")
+_GOALS = {
+    "mvn": re.compile(r"[^:]*:.*"),
+    "mvnw": re.compile(r"[^:]*:.*"),
+    "gradle": re.compile(r"(.*:)?(publish\w*|upload\w*|release\w*|init|wrapper|run)", re.IGNORECASE),
+    "gradlew": re.compile(r"(.*:)?(publish\w*|upload\w*|release\w*|init|wrapper|run)", re.IGNORECASE),
+}
+"""Goals that run any code or publish, so that a rule for other goals does not cover them."""
+
 _RUN_BY_MAKE = word_set(
     "SHELL .SHELLFLAGS MAKE MAKEFLAGS GNUMAKEFLAGS MFLAGS MAKEFILES AR AS CC CXX CPP FC LD LEX YACC RM INSTALL PYTHON"
 )
@@ -248,9 +336,13 @@ class SideEffects(Struct, frozen=True):
         if not word.startswith("--"):
             if name in self.options and len(name) > 2:
                 return name, attached
+            if self.words and ":" in name and name.partition(":")[0] in self.options:
+                return name.partition(":")[0], word.partition(":")[2]
             return self._letter(word) or (self._long(f"-{name}", attached) if self.exact and len(name) > 3 else None)
         if self.words and name[1:] in self.options:
             return name[1:], attached
+        if self.words and ":" in name and name.partition(":")[0] in self.options:
+            return name.partition(":")[0], word.partition(":")[2]
         return self._long(name, attached)
 
     def _long(self, name: str, attached: str | None) -> tuple[str, str | None] | None:
@@ -283,14 +375,17 @@ def find_side_effect(words: Words, named: Sequence[str]) -> str:
     """
     program = base_name(words[0]) or "" if words else ""
     first = _subcommand(program, words)
-    names = tuple(_programs(program, words, first))
+    is_script = _runs_script(program, words[first]) if first < len(words) else False
+    names = (*_programs(program, words, first), *(_RUN_BY_SCRIPTS if is_script else ()))
     for at in range(1, len(words)):
         word = words[at]
         if word == "--" and program == "cmake":
             return "--"  # further words are for make or ninja
-        if word == "--" and program not in {"find", "go"}:
+        if word == "--" and program in {"tox", "dotnet", "hatch"}:
+            return "--"  # further words are for the commands that it runs
+        if word == "--" and program not in {"find", "go"} and not is_script:
             break
-        if word is None or word in named:
+        if word is None or word in named or word == "--":
             continue
         if at == 1 and program == "tar" and not word.startswith("-"):
             word = "-" + "".join(letter for letter in word if letter not in "bfgCHKLNTVX")  # `tar cfI FILE PROGRAM`
@@ -300,7 +395,12 @@ def find_side_effect(words: Words, named: Sequence[str]) -> str:
                 return "-c"
         elif found := _option_in(names, word, after, named, is_subcommand=at == first):
             return found
-    return _text_in(program, words, named)
+    return _text_in(names, words, named)
+
+
+def _runs_script(program: str, word: str | None) -> bool:
+    """Return True when further words go to a script of the project, which may run any of `_RUN_BY_SCRIPTS`."""
+    return word not in _OTHER_SUBCOMMANDS if program in {"yarn", "pnpm"} else word in _SCRIPT_RUNNERS.get(program, ())
 
 
 def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequence[str], is_subcommand: bool) -> str:
@@ -319,18 +419,20 @@ def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequen
     return ""
 
 
-def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
+def _text_in(names: Sequence[str], words: Words, named: Sequence[str]) -> str:
     """Return the operand with a side effect: a text in its language, a variable, one more file."""
-    bad = _BAD_TEXTS.get(program)
+    program, bad = names[0], [_BAD_TEXTS[name] for name in names if name in _BAD_TEXTS]
     operands = [word for word in words[1:] if word is not None and not word.startswith("-")]
     for word in words[1:]:
         if word in named:
             continue
-        if word is not None and bad is not None and bad.search(word):
+        if word is not None and any(text.search(word) for text in bad):
             return word
-        found = _ASSIGNMENT.fullmatch(word or "") if program in {"make", "gmake"} else None
-        if found is not None and (found[1] in _RUN_BY_MAKE or not _PLAIN_VALUE.fullmatch(found[2])):
+        found = _ASSIGNMENT.fullmatch(word or "") if program in {"make", "gmake", "rake"} else None
+        if found is not None and (found[1] in _RUN_BY_MAKE or not _BUILD_VALUE.fullmatch(found[2])):
             return f"{found[1]}="
+        if word is not None and program in _GOALS and _GOALS[program].fullmatch(word):
+            return word
         if program in {"just", "task"} and not _PLAIN_VALUE.fullmatch(word or ""):
             return word or ""  # it becomes a part of a shell text
     known_words = [word for at, word in enumerate(words) if at and word is not None]

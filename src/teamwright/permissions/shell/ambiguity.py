@@ -28,11 +28,13 @@ _PIECE = re.compile(r"\$|\\[0-7xuU]")
 
 _ZSH_ONLY = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
 _READ_ALIKE = re.compile(
-    r"(?:[ \t\n]|&&|\|\|?(?!&)|;(?![;&|])|[0-2]?>&[0-2](?!\w)|[0-2]?>>?(?=[ \t]*[\w./'\"])|<(?=[ \t]*[a-zA-Z_./'\"])"
-    r"|[A-Za-z0-9_./:@%+,-]|(?<=\w)=(?!=)|'[^']*'|\$\?(?![\w\[:])"
-    r"|\"(?:[^\"$`\\!]|\$(?:[A-Z_]+|\?)(?![\w\[:]))*\")*+"
+    r"[ \t\n]+|&&|\|\|?(?!&)|;(?![;&|])|[0-2]?>&[0-2](?!\w)|[0-2]?>>?(?=[ \t]*[\w./'\"])|<(?=[ \t]*[a-zA-Z_./'\"])"
+    r"|[A-Za-z0-9_./:@%+,-]+|(?<=\w)=(?!=)|'[^']*'|\$\?(?![\w\[:])"
+    r"|\"(?:[^\"$`\\!]|\$(?:[A-Z_]+|\?)(?![\w\[:]))*\""
 )
-"""A `<` before a digit begins a range of numbers in zsh; a `[` or `:` after a variable selects a part of its value."""
+"""One piece of such a text.
+
+A `<` before a digit begins a range of numbers in zsh; a `[` or `:` after a variable selects a part of its value."""
 
 _QUERY = (
     "(command_name) @commands (test_command) @commands (declaration_command) @commands (unset_command) @commands"
@@ -71,7 +73,10 @@ def is_read_alike(text: str) -> bool:
 
     It has plain words and quotes, joined by plain operators.
     """
-    return _READ_ALIKE.fullmatch(text) is not None and not is_read_by_zsh_alone(text)
+    end = 0
+    while (piece := _READ_ALIKE.match(text, end)) is not None:  # possessive groups fail in Python 3.11.2
+        end = piece.end()
+    return end == len(text) and not is_read_by_zsh_alone(text)
 
 
 @cache

@@ -5,8 +5,6 @@ The working directory follows `cd`. Read-only. Adds to the list of `parser`, whi
 
 from __future__ import annotations
 
-import glob
-import itertools
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.permissions.command_words import Words, word_set
+from teamwright.permissions.matching_names import is_pattern, matching_names
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.ambiguity import RESERVED, is_code, may_become_code
 from teamwright.permissions.shell.evaluated_text import (
@@ -29,6 +28,7 @@ from teamwright.permissions.shell.plain_values import is_plain_value
 from teamwright.permissions.shell.shell_variables import ShellVariables
 from teamwright.permissions.shell.wrapped_commands import WrappedCommands, may_move, run_by_options
 from teamwright.permissions.shell.wrappers import unwrap
+from teamwright.permissions.verdict_work import spend_steps
 
 DIRECTORY_COMMANDS = word_set("cd pushd popd")
 """Builtins that change the directory."""
@@ -88,11 +88,11 @@ def glob_names(pattern: str, place: Path | None) -> list[str] | None:
     """Return the words that bash makes of a pattern in this directory; None when they are too many or not certain."""
     if (place is None and not pattern.startswith(("/", "~"))) or "**" in pattern:
         return None
-    if sum(glob.has_magic(part) for part in pattern.split("/")) > MAX_WILD_PARTS:
+    if sum(map(is_pattern, pattern.split("/"))) > MAX_WILD_PARTS:
         return None
     whole = os.path.expanduser(pattern)
-    found = list(itertools.islice(glob.iglob(whole, root_dir=place), MAX_NAMES + 1))
-    return (sorted(found) or [whole]) if len(found) <= MAX_NAMES else None
+    found = matching_names(whole, None if place is None else str(place), MAX_NAMES)
+    return None if found is None else sorted(found) or [whole]
 
 
 MAX_DEPTH = 8
@@ -160,6 +160,7 @@ class CommandListing:
 
     def list_command(self, command: ShellCommand) -> None:
         """List a command, and the commands that it would run in turn."""
+        spend_steps(40 + len(command.words) * len(command.directories))
         if len(self.state.parsed.commands) > MAX_LISTED:
             return self.state.mark_unreadable("it has too many commands")
         if command.words and command.words[0] in RESERVED:
@@ -216,6 +217,8 @@ class CommandListing:
             self.list_guess(wrapped.script, places, is_script=not wrapped.commands)
         elif wrapped.script is not None:
             self._list_text(state, wrapped.script, places)
+        for at, found in enumerate(self.state.parsed.commands[first:], first):
+            self.state.parsed.commands[at] = replace(found, wrappers=(*found.wrappers, command.words))
         if has_directory_command(self.state.parsed.commands[first:]):
             self.state.add_doubt("it changes the directory in a rare way")
 
@@ -244,6 +247,7 @@ class CommandListing:
         if self.state.depth > MAX_DEPTH:
             return self.state.mark_unreadable("it is nested too deeply")
         self._list_text(self.state.nested(aside, same_home=False), text, places)
+        self.state.parsed.depends_on_disk |= aside.depends_on_disk
         if aside.is_valid:
             self.state.parsed.commands += [replace(found, role="guess") for found in aside.commands]
             self.state.parsed.redirects += aside.redirects

@@ -33,6 +33,8 @@ class ShellCommand(Struct, frozen=True):
     role: str = "run"
     shapes: Mapping[int, Shape] = field(default_factory=dict[int, Shape])
     splits: frozenset[int] | None = None
+    wrappers: tuple[Words, ...] = ()
+    """The commands that run this one, the nearest first: `timeout 5 make` for `make`."""
 
     @property
     def name(self) -> str | None:
@@ -86,6 +88,8 @@ class ParsedLine(Struct):
     calculates: bool = False
     takes_input: bool = False
     odd_values: set[str] = field(default_factory=set[str])
+    depends_on_disk: bool = False
+    """True when the contents follow from the files that were on the disk when the line was parsed."""
 
     @property
     def may_run_input(self) -> bool:

@@ -20,6 +20,10 @@ from teamwright.permissions.shell.line_cursor import (
 )
 from teamwright.permissions.shell.syntax_tree import Assignment, FixedText, Redirection, SimpleCommand, Word, WordPart
 from teamwright.permissions.shell.word_reader import WordReader
+from teamwright.permissions.verdict_work import spend_steps
+
+_OF_COMMAND = 40
+"""The steps to parse one command."""
 
 _DELIMITER = re.compile(
     r"(?P<plain>[A-Za-z0-9_.-]+)|'(?P<one>[\w. -]+)'|\"(?P<two>[\w. -]+)\"|\\(?P<escaped>[A-Za-z0-9_.-]+)"
@@ -149,6 +153,7 @@ class SimpleCommandReader:
 
     def simple(self) -> SimpleCommand | str:
         """Parse a simple command, or the head of a function: return the name of `name() …`."""
+        spend_steps(_OF_COMMAND)
         scanner = self.scanner
         start = scanner.at
         assignments: list[Assignment] = []

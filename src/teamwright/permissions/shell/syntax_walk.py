@@ -48,14 +48,50 @@ from teamwright.permissions.shell.syntax_tree import (
 )
 from teamwright.permissions.shell.word_expansion import ExpandedWord
 from teamwright.permissions.shell.word_listing import WordListing
+from teamwright.permissions.verdict_work import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 
 MAX_BYTES = 64 * 1024
 """The longest command that is parsed, in bytes. A longer one is only asked about."""
 
 
-@lru_cache(maxsize=512)
 def parse_command(text: str, cwd: Path) -> ParsedLine:
     """Parse the command line for this directory. Never raises; the result is shared and must not be changed."""
+    return found_once((parse_command, text, cwd), lambda: _parse_bounded(text, cwd))
+
+
+class _DependsOnDisk(Exception):
+    """The line was parsed with what is on the disk now, so a later verdict must parse it again."""
+
+    def __init__(self, parsed: ParsedLine) -> None:
+        super().__init__()
+        self.parsed = parsed
+
+
+def _parse_bounded(text: str, cwd: Path) -> ParsedLine:
+    try:
+        with bounded_work(separate=True):
+            return parse_cached(text, cwd)
+    except _DependsOnDisk as found:
+        return found.parsed
+    except (TooMuchWork, RecursionError):
+        return too_large_line()
+
+
+def too_large_line() -> ParsedLine:
+    """Return the contents of a line that is too large to judge: none are known."""
+    return ParsedLine(is_valid=False, doubt=TOO_LARGE)
+
+
+@lru_cache(maxsize=512)
+def parse_cached(text: str, cwd: Path) -> ParsedLine:
+    """Parse a line whose contents follow from its text alone; the contents of another one are in the exception."""
+    parsed = _parse(text, cwd)
+    if parsed.depends_on_disk:
+        raise _DependsOnDisk(parsed)  # which is not cached
+    return parsed
+
+
+def _parse(text: str, cwd: Path) -> ParsedLine:
     parsed = ParsedLine()
     state = ListingState(parsed)
     if len(text) > MAX_BYTES:
@@ -113,6 +149,7 @@ class SyntaxWalk:
     def visit(self, node: Statement, places: Directories) -> DirectoriesAfter:
         """List the commands of a statement."""
         self.state.steps.left -= 1
+        spend_steps(25 + len(places))
         match node:
             case SimpleCommand():
                 return self._simple(node, places)
@@ -283,6 +320,7 @@ class SyntaxWalk:
         if field.text is None:
             return None
         if field.glob:
+            self.state.parsed.depends_on_disk = True
             return glob_names(field.text, self.state.values.directory)
         return [os.path.expanduser(field.text) if field.text.startswith("~") else field.text]
 
@@ -345,5 +383,7 @@ class SyntaxWalk:
         if not words or words[0] not in DIRECTORY_COMMANDS:
             return places, places
         sure = not any(field.glob for field in fields)
+        self.state.parsed.depends_on_disk |= any(".." in (word or "") for word in words)
+        spend_steps(sum(len(str(place)) for place in places))
         moved = frozenset(directory_after(place, words, self.state.values) if sure else None for place in places)
         return moved, moved | places

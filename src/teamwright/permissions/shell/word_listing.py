@@ -228,7 +228,13 @@ class WordListing:
             self.state.parsed.holds_code |= any(field.text is not None and is_code(field.text) for field in fields)
         if name == "unset" and any(is_code(word) for word in written[1:]):
             self.state.mark_unreadable("it has a text that is evaluated")
-        self.state.parsed.commands.append(ShellCommand(written, places, role="wrap" if plain else "run"))
+        shapes = {at: field.shape for at, field in enumerate(fields) if field.text is None}
+        if len(fields) == len(node.words):  # bash does not split the value of a declared variable
+            for at in shapes:
+                first = node.words[at].parts[:1]
+                if first and isinstance(first[0], FixedText) and _DECLARED.match(first[0].text):
+                    shapes[at] = (first[0].text, None)
+        self.state.parsed.commands.append(ShellCommand(written, places, role="wrap" if plain else "run", shapes=shapes))
 
     def _declared(self, builtin: str, name: str, valued: bool) -> None:
         """Note a variable of a declaration; one without a value sets none, but may export one."""

@@ -253,6 +253,7 @@ class WordReader:
     def calculation(self, opening: str, quoted: bool = True, semicolons: bool = False) -> Calculation:
         """Parse `$((…))` or `((…))`; the brackets must close so that bash has only one reading."""
         scanner = self.scanner
+        scanner.descend()
         start = scanner.at
         scanner.at += len(opening)
         parts: list[WordPart] = []
@@ -274,6 +275,7 @@ class WordReader:
         if not scanner.is_next("))"):
             raise UnreadableLine("it calculates in a rare way")
         scanner.at += 2
+        scanner.ascend()
         inner = scanner.text[start + len(opening) : scanner.at - 2]
         return Calculation(tuple(parts), quoted, _SURE.fullmatch(inner) is None)
 

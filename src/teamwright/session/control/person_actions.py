@@ -18,9 +18,11 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMemb
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 from teamwright.session.control.remote_actions import (
     BACKGROUND,
+    FOREGROUND,
     RUNNING,
     STOP,
     find_job,
@@ -28,6 +30,7 @@ from teamwright.session.control.remote_actions import (
     running_ids,
     stop_running,
 )
+from teamwright.session.control.remote_actions import list_foreground as foreground_here
 from teamwright.session.control.remote_actions import move_to_background as here_to_background
 from teamwright.session.lookup.live_agents import find_member, find_teammate, remote_members, require_members
 from teamwright.session.prompt_input import read_prompt
@@ -188,7 +191,7 @@ async def list_jobs(session: Session, owner: str) -> list[str]:
 async def _of(call: Awaitable[T], otherwise: T) -> T:
     """Return the answer of a member process; `otherwise` when it does not answer in time."""
     try:
-        async with asyncio.timeout(ANSWERS_S):
+        async with time_limit(ANSWERS_S):
             return await call
     except (TeamwrightError, TimeoutError):
         return otherwise
@@ -202,17 +205,20 @@ def interrupt_member(session: Session, name: str) -> bool:
     return _find(session, name, "nothing was interrupted").interrupt()
 
 
-async def move_to_background(session: Session, name: str = "") -> list[str]:
-    """Move sub-agents and commands that are waited for to the background, of all agents or of one.
+async def list_foreground(session: Session) -> list[str]:
+    """Return what agents wait for and a person can move to the background, a line each with its name first."""
+    theirs = remote_members(session.team)
+    there = await asyncio.gather(*(_of(FOREGROUND.perform_at(teammate), ()) for teammate in theirs))
+    return [*foreground_here(session.agent_factory), *(line for lines in there for line in lines)]
 
-    `name` is a sub-agent's id or name, or a member's. Returns the moved jobs, as shown to people. Raises UsageError for
-    an unknown name.
+
+async def move_to_background(session: Session, name: str) -> list[str]:
+    """Move to the background what has that name: a sub-agent's id or name, the call of a command (`cN`), or a member
+    for all that it waits for itself.
+
+    Returns what moved, as shown to people. Raises UsageError for an unknown name.
     """
     agent_factory, theirs = session.agent_factory, remote_members(session.team)
-    if not name:
-        here = here_to_background(agent_factory) or ()
-        moved = await asyncio.gather(*(_of(BACKGROUND.perform_at(teammate, name=""), None) for teammate in theirs))
-        return [*here, *(line for lines in moved for line in lines or ())]
     if (found := here_to_background(agent_factory, name)) is not None:
         return found
     try:

@@ -21,6 +21,7 @@ from teamwright.agent.job_journal import Job
 from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.session.change_model import ModelChange, change_model
 from teamwright.session.factory.agent_factory import AgentFactory
 from teamwright.session.model_sources import SessionModels
@@ -75,19 +76,34 @@ async def stop_running(agent_factory: AgentFactory, found: SubagentRun | Job) ->
     return f"{what} was stopped"
 
 
-def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str | None = None) -> list[str] | None:
-    """Move jobs that are waited for to the background: the one of that name, all of that owner, or all.
+def list_foreground(agent_factory: AgentFactory) -> list[str]:
+    """Return what agents wait for, sub-agents first, a line each. The first word of a line is its name."""
+    runs = [
+        f"{describe_job(run)} ({_display_name(run.owner)} waits for it)"
+        for run in agent_factory.toolset.agents.running_runs(background=False)
+    ]
+    commands = agent_factory.toolset.jobs.foreground_commands()
+    return [*runs, *(f"{one.call} {one.text} ({_display_name(one.owner)} waits for it)" for one in commands)]
 
-    Returns them as shown to people; None for an unknown name.
+
+def _display_name(owner: str) -> str:
+    return LEAD_ALIAS if owner == LEAD else owner
+
+
+def move_to_background(agent_factory: AgentFactory, name: str = "", owner: str = "") -> list[str] | None:
+    """Move what is waited for to the background: the sub-agent of that name, the command of that call (`cN`), or what
+    that owner itself waits for.
+
+    Returns it as shown to people; None for an unknown name.
     """
-    agents = agent_factory.toolset.agents
+    agents, jobs = agent_factory.toolset.agents, agent_factory.toolset.jobs
     if name:
         chosen = agents.find(name)
         if chosen is None:
-            return None
+            return jobs.move_to_background(call=name) or None
         return [describe_job(chosen)] if agents.move_to_background(chosen) else []
     moved = [run for run in agents.running_runs(owner, background=False) if agents.move_to_background(run)]
-    return [*map(describe_job, moved), *agent_factory.toolset.jobs.move_to_background(owner)]
+    return [*map(describe_job, moved), *jobs.move_to_background(owner)]
 
 
 T = TypeVar("T")
@@ -145,8 +161,13 @@ async def _running(here: ActionContext, _arguments: Arguments) -> tuple[str, ...
     return tuple(list_running(here.agent_factory, here.agent.name))
 
 
+async def _foreground(here: ActionContext, _arguments: Arguments) -> tuple[str, ...]:
+    return tuple(list_foreground(here.agent_factory))
+
+
 async def _background(here: ActionContext, arguments: Arguments) -> tuple[str, ...] | None:
-    moved = move_to_background(here.agent_factory, str(arguments["name"]))
+    name = str(arguments["name"])
+    moved = move_to_background(here.agent_factory, name, "" if name else here.agent.name)
     return None if moved is None else tuple(moved)
 
 
@@ -201,7 +222,9 @@ RELOAD = RemoteAction("reload", _reload, _encode_lines, _lines)
 RUNNING = RemoteAction("running", _running, _encode_lines, _lines)
 """Return the running sub-agents and commands, a line each."""
 BACKGROUND = RemoteAction("background", _background, _encode_lines, _some_lines)
-"""Move jobs that are waited for to the background: all, or the one of that `name`. None: unknown name."""
+"""Move to the background what the member itself waits for, or what has that `name`. None: unknown name."""
+FOREGROUND = RemoteAction("foreground", _foreground, _encode_lines, _lines)
+"""Return what the member and its sub-agents wait for, a line each."""
 STOP = RemoteAction("stop", _stop, lambda what: {"what": what}, _word)
 """Stop the sub-agent or command of that `name`. Return the result; None when no running job has the name."""
 
@@ -211,7 +234,7 @@ ALLOW = RemoteAction(
 """Change the caps that `budget` contains; return the resulting caps."""
 
 ACTIONS: Mapping[str, RemoteAction[Any]] = {
-    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, STOP, ALLOW)
+    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, FOREGROUND, STOP, ALLOW)
 }
 
 

@@ -25,6 +25,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import InboxEntry, fence_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time
 from teamwright.protocol.unknown_names import ended_member
 from teamwright.requests.stop_request import USER
@@ -126,7 +127,7 @@ class AnswerFollower(Struct):
         member ended, or the lead's process exited: the message is stored in any case.
         """
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 return await self._follow(delivery)
         except TimeoutError:
             raise LimitExceeded(

@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from teamwright.config.person_authority import require_person
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
-from teamwright.protocol.ids import LEAD, parse_recipient
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.time_limit import time_limit
+from teamwright.protocol.unknown_names import known_name
 from teamwright.requests.request_store import RequestStore, file_stem
 from teamwright.requests.stop_request import (
     LeadProcess,
@@ -65,7 +67,7 @@ async def stop_member(target: TeamAddress, name: str, *, now: bool, timeout_s: f
     lead's process does not answer.
     """
     require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
-    recipient = parse_recipient(name, target.names)
+    recipient = known_name(name, target.names, target.member_names, f"team {target.name}")
     if recipient == LEAD:
         raise lead_stop_error([target.resume_command.replace("teamwright resume", "teamwright stop")])
     if target.has_ended(recipient):
@@ -223,7 +225,7 @@ class _StopRequester(Struct):
                 if granted is not None:
                     patience = loop.time() - begun + granted
                 left = (patience if timeout_s is None else min(patience, timeout_s)) - (loop.time() - begun)
-                async with asyncio.timeout(left):
+                async with time_limit(left):
                     await news.wait()
         except TimeoutError:
             return None

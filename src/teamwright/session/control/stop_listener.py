@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.time_limit import time_limit
 from teamwright.requests.request_store import RequestStore
 from teamwright.requests.stop_request import (
     LeadProcess,
@@ -163,7 +164,7 @@ class StopListener(Struct):
         from teamwright.teams.spawn import START_S
 
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
+            async with time_limit(START_S):
                 while (teammate := self.team.find(name)) is None and self._is_starting(name):
                     self.team.changed.clear()
                     await self.team.changed.wait()

@@ -39,7 +39,7 @@ from teamwright.session.factory.agent_parts import AgentBasis, AgentParts, Agent
 from teamwright.session.factory.agent_policies import Inheritance
 from teamwright.session.factory.agent_skills import with_skills
 from teamwright.session.factory.fork_factory import StartingPoint, fork_definition, start_fork, starting_point
-from teamwright.session.factory.spec_resolver import require_possible, required_effort
+from teamwright.session.factory.spec_resolver import require_possible
 from teamwright.teams.blocked_callback import blocked_callback
 from teamwright.teams.team import SessionTeam
 from teamwright.tools.caller import Caller
@@ -123,7 +123,8 @@ class AgentFactory(AgentParts):
         basis = self._basis(who, model, replace(self.first, policy=lambda: policy, display_name=LEAD))
         own = await tools()
         if isinstance(start, Conversation):
-            requested_effort = None if self.effort is None else required_effort(model.card, self.effort)
+            asks = self.effort is not None or self.thinking_tokens is not None
+            requested_effort = self._lead_effort(model.card) if asks else None
             conversation = self._go_on(start, model, requested_effort)
         else:
             prefix = self._prefix(model, system(), own, self._lead_effort(model.card, kind))

@@ -35,7 +35,7 @@ from teamwright.approvals.plan_approvals import PlanApprovals
 from teamwright.budgets.budget_tracker import BudgetTracker
 from teamwright.budgets.usage_meter import Meters
 from teamwright.hooks.payload import SUBAGENT, HookAgent
-from teamwright.models.effort import Effort, prefix_effort, supported_effort
+from teamwright.models.effort import Effort, effort_for_tokens, prefix_effort, supported_effort
 from teamwright.models.model import Meter, Model, ModelCard, Prefix
 from teamwright.models.prefix_builder import prefix_for_model
 from teamwright.permissions.permission_decision import Policy
@@ -113,6 +113,8 @@ class AgentParts(Struct, dict=True):
     """Maximum model calls of each agent but the lead, where it has no other cap."""
     effort: Effort | None = None
     """The lead's effort, as a flag or a program set it for this run."""
+    thinking_tokens: int | None = None
+    """The tokens that the lead may think with, where it has no effort."""
     appended: str = ""
     base: str = ""
     """The text that replaces the base of the lead's system prompt; empty for the usual one."""
@@ -244,6 +246,8 @@ class AgentParts(Struct, dict=True):
         """Return the effort of a flag, which the model must support, else of the lead's type, else of the settings."""
         if self.effort is not None:
             return required_effort(card, self.effort)
+        if self.thinking_tokens is not None:
+            return effort_for_tokens(card, self.thinking_tokens)
         candidates = (("the settings", self.toolset.model_settings.effort),)
         candidates = candidates if kind is None else ((f"the agent type {kind.name}", kind.effort), *candidates)
         who, effort = next((row for row in candidates if row[1] is not None), ("", None))
@@ -276,7 +280,7 @@ class AgentParts(Struct, dict=True):
         (output, history, _), place = _kept_in(self.home.session(self.cwd, self.session)), inherited.place
         workplace = Workplace(
             cwd or (self.work_directory if place is None else place.cwd),
-            self.policy.scope.directories if place is None else inherited.current_policy().directories,
+            lambda: inherited.current_policy().directories,
             output,
             history,
             last_writers=self.edits,
@@ -363,6 +367,7 @@ class AgentParts(Struct, dict=True):
             terms.meter,
             terms.emit,
             model_calls_left=terms.model_calls_left,
+            model_calls_cap=terms.model_calls_left,
             parent_call=terms.parent_call,
             has_listeners=self.attended,
             activity=basis.activity,

@@ -170,6 +170,24 @@ class Grants(Struct):
         self.emit(Notice(member=member, text=text, level=level))
 
 
+def grant_directories(
+    answer: PermissionAnswer, policies: Iterable[Policy], member: str, emit: Emit
+) -> PermissionAnswer:
+    """Grant the directories of an answer to the agents of this machine alone. Return the answer without them.
+
+    One that is refused is reported and left out.
+    """
+    granted = [update for update in answer.updates if update.kind == "addDirectories" and answer.by in _GRANTS]
+    for update in granted:
+        try:
+            for policy in policies:
+                if policy.mode is not Mode.BUBBLE:
+                    policy.apply_update(replace(update, destination="session"), f"granted by {answer.by}")
+        except TeamwrightError as problem:
+            emit(Notice(member=member, text=f"not granted: {problem.what}", level="warning"))
+    return replace(answer, updates=tuple(update for update in answer.updates if update not in granted))
+
+
 def make_grants(
     context: SessionContext, log: EventLog, policies: AgentPolicies, modes: Callable[[], SessionModes]
 ) -> Grants:

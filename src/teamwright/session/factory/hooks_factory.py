@@ -6,6 +6,7 @@ the approver and the log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
+from teamwright.config.project_runs import bind_hook, hook_digest, is_of_repository
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -56,6 +58,10 @@ class HookParts(Struct, frozen=True):
     agent_factory: FindFactory
 
 
+_CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
+"""Python compiles anew: a cached file in the project could be another program than the script that was trusted."""
+
+
 def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> SessionHooks:
     """Create the hooks of a session: they answer before any approver, and notify a person through events."""
     settings, root = context.settings, context.trust.root
@@ -65,12 +71,16 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     book = HookIndex((*named, *context.options.own_hooks))
     visible_env = remove_variables(parts.bash.hidden, context.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root), "CLAUDE_SESSION_ID": context.id}
+    own |= _CACHE
     env, confine = (
         {**visible_env, **settings.env, **COMMAND_ENVIRONMENT, **own},
         partial(_confine, parts.agent_factory, root),
     )
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
-    place = HookEnvironment(root, env, plain_shell(), parts.records, confine, limits)
+    fixed = {**settings.env, **COMMAND_ENVIRONMENT, **own}
+    place = HookEnvironment(
+        root, env, plain_shell(), parts.records, confine, limits, partial(hook_digest, root), settings_env=fixed
+    )
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
     def tell(text: str, level: str) -> None:
@@ -83,7 +93,11 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
 
     runs_own, answerers = context.options.hooks and not settings.hooks_off, parts.approver.answerers
     runner = HookRunner(book, place, tell, call_action)
-    session_hooks = SessionHooks(runner, who, context.directory, log.emit, parts.own_of, answerers, runs_own=runs_own)
+
+    def own_of(kind: str) -> list[HookSpec]:
+        return [bind_hook(root, hook, is_projects=is_of_repository(root, hook.source)) for hook in parts.own_of(kind)]
+
+    session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
     if book.has_hooks(PERMISSION):
         session_hooks.answer_requests()
     if book.has_hooks(NOTIFICATION):
@@ -92,15 +106,19 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
 
 
 async def _confine(find: FindFactory, root: Path, hook: HookSpec) -> CommandConfinement | None:
-    """Return the confinement of a hook that asks for it, in the policy *work*. A plugin's hook may change its data."""
+    """Return the confinement of a hook that needs one, in the policy *work*. A plugin's hook may change its data."""
     agent_factory = find()
     if (session := agent_factory.toolset.use_sandbox()) is None:
         return None
     if (sandbox := session.narrowed(agent_factory.first.sandbox)).is_off:
         return None
-    from teamwright.session.work_confinement import confine_work, lead_gate
+    from teamwright.session.work_confinement import confine_line, confine_work, lead_gate, work_request
 
-    await sandbox.open_network()
+    if hook.confined_because:
+        roots = (root, *agent_factory.policy.scope.directories)
+        gate = lead_gate(agent_factory)
+        return await confine_line(sandbox, gate, f"a hook of {hook.event}", roots, hook.command_line, root)
+    await sandbox.open_network(work_request(()))
     data = dict(hook.variables).get(DATA)
     roots = (root, *agent_factory.policy.scope.directories, *([Path(data)] if data else []))
     return confine_work(sandbox, lead_gate(agent_factory), f"a hook of {hook.event}", roots)

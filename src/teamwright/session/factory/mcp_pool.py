@@ -27,6 +27,7 @@ from teamwright.session.toolset import Toolset
 from teamwright.session.work_confinement import confine_work, lead_gate
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.paths import make_private
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
 from teamwright.tools.shell.command_guards import QUARANTINE
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def make_pool(
         logs,
         partial(_confine, context, agent_factory),
         context.directory / QUARANTINE,
+        {**context.settings.env, **COMMAND_ENVIRONMENT},
     )
     answers = ServerRequests(
         lambda: agent_factory.policy.directories,
@@ -82,12 +84,14 @@ def make_pool(
     return McpServerPool(around)
 
 
-async def _prepare_start(toolset: Toolset) -> None:
+async def _prepare_start(toolset: Toolset, config: ServerConfig) -> None:
     """Wait for what precedes the start of a server: the end of an earlier run's processes, and the proxy."""
     await toolset.jobs.wait_for_orphan_cleanup()
-    sandbox = toolset.use_sandbox()
+    sandbox = toolset.use_sandbox() if config.is_confined else None
     if sandbox is not None and not sandbox.is_off:
-        await sandbox.open_network()
+        from teamwright.session.work_confinement import work_request
+
+        await sandbox.open_network(work_request(()))
 
 
 def _confine(context: SessionContext, agent_factory: AgentFactory, config: ServerConfig) -> CommandConfinement | None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.protocol.errors import StorageError, TaskRefused, TeamwrightError, WorktreeRefused
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.session_preparation import SessionContext
 from teamwright.storage.file_lease import wait_for_lease
 from teamwright.teams.mailbox.runtime_notes import send_note
@@ -43,6 +45,8 @@ class TeamWorktrees:
         self._context = context
         self._agent_factory = agent_factory
         self._commits = commits
+        self._reported = set[str]()
+        """Sentences about changed worktrees of which the lead and the person know."""
 
     async def save(self, task: Task, by: str) -> TaskIntegration | None:
         """See MemberWorktrees."""
@@ -52,6 +56,7 @@ class TeamWorktrees:
                 return None
             async with self._use(record) as worktree:
                 saved = await worktree.save(task, name)
+                await self._report_missing_hooks(worktree)
                 if saved is not None and self._commits is not None:
                     await self._commits.send(saved.tip)
                 return saved
@@ -59,7 +64,36 @@ class TeamWorktrees:
             from teamwright.worktrees.setup_command import failure_text  # loaded with the worktrees
 
             what = f"#{task.id} is not completed: {failure_text(problem)}"
+            if problem.slug == "worktree-changed":
+                await self._report_change(name, what)
             raise TaskRefused("work_not_committed", what, do=problem.do) from None
+
+    async def _report_missing_hooks(self, worktree: MemberWorktree) -> None:
+        """Notify the person and the lead, once, of hooks that do not run."""
+        text = await asyncio.to_thread(worktree.missing_hooks)
+        if not text or "hooks" in self._reported:
+            return
+        self._reported.add("hooks")
+        self._agent_factory.emit(Notice(member=LEAD, text=text, level="warning"))
+        team = self._agent_factory.team
+        if team is not None and team.lead is not None:
+            team.lead.notify(text, "missing-hooks", wakes=False)
+
+    async def _report_change(self, member: str, what: str) -> None:
+        """Notify the person and the lead, once, of a worktree that is not the one that was made."""
+        if what in self._reported:
+            return
+        self._reported.add(what)
+        self._agent_factory.emit(Notice(member=member, text=what, level="warning"))
+        team = self._agent_factory.team
+        if team is None or member == LEAD:
+            return
+        text = f"{what}. Its files are not safe there: stop {member}, and start another member for the task."
+        if team.lead is not None:
+            team.lead.notify(text, f"worktree:{member}")
+            return
+        with suppress(StorageError):  # a full inbox
+            await send_note(team, "task-list", LEAD, text, f"the worktree of {member} has changed")
 
     def has(self, member: str) -> bool:
         """See MemberWorktrees."""
@@ -90,7 +124,7 @@ class TeamWorktrees:
 
         limit_s = self._context.settings.worktrees.check_timeout_s + LEASE_WAIT_S
         try:
-            async with asyncio.timeout(limit_s):
+            async with time_limit(limit_s):
                 lease = await wait_for_lease(record.work_lease, f"the work of {record.member}")
         except TimeoutError:
             what = f"another call has used the worktree of {record.member} for {limit_s:g} s"

@@ -35,6 +35,7 @@ from teamwright.models.effort import parse_optional_effort
 from teamwright.models.model_names import key_variables
 from teamwright.models.model_pool import ModelPool
 from teamwright.models.model_settings import LIMIT_HEADLESS_S
+from teamwright.processes.program_environment import add_changeable, own_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, SessionId
@@ -124,6 +125,7 @@ def make_policies(context: SessionContext, *, lead_answers: bool | None = None) 
     settings = context.settings
     own = tuple(context.directory / name for name in ("output", "history"))
     session = make_policy(settings, context.home, context.cwd, context.trust, own, make_temporary_files(context))
+    add_changeable(session.scope.directories)
     return AgentPolicies(
         session, context.definition, lead_answers=settings.lead_answers if lead_answers is None else lead_answers
     )
@@ -239,6 +241,7 @@ def make_agent_factory(
         max_rounds=options.budget.turns,
         each_rounds=calls_per_agent(options, settings.each),
         effort=parse_optional_effort(options.effort),
+        thinking_tokens=options.thinking_tokens,
         appended="\n\n".join(part for part in (style, options.append_system_prompt) if part),
         base=options.system_prompt,
         fallback_models=options.fallback_models,
@@ -272,7 +275,8 @@ def _search(
     """Create the web search of a session; which way it has is known when its model is."""
     from teamwright.session.web_search import SessionSearch
 
-    env = {**remove_variables(bash.hidden, context.env), **context.settings.env, **COMMAND_ENVIRONMENT}
+    own = own_variables(remove_variables(bash.hidden, context.env))
+    env = {**own, **context.settings.env, **COMMAND_ENVIRONMENT}
     return SessionSearch(
         context.settings.web_search,
         budget_tracker,

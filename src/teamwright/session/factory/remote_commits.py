@@ -18,6 +18,7 @@ from teamwright.protocol.errors import WorktreeRefused
 from teamwright.teams.team import SessionTeam
 from teamwright.worktrees.commit_bundle import BEGIN, bundle_ref, fetch_bundle
 from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_check import with_identity
 from teamwright.worktrees.worktree_record import WorktreeRecord, integrated_ref, integration_branch, member_branch
 
 CallLead = Callable[..., Awaitable[IpcBody]]
@@ -79,4 +80,4 @@ def remote_record(cwd: Path, team: str, directory: str, member: str, session: st
         return None
     base = RepositoryGit.open(cwd).commit_of(BEGIN)
     branch = member_branch(directory, member)
-    return WorktreeRecord(str(cwd), str(cwd), branch, base, team, member, session, 0) if base else None
+    return with_identity(WorktreeRecord(str(cwd), str(cwd), branch, base, team, member, session, 0)) if base else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from teamwright.config.permission_policy import private_paths
+from teamwright.config.settings_runs import programs_outside
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.sandbox.command_policy import SandboxPaths
@@ -24,6 +25,7 @@ def make_sandbox(context: SessionContext, emit: Emit) -> Sandbox:
         visible=(str(directory / "output"), str(snapshot_file(home, context.id)), *_plugin_directories(context)),
         temporary=str(directory / "tmp"),
         env=context.env,
+        run_outside=programs_outside(context.settings, context.trust.root),
     )
     sandbox = Sandbox(
         context.settings.sandbox, place, lambda text: emit(Notice(member=LEAD, text=text, level="warning"))

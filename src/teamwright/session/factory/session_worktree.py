@@ -41,7 +41,7 @@ async def enter_session_worktree(context: SessionContext, agent_factory: AgentFa
     await _enter(context, agent_factory, record.tree)
     begin = f"{record.branch}, which began at {record.base[:12]}" + (f" ({record.base_name})" * bool(record.base_name))
     agent_factory.emit(Notice(member=LEAD, text=f"the session works in the worktree {record.path} on {begin}"))
-    if not known or not is_new:
+    if not known or not (is_new or record.path in worktrees.restored):
         return ""
     return (
         f"Your worktree was made again: it is {record.path} on the branch {begin}. Files have the contents of that "

@@ -127,6 +127,7 @@ def make_team(
         ports=ports,
         check=_task_checks(context, agent_factory, lambda name: team.find_in_process(name)),
         work=TeamWorktrees(context, agent_factory, joined.commits),
+        output=context.directory / "output",
         secrets=find_secrets(context.env),
         subagents=toolset.agents,
     )

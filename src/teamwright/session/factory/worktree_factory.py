@@ -17,6 +17,7 @@ from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT, command_en
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.startup import plain_shell
 from teamwright.worktrees.branch_merge import MergeStrategy
+from teamwright.worktrees.commit_limits import MEGABYTE, CommitLimits
 from teamwright.worktrees.finished_work import COMMIT_WITH_HOOKS, MemberWorktree
 from teamwright.worktrees.integration import Integration
 from teamwright.worktrees.integration_store import IntegrationEntry
@@ -57,6 +58,7 @@ def make_member_worktree(
         commit,
         commits=settings.uncommitted == "commit",
         trailer=context.settings.git_trailer,
+        limits=CommitLimits(settings.max_file_mb * MEGABYTE, settings.max_commit_mb * MEGABYTE),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from teamwright.agent.agent import Agent
 from teamwright.protocol.errors import TeamRefused, UnknownMember
-from teamwright.protocol.ids import LEAD, parse_recipient
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.unknown_names import did_you_mean, unknown_member
 from teamwright.teams.backend_teammate import ProcessTeammateBase
 from teamwright.teams.lead_agent import Lead
@@ -26,7 +26,7 @@ def find_member(
 
     `jobs` are ids of running jobs that could be meant too.
     """
-    recipient = parse_recipient(name, team.names)
+    recipient = team.recipient(name, note)
     if recipient == LEAD:
         return None
     found = team.find(recipient)

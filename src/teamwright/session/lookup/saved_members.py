@@ -12,7 +12,7 @@ from pathlib import Path
 from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, parse_recipient
 from teamwright.protocol.roster import RosterMember, TeamConfig, parse_config
-from teamwright.protocol.unknown_names import MAX_LISTED, unknown_member
+from teamwright.protocol.unknown_names import MAX_LISTED, known_name, unknown_member
 from teamwright.session.lookup.saved_teams import find_team_view
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import TeamView, team_views
@@ -49,7 +49,7 @@ def find_saved_member(home: Home, text: str) -> tuple[TeamConfig, RosterMember]:
 
 def match_member_name(text: str, names: Sequence[str], where: str) -> str:
     """Return the one of these shown names that the text means, in any case. Raises UnknownMember with the nearest."""
-    lower_name = parse_recipient(text, None).lower()
+    lower_name = known_name(text, None, names, where, "nothing was changed").lower()
     lower_name = LEAD_ALIAS if lower_name == LEAD else lower_name
     found = next((name for name in names if name.lower() == lower_name), None)
     if found is None:

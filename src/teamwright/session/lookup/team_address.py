@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.ids import LEAD, parse_agent_id, parse_recipient
+from teamwright.protocol.ids import LEAD, parse_agent_id
 from teamwright.protocol.roster import RosterMember, TeamConfig
-from teamwright.protocol.unknown_names import ended_member, unknown_member
+from teamwright.protocol.unknown_names import ended_member, known_name, unknown_member
 from teamwright.session.lookup.saved_team_access import LeadProcessWatch, SavedTeamAccess
 from teamwright.session.lookup.saved_teams import SavedTeam, all_teams, find_saved_team
 from teamwright.storage.event_log_reader import parse_event
@@ -77,7 +77,7 @@ class TeamAddress(Struct, frozen=True):
 
     def member(self, name: str) -> RosterMember:
         """Return the member of that name, `lead` for the lead. Raises UnknownMember, also for an ended member."""
-        recipient = parse_recipient(name, self.names)
+        recipient = known_name(name, self.names, self.member_names, f"team {self.name}")
         member = self.config.find(recipient)
         if member is not None:
             return member

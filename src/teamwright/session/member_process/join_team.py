@@ -117,7 +117,7 @@ async def _join(
         begun(log)
     log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=context.id))
     watcher = await stack.enter_async_context(Watcher())
-    agent_factory, models, warnings = await _agent_factory(context, log, line, stack)
+    agent_factory, models, warnings = await _agent_factory(context, log, line, stack, is_elsewhere=remote is not None)
 
     async def report_end(name: str, cause: str, agreed_to: str | None) -> None:
         await led_member.departed(name, cause, agreed_to)
@@ -158,7 +158,7 @@ def _action_context(
 
 
 async def _agent_factory(
-    context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack
+    context: SessionContext, log: EventLog, line: LeadConnection, stack: AsyncExitStack, *, is_elsewhere: bool
 ) -> tuple[AgentFactory, SessionModels, list[str]]:
     approver = RemoteApprover(line, log.emit)
     numbers = open_call_counter(context, log)
@@ -166,6 +166,7 @@ async def _agent_factory(
     stack.push_async_callback(models.aclose)
     jobs = open_background_jobs(context, stack)
     policies, limit = make_policies(context), RemoteSpawnLimit(line)
+    approver.own_policies = policies if is_elsewhere else None
     services = AgentServices(
         policies, jobs, numbers, approver, ShutdownRefusal(), approver.grant, admit_elsewhere=limit
     )

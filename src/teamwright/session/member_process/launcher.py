@@ -5,7 +5,6 @@ Depends on options, settings, the roster entry and the choice of backends.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,12 +12,20 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from teamwright.permissions.verdict import Mode
+from teamwright.processes.own_python import own_python_argv
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.member_flags import MemberFlags, to_argv
 from teamwright.protocol.roster import RosterMember
 from teamwright.sandbox.policy import SandboxSettings
 from teamwright.session.member_process.backend_choice import BackendChoice
-from teamwright.session.member_process.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
+from teamwright.session.member_process.spawn_file import (
+    FILE,
+    SpawnFile,
+    discard,
+    member_environment,
+    options_to_json,
+    wire_token,
+)
 from teamwright.session.session_preparation import SessionContext, ask_timeout, is_unattended
 from teamwright.storage.event_log_reader import last_number, log_path, parse_event
 from teamwright.storage.jsonl import read_backward
@@ -66,8 +73,8 @@ def make_launch(
     )
 
 
-PROGRAM = (sys.executable, "-P", "-m", "teamwright")
-"""The command of this installation. With -P nothing is imported from the working directory."""
+PROGRAM = own_python_argv("teamwright")
+"""The command of this installation. No variable and no file of a project adds code to it."""
 
 
 class MemberLauncher(Struct):
@@ -145,7 +152,7 @@ class MemberLauncher(Struct):
             options=options_to_json(context.options) | self._resolved(),
         ).write(path)
         argv = (*PROGRAM, *to_argv(self._flags(member, incarnation)))
-        return make_launch(member, team, context.id, argv, {**context.env, VARIABLE: str(path)})
+        return make_launch(member, team, context.id, argv, member_environment(context.env, path))
 
     def _resolved(self) -> dict[str, object]:
         """Return values of this process's options and settings that another process would resolve differently."""

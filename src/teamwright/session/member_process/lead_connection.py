@@ -17,6 +17,7 @@ from teamwright.processes.ipc import IpcBody, IpcConnection, IpcHandler
 from teamwright.protocol.errors import CannotStart, error_to_json
 from teamwright.protocol.event_json import live_to_json, to_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.member_process.spawn_file import SpawnFile
 from teamwright.storage.event_log import EventLog
 from teamwright.storage.event_log_reader import read_events
@@ -122,7 +123,7 @@ class LeadConnection:
         path, called = Path(self.spawn.wire), asyncio.Event()
         unfollow = watcher.follow(path, called.set)
         try:
-            async with asyncio.timeout(self.spawn.grace_s):
+            async with time_limit(self.spawn.grace_s):
                 while not await self._is_lead_back():
                     called.clear()
                     await called.wait()
@@ -147,7 +148,7 @@ class LeadConnection:
         state: IpcBody = self._listener.present_state() if self._listener is not None else {}
         try:
             hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": state}
-            async with asyncio.timeout(self._hello_s):
+            async with time_limit(self._hello_s):
                 welcome = await wire.call("hello", **hello)
         except ConnectionError:
             raise

@@ -24,6 +24,7 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
+from teamwright.session.factory.agent_policies import AgentPolicies
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
 from teamwright.teams.team import SessionTeam
 
@@ -31,12 +32,14 @@ from teamwright.teams.team import SessionTeam
 class RemoteApprover(Struct):
     """The approver of this process, which asks the lead's process (see `permissions.verdict.Approver`).
 
-    `answerers`, the hooks of agents in this process, are tried in order first.
+    `answerers`, the hooks of agents in this process, are tried in order first. `own_policies` are those of this process
+    when the lead is on another machine: a granted directory is one of this machine.
     """
 
     line: LeadConnection
     emit: Emit
     answerers: list[Answerer] = field(default_factory=list[Answerer])
+    own_policies: AgentPolicies | None = None
 
     async def ask(self, question: Question) -> PermissionAnswer:
         """Implement `Approver.ask`."""
@@ -49,6 +52,10 @@ class RemoteApprover(Struct):
 
     async def grant(self, owner: str, _policy: Policy, answer: PermissionAnswer) -> None:
         """Send the grants of an approval to the lead's process, which applies them in all processes."""
+        if self.own_policies is not None:
+            from teamwright.session.factory.grants import grant_directories  # only such a grant pays for this import
+
+            answer = grant_directories(answer, self.own_policies, owner, self.emit)
         try:
             await self.line.call("grant", owner=owner, answer=to_builtins(answer))
         except ConnectionError:

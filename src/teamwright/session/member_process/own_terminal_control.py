@@ -22,7 +22,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
-from teamwright.session.control.remote_actions import list_running, move_to_background, running_command
+from teamwright.session.control.remote_actions import list_foreground, list_running, move_to_background, running_command
 from teamwright.session.member_process.join_team import RunningMember
 from teamwright.session.result import TaskResult, task_results
 from teamwright.tasks.task_store import OnExternalChange
@@ -124,9 +124,13 @@ class OwnTerminalControl(Struct):
         self._run(compact_now(self.agent, keep))
         return waits
 
-    def move_to_background(self) -> list[str]:
-        """Move jobs that the member waits for to the background. Return them as shown to people."""
-        return move_to_background(self.member.agent_factory) or []
+    def foreground(self) -> list[str]:
+        """Return what the member and its sub-agents wait for, a line each with its name first."""
+        return list_foreground(self.member.agent_factory)
+
+    def move_to_background(self, name: str = "") -> list[str]:
+        """Move to the background what the member itself waits for, or what has that name. Return it for people."""
+        return move_to_background(self.member.agent_factory, name, "" if name else self.name) or []
 
     # ── status ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -31,6 +31,7 @@ from teamwright.database.start_orders import (
 from teamwright.database.workers import WorkerStatus, list_workers
 from teamwright.models.model_names import KEY_VARIABLES, OTHER_KEYS
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.member_process.spawn_file import VARIABLE
 from teamwright.session.model_sources import SCRIPTED
 from teamwright.teams.backends.backend import Launch, Location
@@ -168,7 +169,7 @@ class RemoteBackend:
     async def _wait_until_running(self, id: int, running: _Running, order: StartOrder) -> str:
         """Return the worker, once its process runs; an empty text if the worker was lost before."""
         try:
-            async with asyncio.timeout(START_S):
+            async with time_limit(START_S):
                 status = await self._wait_until_decided(id, running)
         except TimeoutError:
             raise _start_error(order, f"no worker started it within {START_S:.0f} s") from None
@@ -240,7 +241,7 @@ class RemoteBackend:
 async def _wait_for_change(changed: asyncio.Event) -> None:
     """Wait for a notification, or until it is time to look again."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_S):
+        async with time_limit(_LOOK_S):
             await changed.wait()
 
 

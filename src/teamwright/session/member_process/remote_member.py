@@ -5,7 +5,6 @@ Imported only for a member whose spawn file names a database. Depends on the sto
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -27,6 +26,7 @@ from teamwright.database.start_orders import StartOrders, member_lease
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.factory.remote_commits import RemoteCommits, remote_record
 from teamwright.session.member_process.lead_connection import LeadConnection
 from teamwright.session.member_process.spawn_file import SpawnFile
@@ -64,7 +64,7 @@ class RemoteMember(Struct):
     async def take_local_lease(self, directory: Path, owner: str) -> Lease:
         """Take the lease of the files here, once a former process has ended. Raises CannotStart, StorageError."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOCAL_END_S):
+            async with time_limit(_LOCAL_END_S):
                 return await wait_for_lease(lease_path(directory), owner)
         return Lease.take(lease_path(directory), owner)
 

@@ -21,7 +21,7 @@ from teamwright.session.member_process.external_lead.external_member_lifetime im
 from teamwright.session.member_process.external_lead.join_external import join_external_team
 from teamwright.session.member_process.join_team import OnStarted, RunningMember, end_work, join_team
 from teamwright.session.member_process.lead_connection import LEAD_GONE, LeadConnection
-from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard
+from teamwright.session.member_process.spawn_file import VARIABLE, SpawnFile, discard, restore_variables
 from teamwright.teams.file_stores import FileStores
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ async def running_member(spawn: SpawnFile, begun: OnStarted | None = None) -> As
     `begun` receives its log before the first event.
     """
     os.environ.pop(VARIABLE, None)
+    restore_variables()
     async with AsyncExitStack() as stack:
         remote = None
         if spawn.database:

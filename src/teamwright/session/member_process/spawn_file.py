@@ -9,6 +9,7 @@ docs/reference/formats/spawn.md.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.errors import CannotStart
 from teamwright.session.options import Options
@@ -25,6 +27,9 @@ from teamwright.storage.paths import make_private
 
 VARIABLE = "TEAMWRIGHT_SPAWN_FILE"
 """The environment variable with the file's path."""
+
+WITHHELD_VARIABLE = "TEAMWRIGHT_WITHHELD_VARIABLES"
+"""The environment variable with the person's variables that would add code to the member process itself, as JSON."""
 
 VERSION = 1
 FILE = "spawn.json"
@@ -39,6 +44,24 @@ _LEFT_OUT = frozenset(
 """Options that a member process gets in another way, or never: its environment is the process's own, its budget is
 the lead's, and functions cannot be encoded.
 """
+
+
+def member_environment(env: Mapping[str, str], spawn_file: Path) -> dict[str, str]:
+    """Return the environment in which the program of a member starts.
+
+    A command could change what some variables of the person name, such as `LD_LIBRARY_PATH`. They are only for the
+    member's own commands: `restore_variables` sets them again once the program runs.
+    """
+    kept = own_variables(env) | {"PATH": env.get("PATH", os.defpath)}
+    withheld = {name: value for name, value in env.items() if kept.get(name) != value}
+    found = {**kept, VARIABLE: str(spawn_file)}
+    return {**found, WITHHELD_VARIABLE: json.dumps(withheld)} if withheld else found
+
+
+def restore_variables() -> None:
+    """Set the person's variables that this program started without, for the commands of the member."""
+    withheld = cast("dict[str, str]", json.loads(os.environ.pop(WITHHELD_VARIABLE, "{}")))
+    os.environ.update(withheld)
 
 
 class SpawnFile(Struct, frozen=True):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from teamwright.processes.process_group import ProcessResult, run_argv
+from teamwright.processes.program_environment import find_program, own_variables
 from teamwright.protocol.errors import CannotStart
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.handover import Handover, LaunchFailed, offer_launch
@@ -55,7 +55,7 @@ class _CommandFailed(Exception):
 def unusable_reason(adapter: TerminalAdapter, environ: Mapping[str, str]) -> str:
     """Return why this adapter cannot be used here, a clause; empty when it can."""
     for program in adapter.programs:
-        if shutil.which(program, path=environ.get("PATH", "")) is None:
+        if not find_program(program, environ.get("PATH", "")):
             return f"its program is not installed (no {program} in PATH)"
     missing = [name for name in adapter.variables if not environ.get(name)]
     return f"this is not a terminal of this backend ({missing[0]} is not set)" if missing else ""
@@ -72,7 +72,7 @@ class AdapterBackend:
         handed_on = {
             name: value for name, value in environ.items() if name in passed_names or name.startswith(_PASSED_PREFIXES)
         }
-        self._environ = {**handed_on, **adapter.env}
+        self._environ = {**own_variables(handed_on), **adapter.env}
         self._environment_values = {f"env:{name}": environ.get(name, "") for name in adapter.variables}
         self._open_locations: list[Location] = []
         self._open_lock = asyncio.Lock()

@@ -18,6 +18,7 @@ from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart, StorageError
 from teamwright.protocol.ids import inbox_stem
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.paths import make_private
 from teamwright.teams.backends.backend import Launch, Location
 from teamwright.teams.backends.handover import Handover, LaunchFailed, offer_launch
@@ -125,7 +126,7 @@ class DetachedBackend:
             raise CannotStart("backend", f"process {location.id} cannot be ended: these are left: {pids}")
         if child is not None:
             with contextlib.suppress(TimeoutError):  # a process that is stuck in the kernel counts as gone
-                async with asyncio.timeout(_REAP_S):
+                async with time_limit(_REAP_S):
                     await child.reaped.wait()
             self._children.pop(process_identity(location)[0], None)
 

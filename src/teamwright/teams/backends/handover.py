@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from teamwright.processes.process_tree import process_start
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.socket_address import MAX_ADDRESS
 from teamwright.teams.backends import starter
 from teamwright.teams.backends.backend import TERMINAL_VARIABLES, Launch
@@ -46,7 +47,7 @@ class Handover:
         """
         is_connected = False
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 reading, writing = await asyncio.shield(self._starter)
                 is_connected = True
                 reply = await reading.readline()

@@ -15,13 +15,14 @@ from collections.abc import Coroutine
 from teamwright.processes.pid_watch import WatchedProcess
 from teamwright.processes.process_tree import ProcessSnapshot, ProcessTree, process_start
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.backends.backend import Location
 
 
 async def wait_set(event: asyncio.Event, seconds: float) -> bool:
     """Return True when the event is set within this many seconds."""
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             await event.wait()
     except TimeoutError:
         return False
@@ -68,7 +69,7 @@ def terminal_device(pid: int) -> str:
         found = (_device_at(pid, descriptor) for descriptor in range(3))
         return next((path for path in found if path), "")
     result = subprocess.run(
-        ["/bin/ps", "-o", "tty=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=10
+        ["/bin/ps", "-o", "tty=", "-p", str(pid)], env={}, capture_output=True, text=True, check=False, timeout=10
     )
     name = result.stdout.strip()
     return f"/dev/{name}" if name and "?" not in name else ""

@@ -18,6 +18,7 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import RosterMember
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.doorbell import TeamDoorbells
 from teamwright.storage.file_lease import lease_held, lease_path
 from teamwright.teams.backend_teammate import IN_PROCESS
@@ -229,7 +230,7 @@ class ProcessLauncher:
     async def _wait_until_ready(self, process: ProcessTeammate) -> None:
         """Wait until the process can receive messages. Raises its own error, or CannotStart with its last output."""
         try:
-            async with asyncio.timeout(READY_S):
+            async with time_limit(READY_S):
                 while not await wait_set(process.ready, _PROBE_S):
                     await self._require_alive(process)
         except TimeoutError:

@@ -20,6 +20,7 @@ from teamwright.processes.orphans import end_orphans
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.doorbell import remove_unused
 from teamwright.teams.backend_teammate import ProcessTeammateBase
@@ -157,7 +158,7 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         trouble = ""
         self._send_note("end", cause=self.end_cause, suspend=self.state is MemberState.SUSPENDED)
         try:
-            async with asyncio.timeout(grace_s if self.wire is not None else 0):
+            async with time_limit(grace_s if self.wire is not None else 0):
                 await self.disconnected.wait()
         except TimeoutError:
             trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
@@ -248,7 +249,7 @@ class ProcessTeammate(ProcessTeammateBase, kw_only=True, eq=False):
         member.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAD_END_S):
+            async with time_limit(LEAD_END_S):
                 while not self.end_cause and self.state not in ENDED_STATES:
                     self.team_changed.clear()
                     await self.team_changed.wait()

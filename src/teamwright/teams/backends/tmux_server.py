@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+
+from teamwright.processes.program_environment import find_program, own_variables
+from teamwright.protocol.time_limit import time_limit
 
 OWN_SOCKET_PREFIX = "teamwright-"
 """The prefix of the socket names of our own servers."""
@@ -114,8 +116,8 @@ class TmuxServer(Struct, frozen=True):
 
 async def find_tmux(environ: Mapping[str, str]) -> TmuxProgram:
     """Find tmux in the PATH of this environment and read its version. Never raises."""
-    program = shutil.which("tmux", path=environ.get("PATH", ""))
-    if program is None:
+    program = find_program("tmux", environ.get("PATH", ""))
+    if not program:
         return TmuxProgram(problem="tmux is not installed (no tmux in PATH)")
     try:
         code, output, complaint = await _run([program, "-V"], environ)
@@ -154,7 +156,8 @@ def _escape_word(word: str) -> str:
 
 
 async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
-    handed_on = {key: value for key, value in environ.items() if key in _PASSED_VARIABLES or key.startswith("LC_")}
+    passed = {key: value for key, value in environ.items() if key in _PASSED_VARIABLES or key.startswith("LC_")}
+    handed_on = own_variables(passed)  # the commands of a configuration run with the PATH of the server
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -168,7 +171,7 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, st
     except (OSError, ValueError) as problem:
         raise TmuxError(f"{argv[0]} could not be run: {problem}") from problem
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with time_limit(_ANSWER_S):
             output, complaint = await process.communicate()
     except TimeoutError:
         raise TmuxError(f"tmux did not answer within {_ANSWER_S:g} seconds") from None

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from teamwright.mail.inbox import Inbox, read_entries
 from teamwright.mail.mailbox import Mailbox
+from teamwright.mail.message_size import fit_text
 from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PlanApprovalRequest, fence_protocol, parse_protocol
@@ -120,8 +121,8 @@ class ExternalTeamInbox(Inbox):
         id = entry.msg_id or message_id()
         whole = replace(entry, msg_id=id, timestamp=entry.timestamp or iso_time())
         for letter in self._context.dialect.encode_entries(whole):
-            if runtime:
-                await self._send_or_queue(letter)
+            if runtime:  # the other product's format may be longer than ours
+                await self._send_or_queue(replace(letter, text=fit_text(letter.text)))
             else:
                 await super().put(letter)
         return id

@@ -5,7 +5,6 @@ The member's program applies the answer. Depends on requests, mail and the team.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,6 +16,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
 from teamwright.protocol.member_states import MemberState
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import iso_time, now_ms
 from teamwright.teams.mailbox.outgoing import send_protocol
 from teamwright.teams.mode_rank import MODE_RANK
@@ -127,7 +127,7 @@ async def _wait_for_turn_end(team: SessionTeam, name: str, request: Mapping[str,
     if team.find(name) is None:
         most = ANSWER_DELAY_S - ((now_ms() - opened_at) / 1000 if isinstance(opened_at, int) else 0.0)
     with suppress(TimeoutError):
-        async with asyncio.timeout(most):
+        async with time_limit(most):
             while await _is_in_turn(team, name):
                 team.changed.clear()
                 await team.changed.wait()

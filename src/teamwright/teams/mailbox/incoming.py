@@ -132,8 +132,8 @@ def _ignore_delivery(_entries: Sequence[InboxEntry]) -> None:
 
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
-"""The order in which mail wakes an idle member. A shutdown comes alone; all other mail comes in one turn, in this
-order.
+"""The order in which a member, idle or busy, reads mail. A shutdown comes alone, after the words of a user that wait;
+all other mail comes together, in this order.
 """
 
 
@@ -172,13 +172,16 @@ def _age_note(tags: RuntimeTags, entries: Sequence[InboxEntry]) -> list[Block]:
 
 
 def select_for_turn(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-    """Return the unread entries for one turn: the first in wake order decides whether a shutdown comes alone."""
+    """Return the unread entries for one turn or model call, in wake order.
+
+    While a shutdown waits, only the words of a user come before it, then it comes alone; the rest comes after it.
+    """
     by_kind: dict[str, list[InboxEntry]] = {kind: [] for kind in WAKE_ORDER}
     for entry in entries:
         by_kind[wake_kind(entry)].append(entry)
-    if by_kind["shutdown"] and not by_kind["user"]:
-        return by_kind["shutdown"]
-    return [entry for kind in WAKE_ORDER if kind != "shutdown" for entry in by_kind[kind]]
+    if by_kind["shutdown"]:
+        return by_kind["user"] or by_kind["shutdown"]
+    return [entry for kind in WAKE_ORDER for entry in by_kind[kind]]
 
 
 class MailRules(Protocol):
@@ -216,6 +219,7 @@ class IncomingMail(Struct, dict=True):
     busy: bool = False
     notices: InputQueue = field(default_factory=InputQueue)
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
+    _notices_wait: bool = False
 
     @cached_property
     def _delivered_ids(self) -> DeliveredIds:
@@ -260,7 +264,13 @@ class IncomingMail(Struct, dict=True):
         entries = await self.unread()
         if not any(starts_turn(entry) and not self.is_held(entry.sender) for entry in entries):
             return []
-        return select_for_turn(entries)
+        return self._select(entries)
+
+    def _select(self, unread: Sequence[InboxEntry]) -> list[InboxEntry]:
+        """Return the entries to read now. Notices, which come last, wait with what is left."""
+        entries = select_for_turn(unread)
+        self._notices_wait = len(entries) < len(unread)
+        return entries
 
     async def add_quiet_mail(self, delivery: UserMessage) -> tuple[UserMessage, Sequence[InboxEntry]]:
         """Append the mail that does not wake to a delivery, so that a new mode is known before the first model call."""
@@ -290,7 +300,8 @@ class IncomingMail(Struct, dict=True):
         blocks = [text_block(self.rules.render(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
         blocks += _age_note(tags, entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
-        waiting = self.notices.texts_in_order()
+        waiting = [] if self._notices_wait else self.notices.texts_in_order()
+        self._notices_wait = False
         for one in waiting:
             ids.append(one.id)
             blocks += one.blocks
@@ -321,9 +332,9 @@ class IncomingMail(Struct, dict=True):
         if not self._wake_event.is_set():
             return None
         unread = await self.unread()
-        entries = select_for_turn(unread)
+        entries = self._select(unread)
         if len(entries) < len(unread):
-            self.wake()  # a shutdown comes alone; the rest waits for the next model call, not for the next message
+            self.wake()  # the rest waits for the next model call, not for the next message
         if not entries and not self.notices:
             return None
         delivery = self.compose(entries)

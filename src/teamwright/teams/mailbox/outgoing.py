@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import MessageSent
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, keyed_id, message_id, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, keyed_id, message_id
 from teamwright.protocol.mail import IdleNotification, InboxEntry, PermissionResponse, ProtocolMessage, fence_protocol
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.roster import RosterMember
 from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.timestamps import iso_time
-from teamwright.protocol.unknown_names import ended_member
+from teamwright.protocol.unknown_names import ended_member, known_name
 from teamwright.teams.mailbox.ping_pong_guard import count_message, notify_lead
 from teamwright.teams.mailbox.runtime_notes import put_entry
 from teamwright.teams.team import SessionTeam
@@ -78,7 +78,7 @@ async def send_text(
         )
     text, summary = _masked(team, text), _masked(team, summary)
     if call is not None and call.is_rerun:
-        sent = await _find_earlier_send(team, parse_recipient(to, team.names), call)
+        sent = await _find_earlier_send(team, team.recipient(to, "nothing was sent"), call)
         if sent is not None:
             return sent
     member = await find_recipient(team, to)
@@ -200,9 +200,10 @@ async def find_recipient(team: SessionTeam, to: str, note: str = "nothing was se
     Raises UnknownMember listing the members and the nearest name; for an agent type it names its member. `note` is the
     error's sentence that nothing was done.
     """
-    name: MemberName = parse_recipient(to, team.names)
+    config = await team.roster.read()
+    name = known_name(to, team.names, [one.name for one in config.members], f"team {config.name}", note)
     advice = "Use the name of one of these members, or start a teammate of that name first."
-    member = (await team.roster.read()).get(name, note=note, otherwise=[advice])
+    member = config.get(name, note=note, otherwise=[advice])
     if not _is_reachable(team, member):
         file = await team.state.read()
         is_resumable = file is not None and file.find_crashed(member.name) is not None

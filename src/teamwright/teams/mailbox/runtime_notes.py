@@ -5,11 +5,16 @@ Depends on the team and its inboxes.
 
 from __future__ import annotations
 
+import os
+import secrets
+
+from teamwright.mail.message_size import fit_text
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.timestamps import iso_time
+from teamwright.storage.paths import make_private
 from teamwright.teams.team import SessionTeam
 
 
@@ -36,10 +41,12 @@ async def send_note(team: SessionTeam, sender: str, to: str, text: str, summary:
 async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
     """Put an entry of the runtime into an inbox. False: the team has no files, so the note was passed on in memory.
 
-    A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
+    A text that is too long for a message is cut, and names the file that has all of it: so the runtime's own words
+    never end an agent. A message does not recreate a team that another program removed. Raises as `Mailbox.put`.
     """
     if team.exists and team.roster.document.exists:
-        await team.mailbox(to).put(entry, runtime=True)
+        text = fit_text(entry.text, lambda whole: _save(team, whole))
+        await team.mailbox(to).put(entry.copy_with(text=text) if text != entry.text else entry, runtime=True)
         return True
     teammate = team.find(to)
     if teammate is not None:
@@ -48,3 +55,18 @@ async def put_entry(team: SessionTeam, to: str, entry: InboxEntry) -> bool:
         team.lead.queue_unread_mail([entry])
     team.changed.set()
     return False
+
+
+def _save(team: SessionTeam, text: str) -> str:
+    """Store a text that is too long for a message beside other long outputs. Return its path; empty on a full disk."""
+    if team.output is None:
+        return ""
+    file = team.output / f"mail-{secrets.token_hex(4)}.output"
+    try:
+        make_private(team.output)
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as open_file:
+            open_file.write(text)
+    except OSError:
+        return ""
+    return str(file)

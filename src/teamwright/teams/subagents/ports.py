@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.tool import HiddenParameter
 
 if TYPE_CHECKING:
     from teamwright.protocol.events import Emit
@@ -53,17 +54,17 @@ class SubagentSettings(Struct, frozen=True):
             return "a fork always runs in the background (agents.background is off)"
         return ""
 
-    def hidden_parameters(self, *, allow_names: bool = True) -> dict[str, str]:
+    def hidden_parameters(self, *, allow_names: bool = True) -> dict[str, HiddenParameter]:
         """Return the parameters of a call that cannot be honoured, and why."""
-        reasons: dict[str, str] = {}
+        reasons: dict[str, HiddenParameter] = {}
         if not self.background:
-            reasons["run_in_background"] = "nothing runs in the background here"
+            reasons["run_in_background"] = HiddenParameter("nothing runs in the background here", False)
         elif self.always_background or self.fork:
-            reasons["run_in_background"] = "every sub-agent runs in the background here"
+            reasons["run_in_background"] = HiddenParameter("every sub-agent runs in the background here", True)
         if self.coordinator:
-            reasons["model"] = "a coordinator's agents have the model of their kind, or its own"
+            reasons["model"] = HiddenParameter("a coordinator's agents have the model of their kind, or its own")
         if not allow_names:
-            reasons["name"] = "a sub-agent of yours has an id alone"
+            reasons["name"] = HiddenParameter("a sub-agent of yours has an id alone")
         return reasons
 
 

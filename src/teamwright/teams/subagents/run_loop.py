@@ -5,7 +5,6 @@ Depends on a built agent and its queue, the agent loop and hooks. The wait for i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
@@ -16,7 +15,9 @@ from teamwright.agent.conversation import Conversation, UserMessage
 from teamwright.agent.input_queue import to_user_message
 from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
+from teamwright.hooks.hook_outcome import HookOutcome
 from teamwright.protocol.events import FAILED_ATTEMPTS, Emit, ModelCallEnded, TeamEvent
+from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.subagents.run_reports import OutputFile, end_notice, job_end_notice
 from teamwright.teams.subagents.subagent_run import SubagentRun
 
@@ -100,13 +101,12 @@ async def run_until_done(
             end = join_turns(end, await run_turn(agent, _deliver_queue(run, agent), steering))
         return end
 
-    async def continue_reason(end: TurnEnd, again: bool) -> str:
-        stopping = await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
-        return stopping.reason if stopping.blocked and not stopping.halted else ""
+    async def ask_hooks(end: TurnEnd, again: bool) -> HookOutcome:
+        return await agent.hooks.run_stop_hooks(SUBAGENT_STOP, end.text, again=again)
 
-    end = await run_turn_with_stop_hooks(agent, opening, continue_reason, turns)
+    end = await run_turn_with_stop_hooks(agent, opening, ask_hooks, turns)
     while end.stop == "done" and run.queue:  # it arrived while hooks were asked
-        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), continue_reason, turns))
+        end = join_turns(end, await run_turn_with_stop_hooks(agent, _deliver_queue(run, agent), ask_hooks, turns))
     return end
 
 
@@ -122,7 +122,7 @@ async def _wait_for_input(run: SubagentRun, running_kind: Callable[[], RunningKi
     with suppress(TimeoutError):
         while not run.queue and (what := running_kind()):
             run.input_arrived.clear()
-            async with asyncio.timeout(patience_s if what == "jobs" else None):
+            async with time_limit(patience_s if what == "jobs" else None):
                 await run.input_arrived.wait()
     return bool(run.queue)
 

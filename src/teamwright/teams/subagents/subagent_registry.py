@@ -25,6 +25,7 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightErr
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.timestamps import now_ms
 from teamwright.storage.started_task import start_task
 from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBuilder, SubagentSettings
@@ -281,7 +282,7 @@ class Subagents(SubagentRuns):
         Cancelling stops a foreground run, and is re-raised.
         """
         try:
-            async with asyncio.timeout(self.settings.background_after_s if self.settings.background else None):
+            async with time_limit(self.settings.background_after_s if self.settings.background else None):
                 await run.released.wait()
         except TimeoutError:
             self.move_to_background(run)
@@ -305,7 +306,7 @@ class Subagents(SubagentRuns):
     async def wait(self, run: SubagentRun, timeout_s: float) -> bool:
         """Wait for the end, at most `timeout_s` seconds. Returns True when it has ended."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 await run.ended.wait()
         return run.ended.is_set()
 

@@ -54,6 +54,10 @@ def _read_for_preview(path: Path) -> bytes | None:
 class FileChangeTool(Tool[Input]):
     """The base of Write, Edit and NotebookEdit."""
 
+    def makes_known_change(self, call: Input) -> bool:
+        """Return True: the file is as the input says."""
+        return True
+
     def target_path(self, call: Input) -> str:
         """Return the path as the model gave it."""
         raise AssertionError(f"{type(self).__name__} has no file_of")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +15,10 @@ from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments, compile_patterns
 from teamwright.permissions.verdict import Access
+from teamwright.processes.own_python import own_python_argv
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.globs import alternatives, compile_globs
 from teamwright.tools.files.glob import relative_path
 from teamwright.tools.files.python_search import Search
@@ -30,7 +29,6 @@ MAX_TEXT = 30_000
 DEFAULT_LINES = 200
 _MAX_OUTPUT = 8_000_000
 _GLOB_SPECIAL = re.compile(r"[\\\[\]{}! ]")
-_SOURCE_ROOT = Path(__file__).parents[3]
 
 OutputMode = Literal["content", "files_with_matches", "count"]
 
@@ -109,19 +107,18 @@ class Grep(Tool[GrepInput]):
     async def _run_search(self, search: Search) -> _SearchOutput:
         engine = find_ripgrep() if self._engine is None else self._engine
         if engine:
-            answer = await _run(_ripgrep_argv(engine, search), {"PATH": os.environ.get("PATH", "")})
+            path = safe_path(os.environ.get("PATH", os.defpath))
+            answer = await _run(_ripgrep_argv(engine, search), {"PATH": path})
             if not answer.problem:
                 return answer
         # The search in Python reads patterns that ripgrep does not: lookaround, back references, a literal brace.
-        path = os.pathsep.join(part for part in (str(_SOURCE_ROOT), os.environ.get("PYTHONPATH", "")) if part)
-        argv = (sys.executable, "-P", "-m", "teamwright.tools.files.python_search", search.as_argument())
-        return await _run(argv, {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+        argv = own_python_argv("teamwright.tools.files.python_search", "-B", "-X", "utf8")
+        return await _run((*argv, search.as_argument()), {})
 
 
-@cache
 def find_ripgrep() -> str:
     """Return the path of ripgrep, or an empty text."""
-    return shutil.which("rg") or ""
+    return find_program("rg")
 
 
 class _FileFilter(Struct, frozen=True):

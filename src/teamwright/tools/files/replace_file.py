@@ -131,5 +131,7 @@ def _write_temporary(tmp: Path, content: bytes, fd: int | None) -> None:
 
 def _write_in_place(real: Path, content: bytes, *, new: bool) -> None:
     with open(real, "xb" if new else "r+b") as file:
+        if not new and os.fstat(file.fileno()).st_nlink > 1:
+            raise OSError(errno.EMLINK, "it has another name (a hard link), and its directory takes no new file")
         file.write(content)
         file.truncate()

@@ -24,6 +24,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.processes.process_group import Process, ProcessCommand, wait_or_terminate
 from teamwright.processes.process_output import ProcessOutput
 from teamwright.processes.process_records import ProcessPurpose
+from teamwright.processes.program_environment import absolute_entries
 from teamwright.sandbox.policy import PolicyName
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.storage.paths import make_private
@@ -101,9 +102,13 @@ class Bash(Tool[BashInput]):
         """Return True for a command that the parser proves to be read-only in the directory that `access` checked."""
         return not call.run_in_background and self._proves_read_only(call.command, call.checked_directory)
 
-    def is_wait(self, call: BashInput) -> bool:
-        """Return True for a command that sleeps, or waits for a process or a file."""
-        return WAITING_COMMANDS.search(call.command) is not None
+    def is_wait(self, call: BashInput, result: ToolResult) -> bool:
+        """Return True for a command that slept, or waited for a process or a file; not for one that was refused."""
+        return "exit_code" in result.facts and WAITING_COMMANDS.search(call.command) is not None
+
+    def makes_known_change(self, call: BashInput) -> bool:
+        """Return True in the background: the same command again is one more process, whatever it does."""
+        return call.run_in_background
 
     def summary(self, call: BashInput) -> str:
         """Return the command on one line."""
@@ -126,17 +131,26 @@ class Bash(Tool[BashInput]):
             return ""
         from teamwright.tools.shell.command_confinement import describe_needs  # loading the grammar is expensive
 
-        return describe_needs(sandbox, call.command, ctx.workplace, call.hosts or ())
+        return describe_needs(sandbox, call.command, ctx, call.hosts or ())
+
+    def describe_limits(self, call: BashInput, ctx: ToolContext) -> str:
+        """Return the files that the command names and that the sandbox keeps from it."""
+        if call.is_typed_by_person or (sandbox := self._sandbox_for(ctx)) is None or sandbox.is_off:
+            return ""
+        from teamwright.tools.shell.command_confinement import describe_limits  # loading the grammar is expensive
+
+        return describe_limits(sandbox, call.command, ctx)
 
     async def find_facts(self, call: BashInput, ctx: ToolContext) -> bool:
         """Find the hosts that the command names. Read the shell's startup before the first command, because it can
-        change the meaning of a command.
+        change the meaning of a command, and the PATH on which its programs are found.
         """
         await self._find_hosts(call, ctx)
         if self._startup is None:
             return False
         await self._startup.ensure_ready()
-        return not call.is_expansion_checked(self._expansion(call, call.checked_directory))
+        expansion = self._expansion(call, call.checked_directory)
+        return not call.is_checked_with(expansion, self._search_path(call, ctx))
 
     async def _find_hosts(self, call: BashInput, ctx: ToolContext) -> None:
         """Find the hosts that the command names, once: those that a question showed are those that it reaches."""
@@ -147,17 +161,28 @@ class Bash(Tool[BashInput]):
 
         call.note_hosts(await find_hosts(sandbox, call.command, ctx.workplace.cwd))
 
+    async def _open_network(self, sandbox: Sandbox, call: BashInput, ctx: ToolContext) -> None:
+        """Start the proxy of the sandbox before the first command that may reach a host through it."""
+        if sandbox.is_off or call.is_typed_by_person or ctx.grant.policy is not PolicyName.WORK:
+            return
+        from teamwright.tools.shell.command_confinement import line_request  # loading the grammar is expensive
+
+        await sandbox.open_network(line_request(call.command, ctx.workplace.cwd, ctx.grant.directories))
+
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """Return the command, its directory, and its form with the shell's aliases expanded."""
         cwd = allowed_directory(ctx.workplace)
         means = self._expansion(call, cwd)
-        call.note_checked(cwd, means)
+        path = self._search_path(call, ctx)
+        call.note_checked(cwd, means, path)
         sandbox = None if call.is_typed_by_person else self._sandbox_for(ctx)
         answers = sandbox.answers() if sandbox is not None else frozenset[PolicyName]()
-        path = self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
         otherwise = is_read_otherwise(call.command, self._startup, cwd)
         line = Access(command=call.command, cwd=cwd, expanded_command=means, is_read_otherwise=otherwise)
-        return replace(line, sandbox=answers, search_path=path)
+        return replace(line, sandbox=answers, search_path=path, changeable=tuple(map(str, ctx.workplace.directories())))
+
+    def _search_path(self, call: BashInput, ctx: ToolContext) -> str:
+        return self.environment(ctx.workplace, by_person=call.is_typed_by_person).get("PATH", "")
 
     def _expansion(self, call: BashInput, cwd: Path) -> str:
         """Return the command with the shell's aliases expanded; empty when nothing changes or they are unknown."""
@@ -181,11 +206,13 @@ class Bash(Tool[BashInput]):
             )
         if self._startup is not None:
             await self._startup.ensure_ready()
-            if not call.is_expansion_checked(self._expansion(call, place.cwd)):
-                return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
+            if not call.is_checked_with(self._expansion(call, place.cwd), self._search_path(call, ctx)):
+                return ToolResult.error(
+                    "The shell's aliases or its PATH have changed: nothing was run.", "Call it again."
+                )
         if (sandbox := self._sandbox_for(ctx)) is not None:
-            await sandbox.open_network()
             await self._find_hosts(call, ctx)  # of an input that came with the answer to a question
+            await self._open_network(sandbox, call, ctx)
         if not self._proves_read_only(call.command, place.cwd):
             await self._changes.begin(call, ctx, by_person=call.is_typed_by_person)
         try:
@@ -208,11 +235,14 @@ class Bash(Tool[BashInput]):
             seen = command_environment(self._settings, self._env)
         if self._startup is not None and "PATH" in seen:
             seen["PATH"] = self._startup.command_path(seen["PATH"])
+        if not by_person and "PATH" in seen:
+            seen["PATH"] = absolute_entries(seen["PATH"])
         return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
     def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
         env = self.environment(workplace, by_person=call.is_typed_by_person)
-        line = shell_line(call.command, self._startup, workplace.cwd, env, by_person=call.is_typed_by_person)
+        by_person = call.is_typed_by_person
+        line = shell_line(call.command, self._startup, workplace.cwd, env, workplace.directories(), by_person=by_person)
         return line if ended_in is None else track_directory(line, ended_in)
 
     def _confinement(self, call: BashInput, ctx: ToolContext, *own_files: Path) -> CommandConfinement | None:

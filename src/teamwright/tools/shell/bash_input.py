@@ -24,6 +24,7 @@ class BashInput(ToolInput):
     _checked_cwd: Path | None = PrivateAttr(default=None)
     _checked_real_path: str = PrivateAttr(default="")
     _checked_expansion: str = PrivateAttr(default="")
+    _checked_path: str = PrivateAttr(default="")
     _by_person: bool = PrivateAttr(default=False)
     _hosts: tuple[Destination, ...] | None = PrivateAttr(default=None)
 
@@ -51,9 +52,10 @@ class BashInput(ToolInput):
         """Note the hosts that the command names."""
         self._hosts = hosts
 
-    def note_checked(self, cwd: Path, expansion: str = "") -> None:
-        """Note the directory in which the command would run, and the command with its aliases expanded."""
-        self._checked_cwd, self._checked_real_path, self._checked_expansion = cwd, os.path.realpath(cwd), expansion
+    def note_checked(self, cwd: Path, expansion: str = "", search_path: str = "") -> None:
+        """Note for what the verdict is made: the directory, the command with its aliases expanded, and the PATH."""
+        self._checked_cwd, self._checked_real_path = cwd, os.path.realpath(cwd)
+        self._checked_expansion, self._checked_path = expansion, search_path
 
     def is_checked_in(self, cwd: Path) -> bool:
         """Return True when the verdict was made for this directory, or when there was none."""
@@ -61,6 +63,6 @@ class BashInput(ToolInput):
             self._checked_cwd == cwd and self._checked_real_path == os.path.realpath(cwd)
         )
 
-    def is_expansion_checked(self, expansion: str) -> bool:
-        """Return True when the verdict was made for this expansion, or when there was none."""
-        return self._checked_cwd is None or self._checked_expansion == expansion
+    def is_checked_with(self, expansion: str, search_path: str) -> bool:
+        """Return True when the verdict was made for this expansion and this PATH, or when there was none."""
+        return self._checked_cwd is None or (self._checked_expansion, self._checked_path) == (expansion, search_path)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from teamwright.agent.tool import ToolContext, Workplace
+from teamwright.agent.tool import ToolContext
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import Shape
@@ -22,12 +22,14 @@ from teamwright.sandbox.command_needs import Words, command_needs
 from teamwright.sandbox.command_policy import ConfinementRequest
 from teamwright.sandbox.git_signatures import with_signatures
 from teamwright.sandbox.named_hosts import Destination, named_hosts
-from teamwright.sandbox.policy import PolicyName
+from teamwright.sandbox.policy import PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
 from teamwright.sandbox.violations import Refusal, find_refusal
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.denied_files import denied_paths
+
+_MAX_LISTED = 3
 
 
 def confine_command(
@@ -43,17 +45,17 @@ def confine_command(
     `hosts` are those that it names (`find_hosts`). `own_files` are files that the runtime makes the shell write; `jobs`
     are the pids of the agent's background jobs.
     """
-    if sandbox is None or sandbox.is_off or ctx.confinement is PolicyName.UNCONFINED:
+    grant, place = ctx.grant, ctx.workplace
+    if sandbox is None or sandbox.is_off or grant.policy is PolicyName.UNCONFINED:
         return None
-    place = ctx.workplace
-    if ctx.confinement is PolicyName.WORK and _ends_own_jobs(command, place.cwd, jobs):
+    if grant.policy is PolicyName.WORK and _ends_own_jobs(command, place.cwd, jobs):
         return None
-    denied = denied_paths(ctx.excluded_paths("Read", Path(os.sep)), place.roots, sandbox.warn)
+    denied = denied_paths(ctx.excluded_paths("Read", Path(os.sep)), grant.directories, sandbox.warn)
     files = tuple(map(str, own_files))
-    if ctx.confinement is not PolicyName.WORK:
-        request = ConfinementRequest(ctx.confinement, place.roots, denied=denied, own_files=files)
+    if grant.policy is not PolicyName.WORK:
+        request = ConfinementRequest(grant.policy, grant.directories, denied=denied, own_files=files)
         return sandbox.confine(request)
-    request = _signing_request(sandbox, command, place)
+    request = _signing_request(sandbox, command, ctx)
     ask = partial(ctx.may_connect, command)
     return sandbox.confine(replace(request, denied=denied, hosts=hosts, own_files=files, ask_host=ask))
 
@@ -71,22 +73,71 @@ def line_request(command: str, cwd: Path, roots: Sequence[Path]) -> ConfinementR
     return ConfinementRequest(PolicyName.WORK, roots, command_needs(_commands(command, cwd)))
 
 
-def _signing_request(sandbox: Sandbox, command: str, place: Workplace) -> ConfinementRequest:
-    """Return the confinement of an agent's line, with the keys for signatures: the question names them.
+def _signing_request(sandbox: Sandbox, command: str, ctx: ToolContext) -> ConfinementRequest:
+    """Return the confinement of an agent's line, with what it was granted and the keys for signatures: the question
+    names them.
 
     Landlock cannot open the socket of one agent alone.
     """
-    request, paths = line_request(command, place.cwd, place.roots), sandbox.place
+    grant, place, paths = ctx.grant, ctx.workplace, sandbox.place
+    request = line_request(command, place.cwd, grant.directories)
+    request = replace(request, shown=grant.named.readable, opened=grant.named.writable)
     if sandbox.implementation().bubblewrap is None:
         return request
     needs = with_signatures(request.needs, _commands(command, place.cwd), place.cwd, paths.home, paths.env)
     return replace(request, needs=needs)
 
 
-def describe_needs(sandbox: Sandbox, command: str, place: Workplace, hosts: Sequence[Destination]) -> str:
+def describe_needs(sandbox: Sandbox, command: str, ctx: ToolContext, hosts: Sequence[Destination]) -> str:
     """Return the network, hosts and credentials that a line names, for the question; empty when there are none."""
-    request = _signing_request(sandbox, command, place)
+    request = _signing_request(sandbox, command, ctx)
     return request.needs.describe(map(str, hosts) if sandbox.asks_about_hosts(request) else None)
+
+
+def describe_limits(sandbox: Sandbox, command: str, ctx: ToolContext) -> str:
+    """Return the files that the line names and that the sandbox keeps from it, for the question; empty without any."""
+    found = sandbox.implementation()
+    if ctx.grant.policy is not PolicyName.WORK or found.name == "none":
+        return ""
+    policy = sandbox.policy(_signing_request(sandbox, command, ctx))
+    named = ctx.grant.named
+    place = str(ctx.workplace.cwd)
+    own = [path for path in (policy.temporary, "/tmp" if sandbox.replaces_tmp else "") if path]
+    divides = found.bubblewrap is None
+    kept = [
+        one
+        for one in named.changes
+        if not any(is_inside(one, top) for top in own) and not _may_change(policy, one, divides=divides)
+    ]
+    hidden = [one for one in named.reads if not policy.may_read(one)]
+    parts = [f"hides {_list_paths(hidden, place)}"] if hidden else []
+    parts += [f"keeps {_list_paths(kept, place)} unchanged"] if kept else []
+    return f"the sandbox {' and '.join(parts)}" if parts else ""
+
+
+def _may_change(policy: SandboxPolicy, path: str, *, divides: bool) -> bool:
+    """Return True when a command can change or make a file. `divides`: without mounts (Landlock) nothing can be made in
+    a directory in which a path is hidden, because its other entries are opened one by one.
+    """
+    if not policy.may_change(path) or not divides or os.path.exists(path):
+        return policy.may_change(path)
+    place = next(str(one) for one in Path(path).parents if one.is_dir())
+    return not any(is_inside(one, place) for one in policy.hidden)
+
+
+def _list_paths(paths: Sequence[str], cwd: str) -> str:
+    """Return the first paths as a person names them, without those inside of another one."""
+    paths = [one for one in paths if not any(one != top and is_inside(one, top) for top in paths)]
+    home = os.path.expanduser("~")
+    names = [
+        os.path.relpath(path, cwd)
+        if is_inside(path, cwd)
+        else f"~{path.removeprefix(home)}"
+        if home != os.sep and is_inside(path, home)
+        else path
+        for path in paths[:_MAX_LISTED]
+    ]
+    return f"{', '.join(names)}{' and others' if len(paths) > _MAX_LISTED else ''}"
 
 
 def _commands(command: str, cwd: Path) -> list[Words]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.agent.tool import Workplace
+from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.read_bounded import read_plain
 from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven
 from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, bare_argv, plain_shell
@@ -84,25 +85,38 @@ def is_read_otherwise(command: str, startup: ShellStartup | None, cwd: Path) -> 
 
 
 def shell_line(
-    command: str, startup: ShellStartup | None, cwd: Path, env: Mapping[str, str], *, by_person: bool = False
+    command: str,
+    startup: ShellStartup | None,
+    cwd: Path,
+    env: Mapping[str, str],
+    directories: Iterable[Path] = (),
+    *,
+    by_person: bool = False,
 ) -> ShellLine:
     """Return the shell line of the command, which is judged in this directory.
 
-    `by_person`: a person typed it. It has no verdict, and the user's shell runs what is not proven to only read.
+    A line of proven commands starts with a PATH and variables that lead to no file in the agent's `directories`, nor
+    in another one that commands can change. `by_person`: a person typed it. It has no verdict, and the user's shell
+    runs what is not proven to only read.
     """
     if not by_person:
         env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
-    if startup is None:
-        return ShellLine((plain_shell(),), "", command, env)
-    snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
     text = expand_command(command, startup, cwd) or command
+    own_paths = ""
+    if not by_person:
+        if is_proven(text, cwd):
+            env = _proven_environment(text, cwd, env, directories)
+        else:
+            own_paths = _own_paths(text, cwd, env)
+    if startup is None:
+        return ShellLine((plain_shell(),), own_paths, command, env, wrapped=bool(own_paths))
+    snapshot, shell, asks = startup.snapshot, startup.shell, _is_lookup(command)
     choice = ShellChoice(is_proven(command, cwd)) if by_person else choose_shell(text, cwd, startup)
     if choice.is_plain and not asks:
-        return ShellLine(
-            (plain_shell(),), "", text, {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
-        )
+        env = {name: env[name] for name in env if not _SHELL_VARIABLES.fullmatch(name)}
+        return ShellLine((plain_shell(),), own_paths, text, env, wrapped=bool(own_paths))
     if shell.kind not in STARTUP_SHELLS:
-        return ShellLine(bare_argv(shell), "", text, env)
+        return ShellLine(bare_argv(shell), own_paths, text, env, wrapped=bool(own_paths))
     begins = f"PATH={shlex.quote(env.get('PATH', ''))}\n" if shell.kind == "zsh" else ""  # /etc/zshenv is always read
     if snapshot is not None:
         begins += f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
@@ -111,7 +125,34 @@ def shell_line(
     if not by_person:
         begins += _BASH_READING if shell.kind == "bash" else ""
         begins += f"\\builtin unset -f -- {shlex.join(choice.without)} 2>/dev/null\n" if choice.without else ""
-    return ShellLine(bare_argv(shell), begins, text, env, wrapped=True, builtin="\\builtin ")
+    return ShellLine(bare_argv(shell), begins + own_paths, text, env, wrapped=True, builtin="\\builtin ")
+
+
+def _own_paths(command: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """Return functions for a line with other commands, by which a proven program such as git starts with the safe PATH.
+
+    Its configuration may name a program that only the project has.
+    """
+    path = env.get("PATH", os.defpath)
+    if (safe := safe_path(path)) == path:
+        return ""
+    from teamwright.permissions.project_programs import configured_programs  # loading the grammar is expensive
+
+    found = {name: find_program(name, path) for name in configured_programs(command, cwd)}
+    start = '{name}() ( PATH={path}; exec {program} "$@" )\n'
+    return "".join(
+        start.format(name=name, path=shlex.quote(safe), program=shlex.quote(program))
+        for name, program in found.items()
+        if program
+    )
+
+
+def _proven_environment(
+    command: str, cwd: Path, env: Mapping[str, str], directories: Iterable[Path]
+) -> Mapping[str, str]:
+    from teamwright.permissions.project_programs import proven_environment  # loading the grammar is expensive
+
+    return proven_environment(command, cwd, env, directories)
 
 
 def _is_lookup(command: str) -> bool:
@@ -154,7 +195,7 @@ def allowed_directory(workplace: Workplace) -> Path:
     """Return the directory of the next command: the last one's, or an allowed directory when that is gone."""
     if workplace.cwd.is_dir():
         return workplace.cwd
-    return next((root for root in workplace.roots if root.is_dir()), Path(os.sep))
+    return next((root for root in workplace.directories() if root.is_dir()), Path(os.sep))
 
 
 def ensure_directory(workplace: Workplace) -> str:

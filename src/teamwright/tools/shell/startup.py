@@ -14,14 +14,15 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.processes.process_records import UNKNOWN_PURPOSE, ProcessRecords
+from teamwright.processes.program_environment import changeable_directories, find_program, is_changeable, own_variables
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.atomic_write import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.tools.shell.snapshot import (
@@ -50,10 +51,9 @@ class UserShell(Struct, frozen=True):
     reason: str
 
 
-@cache
 def plain_shell() -> str:
     """Return the shell of hooks, checks and commands that are proven to be read-only: bash if there is one, else sh."""
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash") or "/bin/sh"
 
 
 def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
@@ -65,16 +65,21 @@ def user_shell(setting: str, env: Mapping[str, str]) -> UserShell:
         return _named_shell(setting)
     own = env.get("SHELL", "")
     kind = os.path.basename(own)
-    if kind in STARTUP_SHELLS and os.path.isabs(own) and os.access(own, os.X_OK):
+    is_safe = os.path.isabs(own) and not is_changeable(own, changeable_directories())
+    if kind in STARTUP_SHELLS and is_safe and os.access(own, os.X_OK):
         return UserShell(own, kind, "your $SHELL")
-    reason = f"$SHELL is {own}, which is neither bash nor zsh" if own else "there is no $SHELL"
+    reason = f"$SHELL is {own}, which is {_why_unused(kind)}" if own else "there is no $SHELL"
     path = plain_shell()
     return UserShell(path, os.path.basename(path), reason)
 
 
+def _why_unused(kind: str) -> str:
+    return "not a program that commands cannot change" if kind in STARTUP_SHELLS else "neither bash nor zsh"
+
+
 def _named_shell(setting: str) -> UserShell:
     name = os.path.expanduser(setting)
-    path = shutil.which(name) if "/" not in name or os.path.isabs(name) else None
+    path = find_program(name) if "/" not in name else shutil.which(name) if os.path.isabs(name) else None
     kind = os.path.basename(name)
     if path is None or not os.path.isabs(path) or kind not in _KNOWN_SHELLS:
         reason = (
@@ -170,7 +175,9 @@ class ShellStartup:
         return command_path(self.snapshot, inherited) if self.snapshot is not None else inherited
 
     async def _take_snapshot(self, timeout_s: float) -> ShellSnapshot:
-        env = {name: value for name, value in self._environment().items() if name not in {"BASH_ENV", "ENV", "OLDPWD"}}
+        # Startup files run programs by name, outside of the sandbox.
+        env = own_variables(self._environment())
+        env = {name: value for name, value in env.items() if name not in {"BASH_ENV", "ENV", "OLDPWD"}}
         home = Path(os.path.expanduser(env.get("HOME") or "~"))
         home = home if home.is_dir() else Path(os.sep)
         env |= {"PWD": str(home), "TERM": env.get("TERM") or "xterm"}
@@ -237,7 +244,7 @@ class ShellStartup:
     ) -> ShellSnapshot:
         """Write the snapshot, without functions that the shell could not read again."""
         try:
-            async with asyncio.timeout(_CHECK_S):
+            async with time_limit(_CHECK_S):
                 broken = await self._unreadable_functions(taken, dump, list(dump.functions), env, home)
         except TimeoutError:
             raise _StartupFailed("its functions cannot be read again in time") from None

@@ -133,6 +133,10 @@ class SubagentTool(Tool[NamedSubagentInput]):
         self._agents = subagents
         self.hidden_parameters = subagents.settings.hidden_parameters(allow_names=allow_names)
 
+    def makes_known_change(self, call: NamedSubagentInput) -> bool:
+        """Return True for an agent that runs in the background: the same job again is no new work."""
+        return bool(call.run_in_background)
+
     def can_rerun(self, call: NamedSubagentInput) -> bool:
         """Return True: a call that was interrupted finds its sub-agent and resumes it."""
         return True

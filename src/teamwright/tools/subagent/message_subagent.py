@@ -36,6 +36,10 @@ class MessageSubagent(Tool[MessageSubagentInput]):
         self._caller = caller
         self._agents = subagents
 
+    def makes_known_change(self, call: MessageSubagentInput) -> bool:
+        """Return True: the same message again says nothing new."""
+        return True
+
     def can_rerun(self, call: MessageSubagentInput) -> bool:
         """Return True: a message is sent once for each call."""
         return True

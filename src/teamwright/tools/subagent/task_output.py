@@ -23,6 +23,10 @@ MAX_OUTPUT = 30_000
 """The most characters of output in a result; the file has all of it."""
 
 
+TIMEOUT = "timeout"
+"""The status of a result after a wait for what still runs."""
+
+
 class TaskOutputInput(ToolInput):
     """Parameters of TaskOutput."""
 
@@ -46,9 +50,9 @@ class TaskOutput(Tool[TaskOutputInput]):
         """Return True: it only reads."""
         return True
 
-    def is_wait(self, call: TaskOutputInput) -> bool:
-        """Return True for a call with `block`, which waits for the end."""
-        return call.block
+    def is_wait(self, call: TaskOutputInput, result: ToolResult) -> bool:
+        """Return True for a call with `block` that waited for what still runs."""
+        return result.facts.get("retrieval_status") == TIMEOUT
 
     def summary(self, call: TaskOutputInput) -> str:
         """Return the id."""
@@ -87,7 +91,7 @@ class TaskOutput(Tool[TaskOutputInput]):
 
 
 def _wait_status(call: TaskOutputInput) -> str:
-    return "timeout" if call.block else "not_ready"
+    return TIMEOUT if call.block else "not_ready"
 
 
 def _result(how: str, fields: Mapping[str, str], output: str) -> ToolResult:

@@ -11,7 +11,7 @@ from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.shutdown import kill, lead_stop_error
 from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.subagents.subagent_run import SubagentRun
@@ -45,6 +45,10 @@ class TaskStop(Tool[TaskStopInput]):
         self._agents = subagents
         self._jobs = jobs
 
+    def makes_known_change(self, call: TaskStopInput) -> bool:
+        """Return True: what is stopped stays stopped."""
+        return True
+
     def summary(self, call: TaskStopInput) -> str:
         """Return the id."""
         return call.task_id
@@ -59,7 +63,7 @@ class TaskStop(Tool[TaskStopInput]):
             raise lead_stop_error([])
         team = self._caller.team
         if self._agents.find(name) is None:
-            teammate = team.find(parse_recipient(name, team.names) if "@" in name else name)
+            teammate = team.find(team.recipient(name) if "@" in name else name)
             if teammate is not None:
                 return await self._stop_member(teammate.name)
         found = find_background_task(self._agents, self._jobs, name, self._caller.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,9 @@ REVIEW_OWNERS = ["(a hook looks at it)"]
 def check_access(metadata: Mapping[str, Any] | None, ctx: ToolContext) -> Access:
     """Return an access to the check that this metadata sets, in the caller's directory; without a check, none."""
     command = own_check(metadata)
-    return Access(command=command, cwd=ctx.workplace.cwd) if command else HARMLESS
+    return (
+        Access(command=command, cwd=ctx.workplace.cwd, search_path=os.environ.get("PATH", "")) if command else HARMLESS
+    )
 
 
 def check_preview(metadata: Mapping[str, Any] | None) -> str:
@@ -63,6 +66,10 @@ class TaskCreate(Tool[TaskCreateInput]):
     def __init__(self, port: CallerTaskList, watch: TaskReview | None = None) -> None:
         self._port = port
         self._watch = watch
+
+    def makes_known_change(self, call: TaskCreateInput) -> bool:
+        """Return True: the same task again is no new work."""
+        return True
 
     def can_rerun(self, call: TaskCreateInput) -> bool:
         """Return True: a call creates one task, which records the call."""
@@ -114,7 +121,7 @@ class TaskCreate(Tool[TaskCreateInput]):
             created = TaskUpdateResult(task, (), assigned=None if is_owner(task.owner, me) else task.owner)
             await self._port.notify_owners(created, ctx.key, is_rerun=ctx.is_rerun)
         brief = f"Task #{task.id} created: {task.subject}"
-        return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
+        return ToolResult(brief, brief=brief, facts={"task": task.shown_json()})
 
     async def _review(self, task: Task, me: str) -> str:
         """Return the reason why the task was removed; empty when it stays.

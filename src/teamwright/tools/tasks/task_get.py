@@ -51,7 +51,7 @@ class TaskGet(Tool[TaskGetInput]):
         return ToolResult(
             task_text(task, waits, unverified=unverified, notes=notes),
             brief=f"#{task.id} {task.subject}",
-            facts={"task": task.to_json()},
+            facts={"task": task.shown_json()},
         )
 
 
@@ -74,9 +74,9 @@ def task_text(task: Task, waits: Sequence[str], *, unverified: bool = False, not
         lines.append(f"Comment of the review by {review.by}: {review.comment}")
     lines.append(f"Description: {task.description}")
     if waits:
-        lines.append(f"Waits for: {number_list(waits)}")
-    if task.blocked_by:
-        lines.append(f"Blocked by: {number_list(task.blocked_by)}")
+        lines.append(f"Blocked by: {number_list(waits)}")
+    if done := [id for id in task.blocked_by if id not in waits]:
+        lines.append(f"Blockers that are done: {number_list(done)}")
     if task.blocks:
         lines.append(f"Blocks: {number_list(task.blocks)}")
     metadata = {key: value for key, value in (task.metadata or {}).items() if key not in {CALL, *RUNTIME_KEYS}}

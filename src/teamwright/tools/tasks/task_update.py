@@ -53,6 +53,10 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         self._port = port
         self._watch = watch
 
+    def makes_known_change(self, call: TaskUpdateInput) -> bool:
+        """Return True: the task is as the input says."""
+        return True
+
     def can_rerun(self, call: TaskUpdateInput) -> bool:
         """Return True: a repeated update changes nothing, and the owner is notified once."""
         return True
@@ -92,7 +96,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         )
         if done and not lead:
             text += f"\n\n{NEXT_STEP_TEXT}"
-        return ToolResult(text, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+        return ToolResult(text, brief=brief, facts={"task": change.task.shown_json(), "changed": list(change.changed)})
 
     async def _answer_review(self, call: TaskUpdateInput, answer: ReviewAnswer, ctx: ToolContext) -> ToolResult:
         """Store the caller's answer to a review. A call that a kill interrupted finds its own answer."""
@@ -106,7 +110,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
                 raise
             task = found
         text = f"Task #{task.id} is {'approved' if answer.approves else 'returned'}."
-        return ToolResult(text, brief=text, facts={"task": task.to_json()})
+        return ToolResult(text, brief=text, facts={"task": task.shown_json()})
 
     async def _review_completion(self, call: TaskUpdateInput) -> ToolResult | None:
         """Return the refusal of a completion by a review; None when it may continue."""
@@ -152,7 +156,7 @@ def build_wish(call: TaskUpdateInput) -> TaskWishes:
 
 def _value(change: TaskUpdateResult, name: str) -> str:
     """Return a changed field with its new value as in the task file."""
-    fields = change.task.to_json()
+    fields = change.task.shown_json()
     if name not in fields and name not in {"owner", "activeForm", "metadata"}:
         return name
     value = fields.get(name) or "none"

@@ -70,6 +70,10 @@ class AgentTool(Tool[AgentInput]):
         """Return True: several agents of one answer start together."""
         return True
 
+    def makes_known_change(self, call: AgentInput) -> bool:
+        """Return True for an agent that runs in the background: the same job again is no new work."""
+        return bool(call.name or call.run_in_background)
+
     def can_rerun(self, call: AgentInput) -> bool:
         """Return True: a call starts a teammate once, and resumes its sub-agent."""
         return True

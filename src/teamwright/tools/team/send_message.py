@@ -83,6 +83,10 @@ class SendMessage(Tool[SendMessageInput]):
         self._stop_requests = stopping
         self._permission_answers = permits
 
+    def makes_known_change(self, call: SendMessageInput) -> bool:
+        """Return True: the same message again says nothing new."""
+        return True
+
     def can_rerun(self, call: SendMessageInput) -> bool:
         """Return True: a message, request or answer is sent once for each call."""
         return True

@@ -14,7 +14,7 @@ from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.tool_input import ToolInput
 from teamwright.permissions.verdict import PermissionAnswer, parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, parse_recipient
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.pending_request_events import RequestAnswer
 from teamwright.teams.permission_mode_change import set_mode
 from teamwright.teams.plan_approval import UNCHANGED_NOTE, answer_plan, plan_author
@@ -89,7 +89,7 @@ async def answer_member_plan(caller: Caller, to: str, message: StructuredMessage
 def _require_author(caller: Caller, to: str, request_id: str) -> None:
     """Raise an error when an answer for one member would be given to another."""
     author = plan_author(caller.team, request_id)
-    if author and to.strip() and parse_recipient(to, caller.team.names).lower() != author.lower():
+    if author and to.strip() and caller.team.recipient(to, UNCHANGED_NOTE).lower() != author.lower():
         raise TeamRefused(
             "team-refused",
             f"that request is of {author}, not of {to.strip()[:64]}",
@@ -169,8 +169,10 @@ async def request_shutdown(
             note="nothing was sent",
         )
     request_id = await requests.request_stop(caller.team, to, message.reason or "", ctx.key)
-    text = f"{to} was asked to stop. You are notified when it has ended, or why it objects."
-    return json_result({"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}")
+    name = request_id.partition("@")[2]  # as on the roster, not as the call wrote it
+    text = f"{name} was asked to stop. You are notified when it has ended, or why it objects."
+    body = {"success": True, "message": text, "request_id": request_id, "target": name}
+    return json_result(body, f"shutdown? → {name}")
 
 
 async def answer_shutdown(caller: Caller, message: StructuredMessage, ctx: ToolContext) -> ToolResult:

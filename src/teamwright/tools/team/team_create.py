@@ -28,6 +28,10 @@ class TeamCreate(Tool[TeamCreateInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def makes_known_change(self, call: TeamCreateInput) -> bool:
+        """Return True: a team of that name is there."""
+        return True
+
     def can_rerun(self, call: TeamCreateInput) -> bool:
         """Return True: a repeated call returns the team that exists."""
         return True

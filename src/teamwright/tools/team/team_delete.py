@@ -18,6 +18,10 @@ class TeamDelete(Tool[NoInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def makes_known_change(self, call: NoInput) -> bool:
+        """Return True: the team is gone."""
+        return True
+
     def can_rerun(self, call: NoInput) -> bool:
         """Return True: deleting a deleted team changes nothing."""
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from teamwright.agent.tool import ToolContext, ToolResult
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.mailbox.outgoing import SendCall, Sent, broadcast, default_summary, send_text
 from teamwright.teams.turn_end import LEAD_ADVICE, SENDER_NOTE
 from teamwright.tools.caller import Caller, json_result
@@ -32,9 +33,10 @@ async def send_text_message(
 
 def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: str) -> ToolResult:
     names = [message.to for message in messages]
+    shown = ", ".join(LEAD_ALIAS if name == LEAD else name for name in names)
     body = {
         "success": True,
-        "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {', '.join(names)}.",
+        "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {shown}.",
         "recipients": names,
         "msg_ids": {message.to: message.message_id for message in messages},
         "routing": {
@@ -44,7 +46,7 @@ def _broadcast_result(caller: Caller, messages: list[Sent], text: str, summary: 
             "content": _excerpt(text),
         },
     }
-    return json_result(body, f"sent to {', '.join(names)}")
+    return json_result(body, f"sent to {shown}")
 
 
 def _sent_result(caller: Caller, sent: Sent, text: str, summary: str) -> ToolResult:
@@ -57,14 +59,15 @@ def _sent_result(caller: Caller, sent: Sent, text: str, summary: str) -> ToolRes
         "summary": summary,
         "content": _excerpt(text),
     }
+    shown = LEAD_ALIAS if sent.to == LEAD else sent.to
     body = {
         "success": True,
-        "message": f"In {sent.to}'s inbox. {_outcome_text(caller, sent)}",
+        "message": f"In {shown}'s inbox. {_outcome_text(caller, sent)}",
         "outcome": sent.outcome,
         "msg_id": sent.message_id,
         "routing": {key: value for key, value in routing.items() if value is not None},
     }
-    return json_result(body, f"→ {sent.to}: {summary}")
+    return json_result(body, f"→ {shown}: {summary}")
 
 
 def _outcome_text(caller: Caller, sent: Sent) -> str:

@@ -107,8 +107,26 @@ RUN_FLAGS: tuple[click.Option, ...] = (
         ["--fallback-model"], metavar="NAMES", help="Models to use, in order, when a model is not available: 'A,B'."
     ),
     click.Option(["--effort"], metavar="LEVEL", help="Thinking effort of the lead: low to max, or a number of tokens."),
+    click.Option(
+        ["--max-thinking-tokens"],
+        type=click.IntRange(min=0),
+        metavar="N",
+        envvar="MAX_THINKING_TOKENS",
+        help="Let the lead think with N tokens, or at the nearest effort; 0: without thinking.",
+    ),
+    click.Option(
+        ["--thinking"],
+        type=click.Choice(["adaptive", "enabled", "disabled"]),
+        metavar="HOW",
+        help="adaptive or enabled: the model decides; disabled: without thinking.",
+    ),
     click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(PERMISSION_MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
+    click.Option(
+        ["--allow-dangerously-skip-permissions"],
+        is_flag=True,
+        help="Let a client set bypassPermissions later; alone it allows nothing.",
+    ),
     click.Option(
         ["--sandbox"],
         type=click.Choice(["off", "auto", "required"]),

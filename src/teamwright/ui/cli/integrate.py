@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +20,8 @@ from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_merge import load_settings
 from teamwright.config.trust_store import TrustStore
 from teamwright.permissions.verdict import PermissionAnswer, Question
+from teamwright.processes.git_calls import git_program
+from teamwright.processes.program_environment import find_program, own_variables, without_git_variables
 from teamwright.protocol.errors import CannotStart, UsageError, WorktreeRefused
 from teamwright.protocol.integration import IntegrationState
 from teamwright.session.integration_commands import IntegrationCommands
@@ -99,18 +101,19 @@ def _open_pull_request(integration: Integration, entries: Sequence[IntegrationEn
     git, branch = integration.git, integration.branch
     _require_branch(git, branch)
     base = git.call("branch", "--show-current").output.strip()
-    if (gh := shutil.which("gh")) is None or not base:
+    if not (gh := find_program("gh")) or not base:
         what = "gh is not installed" if base else "no branch is checked out as the base"
         raise UsageError("usage", what, do=[f"git push origin {branch}", "install gh: https://cli.github.com"])
     lines = [f"- {f'task {one.task}, ' if one.task else ''}{one.member}: {one.tip[:12]}" for one in entries]
     title = ("--title", f"Work of the team {integration.team}", "--body", "\n".join(lines) or branch)
-    _run_own(git, "git", "push", "--quiet", "origin", f"{branch}:{branch}")
+    _run_own(git, git_program(), "push", "--quiet", "origin", f"{branch}:{branch}")
     return _run_own(git, gh, "pr", "create", "--head", branch, "--base", base, *title)
 
 
 def _run_own(git: RepositoryGit, *args: str) -> str:
     """Run a program of the person in the checkout, with the person's configuration. Raises WorktreeRefused."""
-    done = subprocess.run(args, cwd=git.tree, capture_output=True, text=True, errors="replace", check=False)
+    env = own_variables(without_git_variables(os.environ))
+    done = subprocess.run(args, cwd=git.tree, env=env, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         output = (done.stderr or done.stdout).strip()[-500:]
         raise WorktreeRefused("worktree-refused", f"{Path(args[0]).name} {args[1]} failed: {output}")

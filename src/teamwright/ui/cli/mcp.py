@@ -24,6 +24,7 @@ from teamwright.config.settings_view import SettingsQuery
 from teamwright.config.trust_store import repository_of
 from teamwright.mcp.login_store import LoginStore
 from teamwright.mcp.server_config import ServerConfig, parse_entry
+from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.session.mcp_login import DOES, LOGIN_S, LoginRequest, log_in
 from teamwright.teams.status.team_views import resolve_home
@@ -61,6 +62,7 @@ def login_command(
         note(f"Open this address to log in to {one_line(name)}:")
         note(address)
         if opens:
+            os.environ.update(own_variables(os.environ))  # the module looks for browsers on the PATH
             webbrowser.open(address)
 
     request = LoginRequest(callback_port, client_id, os.environ.get(SECRET_VARIABLE, ""), timeout)

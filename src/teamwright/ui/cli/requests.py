@@ -21,6 +21,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.pending_request import PendingRequest
 from teamwright.protocol.pending_request_events import RequestAnswer
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.unknown_names import did_you_mean
 from teamwright.storage.paths import Home
 from teamwright.teams.status.team_views import resolve_home
@@ -338,7 +339,7 @@ def _wait_for_request(place: RunLocation, wait: str) -> list[PendingRequest]:
         raise UsageError("usage", f"--wait {wait!r} is not a time span", do=["write 90, 90s, 10m or 1h"])
 
     async def until() -> list[PendingRequest]:
-        async with asyncio.timeout(limit), open_access(place, None) as access:
+        async with time_limit(limit), open_access(place, None) as access:
             return await _first_requests({access.home, resolve_home(place.home)})
 
     try:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import moved_directory_advice
 from teamwright.session.database_choice import find_database
 from teamwright.session.lookup.saved_sessions import SessionView, latest_session
 from teamwright.session.lookup.saved_teams import find_session_to_resume
@@ -43,6 +44,7 @@ class ChosenSession(Struct, frozen=True):
                 "unknown-session",
                 f"the directory of session {self.id[:8]} is gone",
                 looked_at=[("directory", str(self.cwd))],
+                do=moved_directory_advice(self.id),
                 note="nothing was started",
             )
         return replace(current, cwd=self.cwd)

@@ -34,6 +34,7 @@ _NEWEST_FLAGS = {("teamwright resume", "-c"), ("teamwright resume", "--continue"
 
 RISKY_FLAGS = frozenset(
     {
+        "--allow-dangerously-skip-permissions",
         "--dangerously-skip-permissions",
         "--finished",
         "--force",

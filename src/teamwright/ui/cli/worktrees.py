@@ -17,7 +17,7 @@ from teamwright.ui.cli.output import format_age, json_flag, say, say_facts, say_
 from teamwright.ui.cli.run_location import run_location
 from teamwright.ui.display_text import one_line
 from teamwright.worktrees.repository_git import RepositoryGit
-from teamwright.worktrees.session_worktrees import describe_base
+from teamwright.worktrees.session_worktrees import describe_base, open_recorded
 from teamwright.worktrees.worktree_record import WorktreeRecord, find_record, list_records
 from teamwright.worktrees.worktree_removal import remove_worktree
 from teamwright.worktrees.worktree_state import WorktreeState, read_state
@@ -91,10 +91,30 @@ def remove_command(ctx: click.Context, /, name: str, force: bool) -> int:
     return 0
 
 
+@worktrees_command.command("repair")
+@click.pass_context
+def repair_command(ctx: click.Context, /) -> int:
+    """Lead worktrees to this repository, which was moved or renamed. Run it in the repository's new place."""
+    from teamwright.worktrees.moved_repository import repair_worktrees
+
+    place = run_location(ctx)
+    home = resolve_home(place.home)
+    require_person(home, "repairs worktrees")
+    git = RepositoryGit.open(place.cwd, TrustStore.load(home).verdict(place.cwd).trusted_git)
+    repaired = repair_worktrees(git, home.worktrees)
+    for record in repaired:
+        say(f"The worktree {record.path} belongs to {record.repository} now.")
+    for team in sorted({record.team for record in repaired}):
+        say(f"Its team continues here with: teamwright teams adopt {team}")
+    if not repaired:
+        say("No worktree of this repository needs a repair.")
+    return 0
+
+
 def _git_of(home: Home, record: WorktreeRecord) -> RepositoryGit:
     """Return git in the worktree's repository, with what a person trusts in its configuration."""
     start = Path(record.repository)
-    return RepositoryGit.open(start, TrustStore.load(home).verdict(start).trusted_git)
+    return open_recorded(record, TrustStore.load(home).verdict(start).trusted_git)
 
 
 def _state_of(home: Home, record: WorktreeRecord) -> WorktreeState:

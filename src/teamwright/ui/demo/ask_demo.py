@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from teamwright.processes.own_python import own_python_argv
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import text_block
 from teamwright.session.git_repository import Repository
@@ -147,12 +148,10 @@ def _options(options: DemoOptions, repository: Repository, pace_ms: int) -> Opti
 
 
 async def _answer_from_second_process(request: str, home: str | None) -> None:
-    """Approve the request from another process of this program, which ends with the task. The flag -P keeps Python from
-    importing modules of the repository.
-    """
+    """Approve the request from another process of this program, which ends with the task."""
     where = ["--home", home] if home is not None else []
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-B", "-m", "teamwright", "requests", "allow", request, *where),
+        *(*own_python_argv("teamwright", "-B"), "requests", "allow", request, *where),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

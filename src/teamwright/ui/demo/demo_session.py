@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from importlib import resources
 
+from msgspec.structs import asdict, replace
+
 from teamwright.protocol.budget import Budget
+from teamwright.sandbox.policy import UNBOUNDED, NetworkAccess
 from teamwright.session.git_repository import Repository
 from teamwright.session.options import Options
 from teamwright.ui.demo.demo_summary import CAP_USD
@@ -54,6 +57,9 @@ End with a report of at most 25 lines of 80 columns: for each number say which c
 """
 
 
+_NO_NETWORK = asdict(replace(UNBOUNDED, network=NetworkAccess.DENY))
+"""The sandbox gives commands no network, and opens none for them."""
+
 _DENIED_TOOLS = ("Write", "Edit", "NotebookEdit", "WebFetch", "WebSearch")
 
 
@@ -76,6 +82,7 @@ def demo_options(
         allowed_tools=() if model else READING_RULES,
         disallowed_tools=_DENIED_TOOLS,
         only_allowed=True,
+        sandbox_bounds=_NO_NETWORK,
         hooks=False,
         teams=True,
         budget=Budget(usd=CAP_USD if model else None),

@@ -11,7 +11,6 @@ import os
 import random
 import re
 import signal
-import sys
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator
@@ -20,10 +19,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from teamwright.processes.own_python import own_python_argv
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import text_block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.git_repository import Repository
 from teamwright.session.open_session import open_session
 from teamwright.storage.event_log_reader import log_path
@@ -189,9 +190,7 @@ async def _raise_failure(process: asyncio.subprocess.Process) -> None:
 async def _demo_process(spec: DemoSpec) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start a process in a new process session, so that Ctrl-C does not reach it; end it with the block."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "teamwright.ui.demo.demo_process",
+        *own_python_argv("teamwright.ui.demo.demo_process"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -213,7 +212,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        async with asyncio.timeout(_STOP_S):
+        async with time_limit(_STOP_S):
             await process.wait()
     except TimeoutError:
         process.kill()
@@ -223,7 +222,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
 async def _wait_for_last_events(run: _Run) -> None:
     """Wait until the last events of the ended process were read from the log and shown."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_STOP_S):
+        async with time_limit(_STOP_S):
             while not run.result.text:
                 run.change.clear()
                 await run.change.wait()

@@ -30,11 +30,15 @@ from teamwright.session.control.person_actions import record_interrupt, stop_tas
 from teamwright.session.options import Options
 from teamwright.session.result import Result
 from teamwright.session.session import Session
-from teamwright.session.slash_command_call import offered_names
+from teamwright.ui.headless.client_start import hook_refusal, initialize_answer, set_thinking, with_client_fields
 from teamwright.ui.headless.permission_prompt import answer_request, request_fields
 
 MAX_LINE = 64 * 1024 * 1024
 """The maximum size of a line on stdin in bytes, images included."""
+
+
+_LATE_S = 5.0
+"""Seconds after a hook's timeout at which the runtime gives it up, if the connection did not."""
 
 
 class ClientPrompt(Struct, frozen=True):
@@ -68,23 +72,21 @@ class ClientConnection:
     # ── the start ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def prepare(self, options: Options, *, asks: bool) -> Options:
-        """Return the options with what the client's first line says: its hooks, its agent types.
+        """Return the options with what the client's first line says: instructions, tools, hooks, agent types.
 
-        `asks`: the client answers permission requests. Raises UsageError for hooks that cannot be used.
+        `asks`: the client answers permission requests. Raises UsageError for a field that cannot be used.
         """
         first = await self._first
         request: Mapping[str, Any] = first.get("request") or {}
         try:
-            if request.get("skills"):
-                raise UsageError("usage", "skills of a client are not supported: the setting skills.disabled has names")
+            options = with_client_fields(options, request)
             hooks = self._hooks(request.get("hooks") or {})
         except UsageError as problem:
             self._answer(first, error=problem.what)
             raise
-        agents: dict[str, Any] = {**options.agents, **(request.get("agents") or {})}
         on_request = self.ask if asks else options.on_request
         own_hooks = (*options.own_hooks, *hooks)
-        return replace(options, own_hooks=own_hooks, agents=agents, on_request=on_request, client_mcp=self.exchange_mcp)
+        return replace(options, own_hooks=own_hooks, on_request=on_request, client_mcp=self.exchange_mcp)
 
     def attach(self, session: Session) -> None:
         """Answer the client's requests for this session from now on."""
@@ -92,11 +94,7 @@ class ClientConnection:
         session.log.subscribe(self._note_event, live=True)
         first = self._first.result()
         if first:
-            names = offered_names(session)["slash_commands"]
-            commands = [{"name": name, "description": "", "argumentHint": ""} for name in names]
-            style = session.settings.output_style or "default"
-            modes = {"output_style": style, "available_output_styles": [style], "pid": os.getpid()}
-            self._answer(first, {"commands": commands, "models": [], "account": {}, **modes})
+            self._answer(first, initialize_answer(session, first.get("request") or {}))
 
     def _hooks(self, entries: Mapping[str, Any]) -> tuple[HookSpec, ...]:
         from teamwright.api.hook import Hook, to_hooks  # only a client with hooks needs it
@@ -106,8 +104,10 @@ class ClientConnection:
             for group in cast("list[dict[str, Any]]", groups or ()):
                 matcher, timeout_s = group.get("matcher") or "", float(group.get("timeout") or TIMEOUT_S)
                 for id in group.get("hookCallbackIds") or ():
-                    [spec] = to_hooks([Hook(event, partial(self._call_hook, str(id)), matcher, timeout_s)])
-                    specs.append(replace(spec, command=f"the client's {id}", source="the client"))
+                    call = partial(self._call_hook, str(id), event, timeout_s, group.get("onFailure"))
+                    [spec] = to_hooks([Hook(event, call, matcher, timeout_s)])
+                    late_s = timeout_s + _LATE_S  # the client is given up first, with an answer that refuses
+                    specs.append(replace(spec, command=f"the client's {id}", source="the client", timeout_s=late_s))
         return tuple(specs)
 
     # ── prompts and turns ─────────────────────────────────────────────────────────────────────────────────────
@@ -121,7 +121,7 @@ class ClientConnection:
 
     async def run(self, session: Session, prompt: ClientPrompt) -> Result:
         """Carry out a prompt. An interrupt of the client ends it with a result that is `cancelled`."""
-        turn = self._turn = asyncio.ensure_future(session.run(prompt.content))
+        turn = self._turn = asyncio.ensure_future(_run_prompt(session, prompt.content))
         try:
             return await turn
         except asyncio.CancelledError:
@@ -161,11 +161,28 @@ class ClientConnection:
     def _next_id(self) -> str:
         return f"tw_{next(self._numbers)}"
 
-    async def _call_hook(self, callback: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _call_hook(
+        self, callback: str, event: str, timeout_s: float, on_failure: str | None, payload: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return the answer of a hook of the client. Without one in time, or with an error, what it guards is refused.
+
+        A client that said `onFailure: continue` lets the call run after an error, but not without an answer.
+        """
         body = {"subtype": "hook_callback", "callback_id": callback, "input": dict(payload)}
         if payload.get("tool_use_id"):
             body["tool_use_id"] = payload["tool_use_id"]
-        return await self.request(self._next_id(), body)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.request(self._next_id(), body)
+        except TimeoutError:
+            refusal = hook_refusal(event, f"the client's hook gave no answer within {timeout_s:g} s")
+            if refusal is None:
+                raise
+        except ClientError as problem:
+            refusal = hook_refusal(event, f"the client's hook failed: {problem}")
+            if refusal is None or on_failure == "continue":
+                raise
+        return refusal
 
     async def exchange_mcp(self, server: str, message: Message) -> Message:
         """Send a JSON-RPC message to a server in the client and return its answer. Raises McpServerError."""
@@ -274,6 +291,9 @@ class ClientConnection:
             case "set_model":
                 change = await set_model(session, str(request["model"] or session.options.model or "default"))
                 return {"model": change.model}
+            case "set_max_thinking_tokens":
+                set_thinking(session, request.get("max_thinking_tokens"))
+                return {}
             case "mcp_status":
                 served = session.agent_factory.toolset.serving
                 return {"mcpServers": [server_object(one) for one in served.views()]}
@@ -299,6 +319,16 @@ class ClientConnection:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+async def _run_prompt(session: Session, content: list[Block]) -> Result:
+    if content and content[0].get("type") == "text" and str(content[0].get("text") or "").lstrip().startswith("/"):
+        from teamwright.ui.headless.client_commands import run_client_command  # only for such a prompt
+
+        if (result := await run_client_command(session, content)) is not None:
+            return result
+    session.lead.agent.renew_model_calls()
+    return await session.run(content)
 
 
 SERVER_STATUS = {"running": "connected", "failed": "failed"}

@@ -205,7 +205,7 @@ async def _run_client_prompts(session: Session, outlet: RunOutput, client: Clien
         outlet.is_answered = False
         outlet.replays(prompt.uuid)
         result = await client.run(session, prompt)
-        if result.stop not in ("done", "cancelled"):
+        if result.stop not in ("done", "cancelled") and result.limit != "turns":  # the next prompt has as many again
             break
         if outlet.format != "json":
             outlet.write_answer(result)
@@ -236,6 +236,10 @@ def _write_opening(invocation: Invocation, session: Session, outlet: RunOutput) 
 
         agent = session.lead.agent
         names = {"tools": [tool.name for tool in agent.toolbox.offered_tools], **offered_names(session)}
+        if invocation.input_format == "stream-json":
+            from teamwright.ui.headless.client_commands import offered_commands  # only for a client
+
+            names["slash_commands"] = offered_commands(session)
         mode = session.permission_mode
         served = session.agent_factory.toolset.serving
         about = (agent.model.card.name, mode, names, served.views())

@@ -88,7 +88,7 @@ class RunOutput(Struct):
             for line in () if self.partials is None else self.partials.lines(event, session_id):
                 self.json_line(line)
             body = event_object(event, session_id)
-            if body is not None:
+            if body is not None and not (self.replay_uuids is None and _is_prompt(body)):
                 self.json_line(self._marked(body) if self.replay_uuids else body)
         if isinstance(event, RequestOpened):
             self.note(_request_lines(event))
@@ -102,9 +102,7 @@ class RunOutput(Struct):
 
     def _marked(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the line of a prompt as the replay of the oldest waiting one; other lines unchanged."""
-        if body["type"] != "user" or "agent_id" in body or not self.replay_uuids:
-            return body
-        if any(block["type"] == "tool_result" for block in body["message"]["content"]):
+        if not self.replay_uuids or not _is_prompt(body):
             return body
         return {**body, "isReplay": True, "uuid": self.replay_uuids.pop(0) or body["uuid"]}
 
@@ -149,6 +147,13 @@ class RunOutput(Struct):
                 self.on_write_error()
 
 
+def _is_prompt(body: Mapping[str, Any]) -> bool:
+    """Return True for the line of a prompt of the lead. Clients know their prompts, and get them back on request."""
+    if body["type"] != "user" or "agent_id" in body:
+        return False
+    return not any(block["type"] == "tool_result" for block in body["message"]["content"])
+
+
 def _is_always_shown(event: TeamEvent) -> bool:
     """Return True for events that are shown without --verbose too, which are warnings and answers to requests."""
     return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
@@ -160,8 +165,11 @@ def _request_lines(request: RequestOpened) -> str:
     from teamwright.ui.event_text import answer_command, request_text  # loaded only in a run with requests
 
     until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
-    question = cut(f"{display_name(one_line(request.member))} {request_text(request)}", _REQUEST_WIDTH)
-    return f"teamwright: {question}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
+    whole = f"{display_name(one_line(request.member))} {request_text(request)}"
+    question = cut(whole, _REQUEST_WIDTH)
+    hides = question != whole or (request.kind == "permission" and "\n" in request.what.strip())
+    see = "\n  see all of it with: teamwright requests" if hides else ""
+    return f"teamwright: {question}{see}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
 
 
 def _ending_lines(result: Result, *, reader_left: bool) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.session.control.agent_actions import (
     clear_lead,
     context_view,
@@ -24,6 +25,7 @@ from teamwright.session.control.agent_actions import (
 from teamwright.session.control.person_actions import (
     backend_reasons,
     interrupt_member,
+    list_foreground,
     list_jobs,
     live_members,
     members_with_accepted_edits,
@@ -37,6 +39,7 @@ from teamwright.session.server_resources import find_mentions, read_mentions
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import call_command, list_commands
 from teamwright.ui.display_text import clean, one_line
+from teamwright.ui.foreground_choice import choose_foreground, moved_lines, waiting_lines
 from teamwright.ui.protocol_text import input_lines, output_lines
 from teamwright.ui.terminal.command_equivalents import MAX_CUSTOM_COMMANDS
 from teamwright.ui.terminal.directory_commands import (
@@ -255,11 +258,18 @@ async def _background(session: Session, rest: str) -> list[str]:
 
 
 async def background_lines(session: Session, name: str = "") -> list[str]:
-    """Move foreground work to the background, and return lines that name it."""
-    moved = await move_to_background(session, name)
-    if not moved:
-        return ["  nothing runs in the foreground that could continue in the background"]
-    return [f"  in the background: {one_line(what)}" for what in moved]
+    """Move what has that name or number to the background, and return lines that name it.
+
+    Without a name the only one moves; of several the person chooses.
+    """
+    waiting = await list_foreground(session) if not name or name.isdecimal() else []
+    chosen, lines = choose_foreground(waiting, name)
+    if not chosen:
+        return lines
+    moved = await move_to_background(session, chosen)
+    if not moved and name == LEAD_ALIAS and (waiting := await list_foreground(session)):
+        return ["  the lead waits for nothing; others do:", *waiting_lines(waiting)]
+    return moved_lines(moved)
 
 
 def _split_value_and_member(rest: str) -> tuple[str, str] | None:

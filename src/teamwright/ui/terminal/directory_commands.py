@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from teamwright.config.plugins import PluginSource
+from teamwright.processes.own_python import own_python_argv
+from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.errors import UsageError
 from teamwright.session.control.person_actions import allow_directory
 from teamwright.session.mcp_state_file import read_state
@@ -140,11 +141,11 @@ async def program_lines(session: Session, name: str, rest: str) -> list[str]:
     home = ("--home", session.options.home) if session.options.home else ()
     if command == "doctor":
         words += _session_flags(session, words)
-    argv = (sys.executable, "-P", "-m", "teamwright", command, *(words or _DEFAULTS.get(command, ())), *home)
+    argv = (*own_python_argv("teamwright"), command, *(words or _DEFAULTS.get(command, ())), *home)
     child = await asyncio.create_subprocess_exec(
         *argv,
         cwd=session.agent_factory.cwd,
-        env={**os.environ, "PAGER": "cat", "NO_COLOR": "1"},
+        env={**own_variables(os.environ), "PAGER": "cat", "NO_COLOR": "1"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -92,7 +92,7 @@ KEY_TABLE: tuple[KeyRow, ...] = (
     ),
     KeyRow(
         "Ctrl-B",
-        "on an empty line: /bg, the lead's foreground work moves to the background",
+        "on an empty line: what the lead itself waits for moves to the background",
         ((KeyAction.BACKGROUND, ("c-b",)),),
     ),
     KeyRow("?", "on an empty line shows these keys", ((KeyAction.KEYS, ("?",)),)),

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "/stop NAME": "stop a member; its open tasks return to the list. Or stop a sub-agent or a command, by its id",
     "/hide NAME": "hide a member's pane; the member continues",
     "/show NAME": "show the pane of a hidden member",
-    "/bg NAME": "move foreground sub-agents and commands to the background, of all agents or of one",
+    "/bg NAME": "move what an agent waits for to the background; of several it lists them for your choice",
     "/mode MODE @NAME": "set the permission mode of the lead or of a member; without MODE list the modes",
     "/model NAME @NAME": "set the model of the lead or of a member; without NAME list the models in use",
     "/reload": "read instructions, skills, agents, MCP servers and permissions again",

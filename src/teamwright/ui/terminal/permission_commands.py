@@ -13,7 +13,7 @@ from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import Rule
 from teamwright.protocol.errors import UsageError
 from teamwright.session.session import Session
-from teamwright.ui.display_text import one_line, pad
+from teamwright.ui.display_text import cell_width, exact_line, one_line, pad
 from teamwright.ui.terminal.directory_commands import program_lines
 from teamwright.views.permission_check import parse_call
 
@@ -43,9 +43,9 @@ def _rule_lines(session: Session) -> Iterator[str]:
     for directory in policy.scope.directories:
         yield f"  directory  {one_line(str(directory))}"
     rules = _rules(policy)
-    width = max((len(one_line(rule.text)) for rule in rules), default=0)
+    width = max((cell_width(exact_line(rule.text)) for rule in rules), default=0)
     for rule in rules:
-        yield f"  {rule.verdict:<10} {pad(one_line(rule.text), width)}  {one_line(rule.source)}"
+        yield f"  {rule.verdict:<10} {pad(exact_line(rule.text), width)}  {one_line(rule.source)}"
     if not rules:
         yield "  no rule: the mode alone decides"
     yield "  /mode sets the mode, /add-dir adds a directory, /permissions check Bash(git push) shows a verdict"
@@ -57,11 +57,11 @@ def _rules(policy: Policy) -> list[Rule]:
 
 
 def _verdict_lines(session: Session, call: str) -> list[str]:
-    tool, access = parse_call(call, session.agent_factory.work_directory)
+    tool, access = parse_call(call, session.agent_factory.work_directory, session.agent_factory.toolset.command_path)
     decision = session.lead.agent.policy.decide(tool, access)
     return [
         f"  {str(decision.verdict).upper()}  {one_line(call, 70)}",
         f"    {one_line(decision.reason)}",
-        f"    decided by {one_line(decision.rule)}, mode {session.modes.mode}",
-        *([f'    "always" would store {one_line(decision.always)}'] if decision.always else []),
+        f"    decided by {exact_line(decision.rule)}, mode {session.modes.mode}",
+        *([f'    "always" would store {exact_line(decision.always)}'] if decision.always else []),
     ]

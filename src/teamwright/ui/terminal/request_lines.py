@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, cast
 
 from msgspec import Struct
@@ -14,7 +15,8 @@ from msgspec.structs import replace
 
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.ui.display_text import clean, clean_exact, fold_lines, one_line
+from teamwright.ui.display_text import clean, clean_exact, exact_line, fold_lines, one_line, window_size
+from teamwright.ui.event_text import first_line
 from teamwright.ui.terminal.diff_colors import diff_lines, paint_lines
 from teamwright.ui.terminal.event_formatter import EventFormatter
 
@@ -94,7 +96,7 @@ def _describe_update(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
 
 def _texts(value: object) -> list[str]:
     items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
-    return [one_line(item) for item in items if isinstance(item, str) and item]
+    return [exact_line(item) for item in items if isinstance(item, str) and item]
 
 
 def _rules(update: Mapping[str, Any]) -> Iterator[str]:
@@ -102,12 +104,12 @@ def _rules(update: Mapping[str, Any]) -> Iterator[str]:
     rules: object = update.get("rules")
     for rule in cast("Sequence[object]", rules) if isinstance(rules, list | tuple) else ():
         if isinstance(rule, str) and rule:
-            yield one_line(rule)
+            yield exact_line(rule)
         elif isinstance(rule, dict):
             body = cast("Mapping[str, object]", rule)
             tool, content = body.get("toolName"), body.get("ruleContent")
             if isinstance(tool, str) and tool:
-                yield one_line(f"{tool}({content})" if isinstance(content, str) and content else tool)
+                yield exact_line(f"{tool}({content})" if isinstance(content, str) and content else tool)
 
 
 EDITABLE_KEY = "command"
@@ -118,6 +120,12 @@ MAX_LINES, MAX_CHARS = 200, 40_000
 """The maximum lines and characters shown at once; of a longer request only both ends are shown, and all on demand."""
 
 HEAD_LINES, TAIL_LINES = 60, 20
+
+COMMAND_LINES, OTHER_LINES = 40, 12
+"""The lines of a command that are shown at once on a small screen, and those that a screen needs for the rest."""
+
+MAX_BLANK_LINES = 2
+"""The most blank lines in a row of a command that are shown as they are."""
 
 
 def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: str = "", width: int = 0) -> list[str]:
@@ -131,8 +139,8 @@ def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: st
     body = [f"    {line}" for line in paint_lines(diff_lines(subject_lines(request)), paint)]
     options = _options(request)
     facts = {
-        "rule": "" if request.kind == "question" else one_line(request.rule),
-        "always": one_line(request.always),
+        "rule": "" if request.kind == "question" else exact_line(request.rule),
+        "always": exact_line(request.always),
         "until": f"{_time(request.deadline)}, then it is denied" if request.deadline else "",
     }
     rows = [f"  {name:<7} {value}" for name, value in facts.items() if value]
@@ -142,7 +150,18 @@ def request_lines(request: RequestOpened, formatter: EventFormatter, *, more: st
 def subject_lines(request: RequestOpened) -> list[str]:
     """Return the whole subject without colours. In text that would run, every blank and joiner is made visible."""
     text = clean_exact(request.what) if request.kind == "permission" else clean(request.what)
-    return text.rstrip("\n").split("\n")
+    lines = text.rstrip("\n").split("\n")
+    return _without_blank_runs(lines) if may_edit(request) else lines
+
+
+def _without_blank_runs(lines: list[str]) -> list[str]:
+    """Return the lines of a command with long runs of blank lines as one line, so that they move nothing away."""
+    found: list[str] = []
+    for is_blank, run in groupby(lines, lambda line: not line.strip()):
+        some = list(run)
+        long = is_blank and len(some) > MAX_BLANK_LINES
+        found += [f"… {len(some)} blank lines"] if long else some
+    return found
 
 
 def _options(request: RequestOpened) -> list[str]:
@@ -160,14 +179,18 @@ def _options(request: RequestOpened) -> list[str]:
 
 def request_line(request: RequestOpened, formatter: EventFormatter) -> str:
     """Return the request on one line."""
-    what = one_line(request.what.strip().split("\n", 1)[0])
+    what = first_line(request.what, counts=may_edit(request))
     who = formatter.name(request.member, request.owner)
     return f"{who} {_request_verb(request)}" + (f": {what}" if what else "")
 
 
 def is_long(request: RequestOpened) -> bool:
-    """Return True when the request is too long to show at once."""
-    return request.what.count("\n") >= MAX_LINES or len(request.what) > MAX_CHARS
+    """Return True when the request is too long to show at once: a command must fit on the screen."""
+    return len(subject_lines(request)) > _most_lines(request) or len(request.what) > MAX_CHARS
+
+
+def _most_lines(request: RequestOpened) -> int:
+    return max(COMMAND_LINES, window_size().lines - OTHER_LINES) if may_edit(request) else MAX_LINES
 
 
 def prompt_lines(
@@ -175,7 +198,7 @@ def prompt_lines(
 ) -> list[str]:
     """Return the request and its keys for a terminal. `short`: of a long request only its ends, and how to see all."""
     if short and is_long(request):
-        request = replace(request, what=_shorten_middle(request.what))
+        request = replace(request, what=_shorten_middle(request))
     more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
     keys = fold_lines((f"  {line}" for line in _keys(request)), formatter.width)
     dim = [formatter.paint("dim", line) for line in keys]
@@ -193,11 +216,14 @@ def prompt_label(request: RequestOpened) -> str:
     return "allow? [y/n/a] " if request.always else "allow? [y/n] "
 
 
-def _shorten_middle(what: str) -> str:
-    lines = what.rstrip("\n").split("\n")
-    if len(lines) > MAX_LINES:
-        left = len(lines) - HEAD_LINES - TAIL_LINES
-        lines = [*lines[:HEAD_LINES], f"… {left} more lines: v shows all of it", *lines[-TAIL_LINES:]]
+def _shorten_middle(request: RequestOpened) -> str:
+    lines, most = request.what.rstrip("\n").split("\n"), _most_lines(request)
+    lines = _without_blank_runs(lines) if may_edit(request) else lines
+    if len(lines) > most:
+        tail = min(TAIL_LINES, most // 3)
+        head = min(HEAD_LINES, most - tail)
+        left = len(lines) - head - tail
+        lines = [*lines[:head], f"… {left} more lines: v shows all of it", *lines[-tail:]]
     each = MAX_CHARS // len(lines)
     cut = [line if len(line) <= each else f"{line[:each]} … {len(line) - each} more characters" for line in lines]
     return "\n".join(cut)

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.session.session import Session
 from teamwright.ui.terminal.call_lines import hidden_lines
 from teamwright.ui.terminal.commands import HANDLERS, background_lines
@@ -36,8 +37,8 @@ class Shortcuts(Struct):
             self._last_call = event.call
 
     def move_to_background(self) -> None:
-        """Move work to the background that agents wait for."""
-        self._start(background_lines(self.session))
+        """Move to the background what the lead itself waits for."""
+        self._start(background_lines(self.session, LEAD_ALIAS))
 
     def next_mode(self) -> None:
         """Set the lead's next mode of the cycle."""

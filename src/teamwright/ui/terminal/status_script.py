@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from teamwright import __version__
+from teamwright.config.project_runs import is_of_repository, line_files, run_digests
 from teamwright.processes.process_group import ProcessCommand, run_command
 from teamwright.processes.process_output import ProcessOutput
+from teamwright.processes.program_environment import own_variables
 from teamwright.protocol.events import Compacted, ModeChanged, ModelCallEnded, ModelChanged, TeamEvent, TurnEnded
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.session import Session
 from teamwright.tools.shell.bash_settings import command_environment
 from teamwright.ui.display_text import clean, cut
 from teamwright.views.live_status import TaskBoard, session_row
+
+if TYPE_CHECKING:
+    from teamwright.sandbox.sandbox import CommandConfinement
 
 TIMEOUT_S = 5.0
 PAUSE_S = 0.3
@@ -37,8 +45,15 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _CHANGES = (Compacted, ModeChanged, ModelCallEnded, ModelChanged, TurnEnded)
 
 
+async def _no_sandbox() -> CommandConfinement | None:
+    return None
+
+
 class StatusScript(Struct):
-    """The script and its newest rows. `state` returns the JSON for its stdin; `changed` redraws the rows."""
+    """The script and its newest rows. `state` returns the JSON for its stdin; `changed` redraws the rows.
+
+    `is_trusted` is False when a file of the project that the script runs was changed; `confine` returns its sandbox.
+    """
 
     command: str
     cwd: Path
@@ -48,6 +63,8 @@ class StatusScript(Struct):
     changed: Callable[[], None]
     padding: int = 0
     refresh_s: float | None = None
+    is_trusted: Callable[[], bool] = lambda: True
+    confine: Callable[[], Awaitable[CommandConfinement | None]] = _no_sandbox
     rows: tuple[str, ...] = ()
     _due: asyncio.Event = field(default_factory=asyncio.Event)
     _runner: asyncio.Task[None] | None = None
@@ -74,7 +91,7 @@ class StatusScript(Struct):
     async def _run(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.refresh_s):
+                async with time_limit(self.refresh_s):
                     await self._due.wait()
             self._due.clear()
             rows = await self.read_rows()
@@ -85,9 +102,13 @@ class StatusScript(Struct):
 
     async def read_rows(self) -> tuple[str, ...]:
         """Return the rows that the script prints; none when it fails, as in similar programs."""
+        if not await asyncio.to_thread(self.is_trusted):
+            return ()
         content = json.dumps(self.state(), ensure_ascii=False).encode("utf-8", "replace")
         argv = ("/bin/sh", "-c", self.command)
-        command = ProcessCommand(argv, self.cwd, self.env, input=content, is_for_agent=False)
+        command = ProcessCommand(
+            argv, self.cwd, self.env, input=content, is_for_agent=False, confinement=await self.confine()
+        )
         try:
             result = await run_command(
                 command, ProcessOutput(MAX_OUTPUT), ProcessOutput(MAX_OUTPUT), timeout_s=TIMEOUT_S
@@ -119,17 +140,31 @@ def make_status_script(
     origin = Path(settings.origins.get("statusLine", ""))
     cwd, root = session.agent_factory.work_directory, context.trust.root
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
-    began = time.monotonic()
+    began, is_projects = time.monotonic(), is_of_repository(root, str(origin))
+    found = line_files(root, command)
+    trusted = run_digests(root, found.programs) if is_projects else []
+    says = bool(found.unknown) and (is_projects or any(map(os.path.isfile, found.settings)))
     return StatusScript(
         command,
         root if origin.is_relative_to(root) else cwd,
-        {**command_environment(settings.bash, context.env), **own},
+        {**own_variables(command_environment(settings.bash, context.env)), **own},
         lambda: status_input(session, time.monotonic() - began),
         mask,
         changed,
         min(padding, MAX_PADDING) if isinstance(padding, int) and padding > 0 else 0,
         max(float(refresh), MIN_REFRESH_S) if isinstance(refresh, int | float) and refresh > 0 else None,
+        lambda: not is_projects or run_digests(root, line_files(root, command).programs) == trusted,
+        partial(_confine, session, command, root) if says else _no_sandbox,
     )
+
+
+async def _confine(session: Session, command: str, root: Path) -> CommandConfinement | None:
+    """Return the sandbox of a script whose program is not known, or is what a file of the project says."""
+    from teamwright.session.work_confinement import confine_line, lead_gate
+
+    agent_factory = session.agent_factory
+    sandbox, roots = agent_factory.toolset.use_sandbox(), (root, *agent_factory.policy.scope.directories)
+    return await confine_line(sandbox, lead_gate(agent_factory), "the status line", roots, command, root)
 
 
 def status_input(session: Session, seconds: float) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""What a project's entries would run: the files of hooks, servers, status lines, checks and skills, and their digests.
+
+Trust covers these files, edits of them ask, and a repository's hook is compared with them before it runs. The parser of
+shell lines is loaded with the first line. Depends on settings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from teamwright.config.project_mcp_file import command_of
+from teamwright.hooks.hook_index import HookSpec
+from teamwright.permissions.run_files import RunFiles, merge_run_files
+from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
+from teamwright.processes.named_files import content_digest, named_paths
+
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_WRITTEN = re.compile(r">{1,2}\|?\s*[^\s;&|<>()]+")
+"""A file that the shell writes."""
+
+_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
+"""The pattern of a text that is unknown before the command runs."""
+
+
+def line_files(root: Path, line: str, base: Path | None = None) -> RunFiles:
+    """Return the files of the repository that a shell line in `base` would run or names, by default at the root."""
+    if not line.strip():
+        return RunFiles()
+    from teamwright.permissions.run_file_search import find_run_files
+
+    found = find_run_files(line, root, base)
+    if not found.unknown:
+        return found
+    read = _WRITTEN.sub(" ", line)
+    named = frozenset(path for path in _named_paths(root, read, base) if os.path.isfile(path))
+    return merge_run_files([found, RunFiles(files=named)])
+
+
+def hook_files(root: Path, hook: HookSpec) -> RunFiles:
+    """Return the files of the repository that a hook would run; none for an action without a command."""
+    if hook.function is not None or not hook.command:
+        return RunFiles()
+    found = line_files(root, hook.command_line)
+    if hook.arguments is None:
+        return found
+    from teamwright.permissions.run_file_search import find_program_files
+
+    direct = find_program_files((hook.command, *hook.arguments), root)
+    return merge_run_files([direct, RunFiles(found.files, found.settings, found.trees)])
+
+
+def server_files(root: Path, entry: object) -> RunFiles:
+    """Return the files of the repository that the entry of an MCP server would run or names."""
+    fields = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else dict[str, Any]()
+    place, env, args = fields.get("cwd"), fields.get("env"), fields.get("args")
+    bases = [root, root / place] if isinstance(place, str) else [root]
+    words = [fields.get("command"), *(cast("list[Any]", args) if isinstance(args, list) else [])]
+    argv = [word for word in words if isinstance(word, str)]
+    values = cast("Mapping[str, Any]", env).values() if isinstance(env, Mapping) else ()
+    text = " ".join([command_of(fields), *(value for value in values if isinstance(value, str))])
+    named = frozenset(path for base in bases for path in _named_paths(root, text, base) if os.path.isfile(path))
+    if not argv:
+        return RunFiles(files=named)
+    from teamwright.permissions.run_file_search import find_program_files
+
+    found = [find_program_files(argv, root, base) for base in bases]
+    found += [line_files(root, argv[0], base) for base in bases if len(argv) == 1]
+    return merge_run_files([*found, RunFiles(files=named)])
+
+
+def skill_files(root: Path, texts: Iterable[str]) -> RunFiles:
+    """Return the files of the repository that the shell lines of these skills and commands would run."""
+    from teamwright.skills.command_template import shell_lines
+    from teamwright.skills.skill_definition import parse_head
+
+    lines = [line for text in texts for line in shell_lines(parse_head(text).body)]
+    return merge_run_files(line_files(root, re.sub(r"\$(?:ARGUMENTS|\d)", "x", line)) for line in lines)
+
+
+def git_files(root: Path, name: str) -> list[Path]:
+    """Return the files and directories of the work tree that the git settings of this name make git run."""
+    try:
+        settings = list_settings(root, person_environment(os.environ))
+    except UnclearSettings:
+        return []
+    values = (one.value for one in settings if one.key.lower() == name.lower())
+    return [path for value in values for path in named_paths(value, root)]
+
+
+def run_digests(root: Path, found: RunFiles) -> list[str]:
+    """Return the digests of these files and trees."""
+    return found.digests(root) if found.files or found.settings or found.trees else []
+
+
+def hook_digest(root: Path, hook: HookSpec) -> str:
+    """Return one digest of everything that a repository's hook would run: compared before it runs."""
+    beside = Path(hook.source).parent / "hooks"
+    parts = [
+        *run_digests(root, hook_files(root, hook).programs),
+        content_digest([beside], root) if beside.is_dir() else "",
+    ]
+    return "\0".join(parts)
+
+
+def is_of_repository(root: Path, source: str) -> bool:
+    """Return True for a settings file or a definition that the repository brings."""
+    return any(Path(source).is_relative_to(root / name) for name in (".claude", ".teamwright", ".agents"))
+
+
+def bind_hook(root: Path, hook: HookSpec, *, is_projects: bool) -> HookSpec:
+    """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs.
+
+    A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
+    project says what runs (`make`, `npm run`), unless the person said that it runs outside.
+    """
+    if hook.function is not None or not hook.command:
+        return hook
+    found = hook_files(root, hook)
+    if is_projects:
+        return replace(hook, files_digest=hook_digest(root, hook), confined_because=found.unknown)
+    says = not hook.is_outside and any(map(os.path.isfile, found.settings))
+    return replace(hook, confined_because=found.unknown) if says else hook
+
+
+def missing_paths(root: Path, line: str) -> set[Path]:
+    """Return the paths that a line names, also missing ones, but for directories."""
+    return {path for path in _named_paths(root, line) if path != root and not os.path.isdir(path)}
+
+
+def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
+    """Return every path in a command that could name a file of the repository: rather too many than too few.
+
+    A path after a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may be anywhere in it.
+    """
+    plain = command.replace('"', "").replace("'", "")
+    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
+    words = {word for form in forms for word in _BETWEEN.split(form)}
+    words |= {part for word in words for part in _FILLED_IN.split(word)}
+    found: set[Path] = set()
+    for word in words:
+        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
+            with suppress(OSError, ValueError):  # a name that no file can have
+                found.add(Path(os.path.realpath((base or root) / name)))
+    return {path for path in found if path.is_relative_to(root)}

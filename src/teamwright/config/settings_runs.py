@@ -1,0 +1,41 @@
+"""What the hooks, servers, status line and checks of a run's settings would run in a project.
+
+Edits of these files ask, and confined commands cannot change those that run outside of the sandbox.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from teamwright.config.project_runs import hook_files, is_of_repository, line_files, missing_paths, server_files
+from teamwright.config.settings.settings import Settings
+from teamwright.hooks.hook_index import HookSpec
+from teamwright.permissions.run_files import RunFiles, merge_run_files
+
+
+def files_run_by(settings: Settings, root: Path) -> RunFiles:
+    """Return the files of a project that the hooks, servers, status line and checks of these settings would run."""
+    found = [hook_files(root, hook) for hook in settings.hooks]
+    lines = [hook.command_line for hook in settings.hooks if hook.command]
+    found += [RunFiles(files=frozenset(missing_paths(root, line))) for line in lines]
+    found += [server_files(root, server.entry) for server in settings.mcp.servers]
+    command = settings.status_line.get("command")
+    checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]
+    found += [line_files(root, line) for line in checks if isinstance(line, str) and line]
+    return merge_run_files(found)
+
+
+def programs_outside(settings: Settings, root: Path) -> tuple[str, ...]:
+    """Return the programs and directories of a project that a person's own hooks and status line run outside of the
+    sandbox: no confined command may change them. A repository's hook is compared before it runs instead.
+    """
+    command = settings.status_line.get("command")
+    found = [hook_files(root, hook) for hook in settings.hooks if _runs_outside(hook)]
+    is_own = not is_of_repository(root, settings.origins.get("statusLine", ""))
+    found += [line_files(root, command)] if isinstance(command, str) and is_own else []
+    files = (path for one in found for path in one.programs.files)
+    return tuple(sorted({*map(str, files), *(str(path) for one in found for path in one.trees)}))
+
+
+def _runs_outside(hook: HookSpec) -> bool:
+    return not (hook.files_digest or hook.is_confined or hook.confined_because)

@@ -1,0 +1,116 @@
+"""The one check that a worktree is the one that was made: by its directory, and by what git takes it for.
+
+It runs before an agent starts there, before a commit of the runtime and before a merge. Depends on git.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from teamwright.processes.repository_discovery import discover
+from teamwright.protocol.errors import WorktreeRefused
+from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
+from teamwright.worktrees.repository_git import RepositoryGit
+from teamwright.worktrees.worktree_list import find_holders
+from teamwright.worktrees.worktree_record import WorktreeRecord
+
+
+def require_worktree(git: RepositoryGit, record: WorktreeRecord) -> None:
+    """Raise WorktreeRefused (`worktree-changed`) unless this is the worktree that was made, also for git."""
+    problem = _directory_problem(record) or _git_problem(git, record)
+    if problem:
+        raise changed_error(record, problem)
+
+
+def require_directory(record: WorktreeRecord) -> None:
+    """Raise WorktreeRefused (`worktree-changed`) unless the directory is the one that was made. Runs no git."""
+    if problem := _directory_problem(record):
+        raise changed_error(record, problem)
+
+
+def confirm_worktree(git: RepositoryGit, record: WorktreeRecord) -> tuple[WorktreeRecord, bool]:
+    """Return the record of a worktree in which an agent begins, and True when its directory is another one than before.
+
+    Between two sessions a person may have copied or restored it, so git's word counts. The record gets the identity of
+    the present directory. Raises WorktreeRefused (`worktree-changed`).
+    """
+    if problem := _kind_problem(record) or _git_problem(git, record):
+        raise changed_error(record, problem)
+    confirmed = with_identity(record)
+    if confirmed == record:
+        return record, False
+    confirmed.save()
+    # A device may have another number after a start of the machine.
+    return confirmed, bool(record.inode) and (record.inode, record.git_file) != (confirmed.inode, confirmed.git_file)
+
+
+def with_identity(record: WorktreeRecord) -> WorktreeRecord:
+    """Return the record of a worktree that was just made, with the identity of its directory."""
+    device, inode = _identity(record) or (0, 0)
+    return replace(record, device=device, inode=inode, git_file=_git_file(record))
+
+
+def _identity(record: WorktreeRecord) -> DirectoryIdentity | None:
+    return directory_identity(os.path.realpath(record.path))
+
+
+def _git_file(record: WorktreeRecord) -> int:
+    """Return the time of change of the file `.git`; 0 for the directory of a whole repository, which often changes."""
+    try:
+        found = os.lstat(Path(record.path, ".git"))
+    except OSError:
+        return 0
+    return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else 0
+
+
+def _kind_problem(record: WorktreeRecord) -> str:
+    if not os.path.lexists(record.path):
+        return "its directory is gone"
+    if os.path.islink(record.path) and not record.made_by_hook:
+        return "a link is in its place"
+    return "" if os.path.isdir(record.path) else "its directory is gone"
+
+
+def _directory_problem(record: WorktreeRecord) -> str:
+    if problem := _kind_problem(record):
+        return problem
+    if record.inode and _identity(record) != (record.device, record.inode):
+        return "another directory is in its place"
+    return "its .git is gone or another one" if record.git_file and _git_file(record) != record.git_file else ""
+
+
+def _git_problem(git: RepositoryGit, record: WorktreeRecord) -> str:
+    """Return what git takes the directory for, where that is not the worktree; empty when it is.
+
+    The files are looked at first, so that no git runs in another repository.
+    """
+    real = Path(os.path.realpath(record.path))
+    found = discover(real).repository
+    if found is None or found.tree != real or found.common != git.common or not found.belongs_to_tree:
+        return "its .git is gone or names another repository"
+    done = git.call("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", cwd=real)
+    answers = done.output.rstrip("\n").split("\n")
+    if not done.ok or len(answers) != 3:
+        return f"git does not take it for a worktree: {done.errors.strip()[-200:] or done.output[:200]}"
+    top, git_dir, common = (Path(os.path.realpath(real / answer)) for answer in answers)
+    if top != real:
+        return f"git takes {top} for its top level"
+    if git_dir != found.git_dir or common != git.common:
+        return f"git uses the git directory {git_dir}"
+    others = [path for path in find_holders(git, record.branch) if Path(os.path.realpath(path)) != real]
+    return f"its branch {record.branch} is also checked out in {others[0]}" if others else ""
+
+
+def changed_error(record: WorktreeRecord, problem: str) -> WorktreeRefused:
+    """Return the error for a worktree that is not the one that was made."""
+    return WorktreeRefused(
+        "worktree-changed",
+        f"the worktree of {record.member} is not the one that was made: {problem}",
+        looked_at=[("worktree", record.path), ("branch", record.branch)],
+        do=[f"git -C {record.repository} worktree list", f"teamwright worktrees show {record.tree.name}"],
+        note="nothing was committed",
+    )

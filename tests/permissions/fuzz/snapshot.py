@@ -52,6 +52,8 @@ class Snapshot:
             if entry is None or (known is not None and _same(entry, known)):
                 continue
             full = _entry(path, with_content=True)
+            if full is not None and known is not None and _lost_a_name(full, known):
+                continue
             found[os.fsdecode(path)] = f"{'changed' if known else 'made'} {full.content[:200]!r}" if full else "?"
         found |= {os.fsdecode(path): "removed" for path in self.entries if path not in seen}
         return found
@@ -112,6 +114,12 @@ def _content(path: bytes, mode: int) -> bytes:
 
 def _same(one: Entry, other: Entry) -> bool:
     return (one.mode, one.size, one.changed) == (other.mode, other.size, other.changed)
+
+
+def _lost_a_name(one: Entry, other: Entry) -> bool:
+    """Return True for a file whose other name went: only the time of its status changed."""
+    (mtime, _, inode), (before, _, same) = one.changed, other.changed
+    return (one.mode, one.content, mtime, inode) == (other.mode, other.content, before, same)
 
 
 def _remove(path: bytes) -> None:

@@ -228,8 +228,9 @@ def pick_case(pick: random.Random) -> Case:
     case = Case(tuple(dict.fromkeys(found)), pick.choice(MODES), pick.choice(SANDBOXES), acts=acts)
     if pick.random() > (0.8 if any(one.startswith("entry ") for one in found) else 0.1):
         return case
-    # Who trusts `python3 tools` trusts the version file that is there at that time.
-    return replace(case, trusted=True, surroundings=tuple(one for one in found if not one.startswith("version ")))
+    # Who trusts `python3 tools` trusts the version file that is there at that time, and what settings of git name.
+    kept = tuple(one for one in found if not one.startswith(("version ", "git ")))
+    return replace(case, trusted=True, surroundings=kept)
 
 
 def _path(pick: random.Random) -> list[str]:

@@ -58,9 +58,11 @@ def has_directory_command(commands: Iterable[ShellCommand]) -> bool:
 
 
 def directory_after(place: Path | None, words: Words, values: ShellVariables) -> Path | None:
-    """Return the directory after `cd`, by name as in the shell, not by real path. None when it is not certain."""
+    """Return the directory after `cd` or `pushd DIR`, by name as in the shell, not by real path. None when it is not
+    certain.
+    """
     targets = [word for word in words[1:] if word != "--"]
-    if words[0] != "cd" or len(targets) > 1 or not values.home:
+    if len(targets) > 1 or not values.home or not (words[0] == "cd" or (words[0] == "pushd" and targets)):
         return None
     target = targets[0] if targets else "~"
     if target is None or target.startswith(("-", "+")) or not target:

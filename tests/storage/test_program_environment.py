@@ -51,6 +51,16 @@ def test_the_safe_path_has_no_directory_that_a_command_can_change(project, tmp_p
 
 
 @pytest.mark.finding("3P1")
+def test_a_directory_with_a_link_to_a_file_of_the_project_is_not_safe_from_the_link_on(project, tmp_path):
+    outside = tmp_path / "outside"
+    (outside / "tool").symlink_to("/bin/sh")
+    assert safe_path(str(outside), (str(project),)) == str(outside)
+    (outside / "rg").symlink_to(project / "bin" / "rg")  # it does not exist yet
+    os.utime(outside, ns=(1, 1))
+    assert safe_path(f"{outside}:/usr/bin", (str(project),)) == "/usr/bin"
+
+
+@pytest.mark.finding("3P1")
 def test_the_directories_of_the_system_stay_in_a_session_of_the_root_directory():
     assert safe_path("/home/x/bin:/usr/bin:/bin", ("/",)) == "/usr/bin:/bin"
 

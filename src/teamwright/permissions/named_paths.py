@@ -39,7 +39,7 @@ from teamwright.sandbox.secret_paths import SYSTEM, is_kept
 _KEEPS_FILE = word_set("> tee dd truncate touch cp chmod chown chgrp setfacl")
 """Programs, and redirections, that change an existing file in its place."""
 
-_REMOVES = word_set("rm rmdir unlink mv rename ln install rsync git")
+_REMOVES = word_set("rm rmdir unlink mv rename git")
 """Programs that remove or replace a directory that they name, for which they change the directory above it."""
 
 _MOVES_SHELL = word_set("cd pushd popd")
@@ -72,8 +72,12 @@ class _Line(Struct):
         if not self._is_closed("Read", real) and os.path.exists(real):
             self.readable[real] = None
 
-    def change(self, path: str, program: str) -> None:
-        """Add a file that the line certainly changes."""
+    def change(self, path: str, program: str, *, is_named: bool = True) -> None:
+        """Add a file that the line certainly changes.
+
+        `is_named`: a word names it. Else it is the directory in which a pattern begins: the line changes entries of it,
+        and not the directory itself. A directory that holds more than one subject is not opened for a pattern.
+        """
         real = real_path(path)
         if real in HARMLESS_TARGETS:
             return
@@ -81,8 +85,9 @@ class _Line(Struct):
         if os.path.islink(path):  # the link itself may be replaced
             self._open_directory(os.path.dirname(path), path)
         if os.path.isdir(real):
-            self._open(real)
-            if program in _REMOVES:
+            if is_named or not _is_wide(real):
+                self._open(real)
+            if is_named and program in _REMOVES:
                 self._open_directory(real, os.path.dirname(real))
         elif os.path.exists(real) and program in _KEEPS_FILE:
             self._open(real)
@@ -138,7 +143,7 @@ def find_named_paths(
         parsed = parse_command(text, place)
         _add_line(line, parsed, access.is_read_otherwise)
         if _is_hidden_in_part(parsed, text) or access.is_read_otherwise:
-            for found in _WRITTEN.finditer(text):
+            for found in _WRITTEN.finditer(_without_documents(text, parsed)):
                 line.mention(_absolute(found[1], str(place)), is_text=True)
         for found in _ASSIGNED.finditer(text):
             line.mention(_absolute(found[1], str(place)))
@@ -175,10 +180,10 @@ def _add_command(line: _Line, command: ShellCommand, programs: set[str | None], 
         for path in changes.reads:
             line.read(str(path))
         for path in changes.writes:
-            line.change(str(path), name)
+            line.change(str(path), name, is_named=_is_word(command, path))
         return
     for path in find_changed_files(command).paths:
-        line.change(str(path), name)
+        line.change(str(path), name, is_named=_is_word(command, path))
     if name in PRINTING_PROGRAMS and name not in {"command", "exec"}:
         return
     for place in command.directories:
@@ -188,6 +193,12 @@ def _add_command(line: _Line, command: ShellCommand, programs: set[str | None], 
         for path in _absolute_paths(command, text):
             if may_be_file(text, path):
                 line.mention(path, is_text=is_text)
+
+
+def _is_word(command: ShellCommand, path: Path) -> bool:
+    """Return True when a word of the command is this path, not only the beginning of one."""
+    words = [part for word in command.words if word for part in (word, word.partition("=")[2]) if part]
+    return any(os.path.normpath(one) == str(path) for word in words for one in _absolute_paths(command, word))
 
 
 def _script_at(command: ShellCommand) -> int:
@@ -257,7 +268,20 @@ def _is_hidden_in_part(parsed: ParsedLine, text: str) -> bool:
     """Return True when words of the line that may be paths are not among its commands."""
     if not parsed.is_valid or parsed.doubt or any(one.target is None for one in parsed.redirects):
         return True
-    return "<<" in text and any(base_name((one.words or (None,))[0]) in SCRIPT_PROGRAMS for one in parsed.commands)
+    return "<<" in text and _only_scripts(parsed)
+
+
+def _only_scripts(parsed: ParsedLine) -> bool:
+    run = [base_name((one.words or (None,))[0]) for one in parsed.commands if one.role in {"run", "unsure"}]
+    return bool(run) and all(name in SCRIPT_PROGRAMS for name in run)
+
+
+def _without_documents(text: str, parsed: ParsedLine) -> str:
+    """Return the text without its here-documents, unless every program of the line reads scripts.
+
+    Such a text belongs to the program that reads it: other programs of the line get nothing by it.
+    """
+    return text if "<<" not in text or _only_scripts(parsed) else text.partition("\n")[0]
 
 
 def _absolute(text: str, place: str) -> str:

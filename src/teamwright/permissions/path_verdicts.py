@@ -235,6 +235,10 @@ def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) ->
     return decide_by_mode(context.mode, Verdict.ALLOW, why)
 
 
+PRIVATE_FILES = "private files"
+"""The rule of paths below a directory that belong to Teamwright or to other agents."""
+
+
 def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
     """Yield the paths below a directory that must not be read: the rule, and patterns relative to the directory."""
     spend_steps(JUDGED_PATH + len(root) // 2)
@@ -245,7 +249,7 @@ def denied_below(context: DecisionContext, tool: str, root: str) -> Iterator[tup
     above = f"{real.rstrip('/')}/".lower()
     for directory in context.private:
         if directory.startswith(above) and directory != above:
-            yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
+            yield PRIVATE_FILES, {tuple(directory[len(above) :].rstrip("/").split("/"))}
 
 
 def question_below(context: DecisionContext, tool: str, real: str) -> Decision | None:

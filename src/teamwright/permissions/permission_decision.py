@@ -27,7 +27,7 @@ from teamwright.permissions.decision_context import (
     strictest,
 )
 from teamwright.permissions.excluded_paths import NOTHING_EXCLUDED, ExcludedPaths, Segments
-from teamwright.permissions.path_verdicts import denied_below, judge_own_file, judge_path
+from teamwright.permissions.path_verdicts import PRIVATE_FILES, denied_below, judge_own_file, judge_path
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
@@ -225,9 +225,22 @@ class Policy:
             temporary = scope.temporary
             return temporary is not None and temporary.contains(temporary.seen_by_command(real, tops))
 
-        return CallGrant(
-            decision.confinement, directories, find_named_paths(access, scope.base, is_open, self._forbids)
-        )
+        def is_forbidden(tool: str, path: str) -> bool:
+            if self._forbids(tool, path):
+                return True
+            # A program could reach what a rule forbids in the directory: the line does not open that as a whole.
+            return tool == "Write" and os.path.isdir(path) and self._forbids_below(path)
+
+        named = find_named_paths(access, scope.base, is_open, is_forbidden)
+        return CallGrant(decision.confinement, directories, named)
+
+    def _forbids_below(self, directory: str) -> bool:
+        """Return True when a rule forbids to edit a file that is below this directory."""
+        for context in self._contexts():
+            for rule, patterns in denied_below(context, "Edit", directory):
+                if rule != PRIVATE_FILES and ExcludedPaths(tuple(patterns), (rule,)).note(directory):
+                    return True
+        return False
 
     def _forbids(self, tool: str, path: str) -> bool:
         judged = (judge_path(context, tool, Path(path), writes=tool == "Write") for context in self._contexts())

@@ -31,6 +31,7 @@ from teamwright.processes.program_environment import (
     changeable_directories,
     is_changeable,
     proven_variables,
+    safe_entries,
     safe_path,
 )
 
@@ -132,7 +133,7 @@ def find_proven_path(parsed: ParsedLine, path: str, directories: tuple[str, ...]
     commands = parsed.commands
     changes = [find_changes(command) for command in commands]
     written = [file for change in changes if change is not None for file in change.writes]
-    programs = tuple(_project_program(command, entries, written) for command in commands)
+    programs = tuple(_project_program(command, entries, written, directories) for command in commands)
     safe = safe_path(path, directories)
     if not _is_all_proven(commands):
         is_wrapped = any(command.role == "wrap" for command in commands)
@@ -208,21 +209,35 @@ def _is_script(file: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=32)
 def _search_path(path: str, directories: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
-    """Return the directories of the PATH, each with whether commands can change it; empty when they can change none.
+    """Return the directories of the PATH, each with whether commands can change it or the target of a link in it; empty
+    when they can change none.
 
     An entry that is not absolute names a directory below any directory that the line is in.
     """
-    entries = tuple((entry, is_changeable(entry, directories)) for entry in path.split(os.pathsep))
+    safe = frozenset(safe_entries(path, directories))
+    entries = tuple((entry, inside or entry not in safe) for entry, inside in _entries(path, directories))
     return entries if path and any(inside for _, inside in entries) else ()
+
+
+@lru_cache(maxsize=32)
+def _entries(path: str, directories: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    return tuple((entry, is_changeable(entry, directories)) for entry in path.split(os.pathsep))
 
 
 def _is_inside(path: str, directories: Iterable[str]) -> bool:
     return f"{path}/".startswith(tuple(f"{one.rstrip('/')}/" for one in directories))
 
 
-def _project_program(command: ShellCommand, entries: Sequence[tuple[str, bool]], written: Sequence[Path]) -> str:
+def _leads_in(found: str, directories: tuple[str, ...]) -> bool:
+    """Return True for a link in a person's own directory of programs to a file that commands can change."""
+    outside = not is_changeable(os.path.dirname(found), directories)
+    return outside and os.path.lexists(found) and is_changeable(found, directories)
+
+
+def _project_program(
+    command: ShellCommand, entries: Sequence[tuple[str, bool]], written: Sequence[Path], directories: tuple[str, ...]
+) -> str:
     """Return the path of the first program of this name on the PATH when it is the project's, or the line makes it so;
     empty for another program.
     """
@@ -231,7 +246,7 @@ def _project_program(command: ShellCommand, entries: Sequence[tuple[str, bool]],
         return ""
     for entry, is_projects in entries:
         found = os.path.join(entry, name)
-        if is_projects and (_may_be_written(entry, written) or _is_own(found, name)):
+        if is_projects and (_may_be_written(entry, written) or _is_own(found, name) or _leads_in(found, directories)):
             return found
         if not is_projects and os.access(found, os.X_OK):
             return ""

@@ -13,6 +13,15 @@ from msgspec import Struct
 
 from teamwright.processes.named_files import content_digest
 
+DATA_EXTENSIONS = frozenset(
+    (
+        *(".log", ".txt", ".out", ".csv", ".tmp", ".pid", ".lock", ".md", ".rst", ".html", ".css", ".svg", ".png"),
+        *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".ini", ".cfg", ".db", ".sqlite"),
+        *(".c", ".h", ".cc", ".cpp", ".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".cs"),
+    )
+)
+"""Ends of the names of files that no interpreter runs. A name without an end may be a script."""
+
 SCRIPT_EXTENSIONS = (
     *(".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts"),
     *(".rb", ".pl", ".php", ".lua", ".mk"),
@@ -43,8 +52,8 @@ class RunFiles(Struct, frozen=True):
 
 
 def is_program(path: Path) -> bool:
-    """Return True for a script or a program, and for a file that does not exist."""
-    return path.suffix in SCRIPT_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
+    """Return True for a file that may be a script or a program, and for one that does not exist."""
+    return path.suffix not in DATA_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
 
 
 NOTHING = RunFiles()

@@ -127,13 +127,40 @@ def safe_path(path: str, directories: tuple[str, ...] | None = None) -> str:
 
 
 def _safe_path(path: str, directories: tuple[str, ...]) -> str:
-    return os.pathsep.join(_safe_entries(path, directories)) or SYSTEM_PATH
+    return os.pathsep.join(safe_entries(path, directories)) or SYSTEM_PATH
+
+
+def safe_entries(path: str, directories: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the entries of the PATH that no command can change; `directories` are the changeable ones."""
+    entries = tuple(path.split(os.pathsep))
+    return _known_safe(entries, directories, tuple(map(_changed_at, entries)))
 
 
 @lru_cache(maxsize=64)
-def _safe_entries(path: str, directories: tuple[str, ...]) -> tuple[str, ...]:
-    entries = path.split(os.pathsep)
-    return tuple(entry for entry in entries if entry in _SYSTEM_DIRECTORIES or not is_changeable(entry, directories))
+def _known_safe(entries: tuple[str, ...], directories: tuple[str, ...], _changed: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the safe entries. `_changed` are the times at which they changed, so that a new link is seen."""
+    return tuple(entry for entry in entries if entry in _SYSTEM_DIRECTORIES or _is_safe(entry, directories))
+
+
+def _changed_at(directory: str) -> int:
+    try:
+        return 0 if directory in _SYSTEM_DIRECTORIES else os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_safe(entry: str, directories: tuple[str, ...]) -> bool:
+    """Return True for a directory of programs that a command cannot change, and none of whose links leads to a file
+    that it can change, such as `~/.local/bin/tool` to a build of the project.
+    """
+    if is_changeable(entry, directories):
+        return False
+    try:
+        with os.scandir(entry) as listed:
+            links = [one.path for one in listed if one.is_symlink()]
+    except OSError:
+        return True
+    return not any(leads_through(link, directories) for link in links)
 
 
 def find_program(name: str, path: str | None = None, directories: tuple[str, ...] | None = None) -> str:
@@ -149,7 +176,9 @@ def find_program(name: str, path: str | None = None, directories: tuple[str, ...
 
 @lru_cache(maxsize=256)
 def _find_program(name: str, path: str, directories: tuple[str, ...]) -> str:
-    for entry in _safe_entries(path, directories):
+    for entry in path.split(os.pathsep):
+        if entry not in _SYSTEM_DIRECTORIES and is_changeable(entry, directories):
+            continue
         found = shutil.which(name, path=entry)
         # A link from the person's own directory may lead to a file of the project.
         if found is not None and (entry in _SYSTEM_DIRECTORIES or not is_changeable(found, directories)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -111,6 +111,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
     opened = open_paths(request.opened, hidden, place)
     shown = [path for path in open_paths(request.shown, hidden, place, to_read=True) if not _is_system(path)]
     places = [*directories, *opened]
+    own = frozenset(directories) - {os.path.realpath(place.home)}
     protected = [*protected_paths(places, [*caches, *given], place, request.needs)]
     own_caches = own_uv_caches(caches)
     protected += [*_programs_in(caches, directories, place), *own_environment([*places, *given]), *own_caches]
@@ -123,9 +124,7 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         ),
         writable=_outermost(filter(os.path.exists, writable), hidden),
         protected=frozenset(path for path in protected if os.path.lexists(path)),
-        guarded=frozenset(
-            path for path in protected if not os.path.lexists(path) and os.path.basename(path) not in PROTECTED_NAMES
-        ),
+        guarded=frozenset(path for path in protected if not os.path.lexists(path) and not _needs_trust(path, own)),
         hidden=hidden,
         visible=visible,
         network=network_access(request),
@@ -136,6 +135,14 @@ def make_policy(request: ConfinementRequest, place: SandboxPaths) -> SandboxPoli
         git_configs=_git_configs(places, request.needs),
         git_keys=request.needs.git_keys,
     )
+
+
+def _needs_trust(path: str, projects: Collection[str]) -> bool:
+    """Return True for a file that a person's trust decides on, because it is at the top of a project.
+
+    Anywhere else, as in the home directory, programs obey it at once.
+    """
+    return os.path.dirname(path) in projects and os.path.basename(path) in PROTECTED_NAMES
 
 
 def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths, *, to_read: bool = False) -> list[str]:

@@ -121,6 +121,8 @@ STARTUP_FILES = (
     *(".gitconfig", ".config/git", ".config/systemd", ".config/autostart", ".local/bin", "bin", ".vimrc", ".vim"),
     *(".config/nvim", ".emacs", ".emacs.d", ".tmux.conf", ".config/tmux", ".pythonrc", ".config/pip", ".pip"),
     *(".claude", ".teamwright", ".cargo/config.toml", ".cargo/bin", ".direnvrc", ".config/direnv", ".deno/bin"),
+    *(".pam_environment", ".config/environment.d", ".local/share/systemd", ".local/lib", ".docker", ".gnupg", ".aws"),
+    *(".netrc", "_netrc", ".pypirc", ".npmrc", ".codex", ".gemini", ".cursor", ".config/opencode", ".ssh", ".kube"),
     *(".gradle/init.d", ".gradle/init.gradle", ".gradle/init.gradle.kts", ".yarn/bin", ".yarnrc.yml", ".config/zsh"),
     *(".cache/gitstatus", ".cache/starship", ".cache/wal", ".cache/zsh", ".cache/fish", ".cache/oh-my-zsh"),
     *(".cache/antidote", ".cache/antibody", ".cache/zinit", ".cache/nvim", ".cache/vim", ".cache/dein"),

@@ -34,6 +34,7 @@ SETTINGS = {
     "a setting of an included file": "[include]\n\tpath = more.gitconfig\n",
     "a condition": '[includeIf "gitdir:**"]\n\tpath = more.gitconfig\n',
     "a variable": '[filter "y"]\n\tclean = "$(git rev-parse --show-toplevel)/x.sh"\n',
+    "an alias": '[alias]\n\tz = !./x.sh\n[filter "y"]\n\tclean = git z\n',
     "another program before": '[filter "y"]\n\tclean = "env A=1 nice ./x.sh"\n',
 }
 """Settings of a person, each of which would run a program of the clone."""

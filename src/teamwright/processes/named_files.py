@@ -57,11 +57,31 @@ def names_project_code(text: str, tree: Path, directories: Iterable[str] = ()) -
     return False
 
 
+_GIT_COMMANDS = frozenset(
+    (
+        "",
+        "lfs",
+        "annex",
+        "crypt",
+        "merge-file",
+        "credential-cache",
+        "credential-store",
+        "diff",
+        "log",
+        "show",
+        "cat-file",
+    )
+)
+"""Commands of git in settings that are no aliases: git runs its own commands, and installed ones, before an alias."""
+
+
 def _segment_is_code(words: list[str], tree: Path, tops: tuple[str, ...]) -> bool:
     program = words[0].lstrip("!")
     name = os.path.basename(program)
     if _RUNNERS.fullmatch(name) and not _has_outside_script(words, tops):
         return True
+    if name == "git" and next((word for word in words[1:] if not word.startswith("-")), "") not in _GIT_COMMANDS:
+        return True  # an alias may be a command line
     is_relative = "/" in program and not program.startswith(("/", "$"))
     return is_relative or any(_is_of_project(word, tree, tops) for at, word in enumerate(words) if at or "/" in word)
 

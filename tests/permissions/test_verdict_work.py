@@ -6,8 +6,10 @@ import re
 import pytest
 
 from teamwright.permissions import verdict_work
+from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.excluded_paths import compile_patterns
-from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.permissions.verdict_work import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 from teamwright.storage.globs import compile_globs
 from tests.permissions.scratch import ScratchRepository
@@ -214,3 +216,13 @@ def test_the_expression_of_a_pattern_says_what_a_plain_comparison_says():
         path = ["".join(chance.choice("ab") for _ in range(chance.randint(1, 4))) for _ in range(chance.randint(1, 5))]
         said = compile_patterns([tuple(names)]).fullmatch("/".join(path)) is not None
         assert said is _plainly_named(tuple(names), tuple(path)), (names, path)
+
+
+@pytest.mark.finding("3P9", "3S1")
+def test_a_line_that_is_too_large_to_judge_opens_nothing_when_it_is_approved(tmp_path):
+    policy = Policy(Mode.DEFAULT, (), PermissionScope(directories=(tmp_path,), base=tmp_path))
+    outside = " ".join(f"/var/tmp/{number}/x" for number in range(20_000))
+    for line, opens in (("touch /var/tmp/1/x", True), (f"touch {outside}", False)):
+        access = Access(command=line, cwd=tmp_path)
+        grant = policy.grant_for(access, policy.decide("Bash", access))
+        assert bool(grant.named.writable) is opens

@@ -1,5 +1,6 @@
-"""A model that makes one call, or two or three in turn, for ever: the turn ends, whatever the tool is."""
+"""A model that makes one call, or two or three in turn, for ever: the turn ends, for every tool."""
 
+import asyncio
 import json
 import random
 import re
@@ -11,6 +12,7 @@ import pytest
 from teamwright import Team, tools
 from teamwright.agent.repetition_guard import END_AT, LONG_END_AT
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
 SERVER = str(Path(__file__).parents[1] / "mcp" / "stdio_server.py")
 
@@ -106,7 +108,7 @@ async def repeat(tmp_path, *rows, setup=SETUP):
     (place / "a.txt").write_text("a\n")
     (place / "n.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     options = {"permission_mode": "bypassPermissions", "cwd": place, "tools": [lookup], "mcp_servers": servers}
-    async with Team("crew", model=ScriptedModel(answer), **options) as team:
+    async with Team("crew", model=ScriptedModel(answer), **options) as team, asyncio.timeout(WAIT_S):
         result = await team.run("Go for ever.")
     return result, len(made) - len(setup)
 

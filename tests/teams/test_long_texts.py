@@ -33,15 +33,6 @@ MESSAGES = [
     ShutdownRejected(reason=LONG, **PLACE),
     PlanApprovalRequest(plan_file_path="/plan.md", plan_content=LONG, **PLACE),
     PlanApprovalResponse(request_id="r", approved=False, feedback=LONG, timestamp=NOW),
-    PermissionRequest(
-        request_id="r",
-        agent_id="ada",
-        tool_name="mcp__a__b",
-        tool_use_id="t",
-        description="d",
-        input={"rows": [{"text": LONG}, LONG]},
-        permission_suggestions=[],
-    ),
     TeammateTerminated(name="ada", cause="failed", message=LONG),
 ]
 
@@ -71,9 +62,19 @@ def test_a_plain_note_is_cut_at_a_character_and_a_short_one_is_as_it_was():
 
 
 @pytest.mark.finding("3W7")
-def test_an_answer_to_a_permission_request_is_never_cut():
-    text = PermissionResponse(request_id="r", subtype="success", response={"updated_input": {"a": LONG}}).encode()
-    assert fit_text(text) == text
+def test_a_permission_request_and_its_answer_are_never_cut():
+    request = PermissionRequest(
+        request_id="r",
+        agent_id="ada",
+        tool_name="Write",
+        tool_use_id="t",
+        description="d",
+        input={"content": LONG},
+        permission_suggestions=[],
+    )
+    answer = PermissionResponse(request_id="r", subtype="success", response={"updated_input": {"a": LONG}})
+    for text in (request.encode(), answer.encode()):
+        assert fit_text(text) == text
 
 
 @pytest.mark.finding("3W7")

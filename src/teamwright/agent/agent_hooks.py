@@ -59,7 +59,7 @@ _LATER_CONTEXTS = frozenset(
     }
 )
 """The events whose contexts come with the agent's next input. Callers of other events give them to the model at once,
-or the agent is over."""
+or the agent has ended."""
 
 
 def _no_directory() -> Path:

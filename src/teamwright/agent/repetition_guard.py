@@ -75,10 +75,10 @@ END_AT = 6
 """Repetitions in a row without any change after which the turn ends."""
 
 LONG_WARN_AT = 50
-"""Repetitions of the same calls in a row, whatever they bring, after which the agent receives a note."""
+"""Repetitions of the same calls in a row, with any results, after which the agent receives a note."""
 
 LONG_END_AT = 100
-"""Repetitions of the same calls in a row, whatever they bring, after which the turn ends."""
+"""Repetitions of the same calls in a row, with any results, after which the turn ends."""
 
 LONGEST_CYCLE = 3
 """The most model calls in one repetition: a call, or two or three that alternate."""
@@ -115,7 +115,7 @@ _IDS = re.compile(
 
 
 class KnownTools(Protocol):
-    """What the guard asks about the calls of an agent (see `Tool.is_wait` and `Tool.makes_known_change`)."""
+    """Answers the guard about an agent's calls (see `Tool.is_wait` and `Tool.makes_known_change`)."""
 
     def is_wait(self, call: ToolCall, result: ToolResult | None, /) -> bool:
         """Return True when the call waited for what may still come."""
@@ -156,7 +156,7 @@ class RepetitionGuard:
         self._equal = [0] * LONGEST_CYCLE
         """For cycles of one, two and three model calls: how many in a row equal the one a cycle before."""
         self._same_calls = [0] * LONGEST_CYCLE
-        """The same for the calls alone, whatever their results and other changes."""
+        """The same for the calls alone, without their results and other changes."""
         self._inputs: set[str] = set()
         self._forget_stamp()
         self._since = 0.0
@@ -208,8 +208,8 @@ class RepetitionGuard:
         if times >= WARN_AT and not self._warned:
             self._warned = True
             return WARNING
-        # The count rises once in a cycle, so the note comes once.
-        return LONG_WARNING if often == LONG_WARN_AT and self._same_calls[0] in {0, LONG_WARN_AT - 1} else ""
+        is_first = any(streak == cycle * (LONG_WARN_AT - 1) for cycle, streak in enumerate(self._same_calls, 1))
+        return LONG_WARNING if often == LONG_WARN_AT and is_first else ""
 
     def _take_input(self, arrived: Sequence[Block]) -> bool:
         """Return True when a text is new: the notices that the repeated call causes itself are the same each time."""
@@ -280,9 +280,10 @@ class _Round:
     def _results_digest(self) -> bytes:
         if not self._digest:
             digest = blake2b(digest_size=16)
-            for call, result in zip(self._made, self._results, strict=True):
-                is_own, failed = self._tools.makes_known_change(call), result is not None and result.is_error
-                self.makes_known_change = self.makes_known_change or is_own
+            own = [self._tools.makes_known_change(call) for call in self._made]
+            self.makes_known_change = all(own)  # a command beside them may have changed something
+            for is_own, result in zip(own, self._results, strict=True):
+                failed = result is not None and result.is_error
                 digest.update(encode(["" if is_own and not failed else _text(result), failed]))
             self._digest = digest.digest()
             self._results, self._made = [], ()

@@ -168,7 +168,7 @@ class ToolContext(Struct):
     is_rerun: bool = False
     make_key: Callable[[str], str] = str
     grant: CallGrant = CallGrant()
-    """What the permission gate granted to the call, or would grant after an approval."""
+    """The grant of the permission gate for the call, or the one that an approval would give."""
     may_call: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Returns True when the caller has that tool and such a call would run without a question."""
     may_connect: Callable[[str, str, int, bool], Awaitable[bool]] = refuse_host
@@ -261,8 +261,8 @@ class Tool(Generic[Input]):
         return False
 
     def makes_known_change(self, call: Input) -> bool:
-        """Return True when all that the call changes is what its input says: made again it is no progress, whatever
-        new ids its result names. Not for a call that runs a program or another agent whose work is awaited.
+        """Return True when all that the call changes is what its input says: made again it is no progress, even if its
+        result names new ids. Not for a call that runs a program or another agent whose work is awaited.
         """
         return False
 

@@ -9,6 +9,7 @@ the contracts of this package and of `models`.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -274,8 +275,18 @@ def _join_answers(before: str, after: str) -> str:
     """
     if not after.strip() or before.strip() == after.strip():
         return before
-    is_json = after.lstrip().startswith(("{", "[", "```json"))
-    return after if is_json or before.strip() in after else f"{before}\n\n{after}"
+    return after if _is_json(after) or before.strip() in after else f"{before}\n\n{after}"
+
+
+def _is_json(text: str) -> bool:
+    body = text.strip().removeprefix("```json").removesuffix("```").strip()
+    if not body.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def join_turns(before: TurnEnd, after: TurnEnd) -> TurnEnd:

@@ -7,7 +7,7 @@ the lead allows only calls that it is allowed to make. Depends on the team and i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -151,10 +151,19 @@ def unknown_request_error(id: str, known: Sequence[str]) -> TeamRefused:
 
 def _shortened(full_input: Mapping[str, Any]) -> dict[str, Any]:
     """Return an input with values cut for a notice: a message has a size limit, and the request's file has the rest."""
-    return {
-        key: value[:CARRIED] + CUT if isinstance(value, str) and len(value) > CARRIED else value
-        for key, value in full_input.items()
-    }
+    return {key: _shortened_value(value) for key, value in full_input.items()}
+
+
+def _shortened_value(value: Any) -> Any:
+    match value:
+        case str():
+            return value[:CARRIED] + CUT if len(value) > CARRIED else value
+        case dict():
+            return {key: _shortened_value(one) for key, one in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [_shortened_value(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def _beginning(text: str) -> str:

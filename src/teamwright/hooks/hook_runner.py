@@ -77,7 +77,7 @@ class HookEnvironment(Struct, frozen=True):
     digest: Callable[[HookSpec], str] = _trusted_digest
     """Returns the digest of the project's files that a trusted hook of it would run now."""
     settings_env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The variables in `env` that the settings set. They stay whatever they name."""
+    """The variables in `env` that the settings set. They are never removed."""
 
 
 def _ignore_notice(text: str, level: str) -> None:

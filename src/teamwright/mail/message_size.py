@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.mail import PermissionResponse, parse_protocol
+from teamwright.protocol.mail import PermissionRequest, PermissionResponse, parse_protocol
 
 MAX_TEXT_BYTES = 256_000
 """Bytes of UTF-8 that one message may have; longer text should be in a file."""
@@ -46,13 +46,13 @@ def check_text_size(text: str, what: str = "the message", note: str = "nothing w
 def fit_text(text: str, save: SaveText = save_nothing) -> str:
     """Return a text of the runtime as a message may have it: a longer one is cut, with the file of the whole.
 
-    In a protocol message the longest strings are cut. The answer to a permission request is never cut: its input is
-    used as it is.
+    In a protocol message the longest strings are cut. A permission request and its answer are never cut: their input
+    runs as it is.
     """
     if not is_too_long(text):
         return text
     message = parse_protocol(text)
-    if isinstance(message, PermissionResponse):
+    if isinstance(message, PermissionRequest | PermissionResponse):
         return text
     if message is None:
         return _cut(text, MAX_TEXT_BYTES - _ROOM_BYTES, save)

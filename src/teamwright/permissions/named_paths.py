@@ -33,8 +33,9 @@ from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine, S
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.shell.word_expansion import Shape
 from teamwright.permissions.verdict import Access
+from teamwright.permissions.verdict_work import JUDGED_PATH, found_once, spend_steps
 from teamwright.sandbox.policy import is_inside
-from teamwright.sandbox.secret_paths import SYSTEM, is_kept
+from teamwright.sandbox.secret_paths import SYSTEM, is_kept, start_files
 
 _KEEPS_FILE = word_set("> tee dd truncate touch cp chmod chown chgrp setfacl")
 """Programs, and redirections, that change an existing file in its place."""
@@ -67,6 +68,7 @@ class _Line(Struct):
 
     def read(self, path: str) -> None:
         """Add a file that the line reads."""
+        spend_steps(JUDGED_PATH)
         real = real_path(path)
         self.reads[real] = None
         if not self._is_closed("Read", real) and os.path.exists(real):
@@ -78,6 +80,7 @@ class _Line(Struct):
         `is_named`: a word names it. Else it is the directory in which a pattern begins: the line changes entries of it,
         and not the directory itself. A directory that holds more than one subject is not opened for a pattern.
         """
+        spend_steps(JUDGED_PATH)
         real = real_path(path)
         if real in HARMLESS_TARGETS:
             return
@@ -99,6 +102,7 @@ class _Line(Struct):
 
         `is_text`: it is a literal in the text of a program.
         """
+        spend_steps(JUDGED_PATH)
         real = real_path(path)
         above = os.path.dirname(real)
         if os.path.isdir(real):
@@ -114,7 +118,7 @@ class _Line(Struct):
         place = real_path(directory)
         while not os.path.isdir(place) and place != os.sep:
             place = os.path.dirname(place)
-        if not is_kept(path, os.path.expanduser("~")) and not self._is_closed("Write", path):
+        if not is_kept(path, found_once("start files", _start_files)) and not self._is_closed("Write", path):
             self._open(place)
 
     def _open(self, real: str) -> None:
@@ -179,11 +183,14 @@ def _add_command(line: _Line, command: ShellCommand, programs: set[str | None], 
     if (changes := find_changes(command)) is not None:
         for path in changes.reads:
             line.read(str(path))
+        named = _named_by_words(command)
         for path in changes.writes:
-            line.change(str(path), name, is_named=_is_word(command, path))
+            line.change(str(path), name, is_named=str(path) in named)
         return
-    for path in find_changed_files(command).paths:
-        line.change(str(path), name, is_named=_is_word(command, path))
+    if paths := find_changed_files(command).paths:
+        named = _named_by_words(command)
+        for path in paths:
+            line.change(str(path), name, is_named=str(path) in named)
     if name in PRINTING_PROGRAMS and name not in {"command", "exec"}:
         return
     for place in command.directories:
@@ -195,10 +202,14 @@ def _add_command(line: _Line, command: ShellCommand, programs: set[str | None], 
                 line.mention(path, is_text=is_text)
 
 
-def _is_word(command: ShellCommand, path: Path) -> bool:
-    """Return True when a word of the command is this path, not only the beginning of one."""
+def _named_by_words(command: ShellCommand) -> frozenset[str]:
+    """Return the paths that whole words of the command are, and not only begin with."""
     words = [part for word in command.words if word for part in (word, word.partition("=")[2]) if part]
-    return any(os.path.normpath(one) == str(path) for word in words for one in _absolute_paths(command, word))
+    return frozenset(os.path.normpath(one) for word in words for one in _absolute_paths(command, word))
+
+
+def _start_files() -> tuple[str, ...]:
+    return start_files(os.path.expanduser("~"))
 
 
 def _script_at(command: ShellCommand) -> int:
@@ -223,6 +234,7 @@ def _word_paths(command: ShellCommand, name: str, programs: set[str | None], scr
     texts = text_words(command)
     before = ""
     for at, word in enumerate(command.words[1:], 1):
+        spend_steps()
         option, before = before, word or ""
         if at == script:
             continue

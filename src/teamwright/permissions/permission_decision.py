@@ -14,7 +14,7 @@ from weakref import ref
 
 from msgspec.structs import replace
 
-from teamwright.permissions.call_grant import CallGrant
+from teamwright.permissions.call_grant import NO_PATHS, CallGrant
 from teamwright.permissions.call_judgement import NOTHING_TO_DECIDE, complete_decision, deny_question, judge_call
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.decision_context import (
@@ -31,7 +31,7 @@ from teamwright.permissions.path_verdicts import PRIVATE_FILES, denied_below, ju
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
-from teamwright.permissions.verdict_work import bounded_work
+from teamwright.permissions.verdict_work import TooMuchWork, bounded_work
 from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 
@@ -231,7 +231,11 @@ class Policy:
             # A program could reach what a rule forbids in the directory: the line does not open that as a whole.
             return tool == "Write" and os.path.isdir(path) and self._forbids_below(path)
 
-        named = find_named_paths(access, scope.base, is_open, is_forbidden)
+        try:
+            with bounded_work():
+                named = find_named_paths(access, scope.base, is_open, is_forbidden)
+        except TooMuchWork:  # a line that is too large to judge opens nothing
+            named = NO_PATHS
         return CallGrant(decision.confinement, directories, named)
 
     def _forbids_below(self, directory: str) -> bool:

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from teamwright.permissions.command_words import word_set
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles
+from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, is_program
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.processes.named_files import tree_files
@@ -233,7 +233,7 @@ class _Search(Struct):
         """Add the programs that a text names which cannot be parsed as lines of a shell."""
         for word in set(_WORDS.split(text)):
             for path in self._inside(word.lstrip("@-"), places) if word.strip("./@-") else ():
-                if os.path.isfile(path) and (path.suffix in SCRIPT_EXTENSIONS or os.access(path, os.X_OK)):
+                if os.path.isfile(path) and is_program(path):
                     self.files.add(path)
 
     def _add_program(self, command: ShellCommand, name: str, places: list[Path], depth: int) -> None:

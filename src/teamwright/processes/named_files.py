@@ -59,17 +59,8 @@ def names_project_code(text: str, tree: Path, directories: Iterable[str] = ()) -
 
 _GIT_COMMANDS = frozenset(
     (
-        "",
-        "lfs",
-        "annex",
-        "crypt",
-        "merge-file",
-        "credential-cache",
-        "credential-store",
-        "diff",
-        "log",
-        "show",
-        "cat-file",
+        *("", "lfs", "annex", "crypt", "merge-file", "credential-cache", "credential-store"),
+        *("diff", "log", "show", "cat-file"),
     )
 )
 """Commands of git in settings that are no aliases: git runs its own commands, and installed ones, before an alias."""

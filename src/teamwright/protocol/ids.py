@@ -71,7 +71,8 @@ def member_name(text: str) -> MemberName:
 def _similar_name(text: str) -> str:
     """Return a possible name that is similar to the text: letters without accents, `-` for other characters."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64]
+    near = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64]
+    return "" if near.lower() in RESERVED or near.lower() in _DEVICES else near
 
 
 def parse_recipient(text: str, teams: Collection[str] | None) -> MemberName:

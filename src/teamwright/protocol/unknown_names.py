@@ -51,7 +51,7 @@ def name_advice(text: str, members: Iterable[str], otherwise: Iterable[str] = ()
     lower = {name.lower(): name for name in names}
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9_-]+", text)]
     bare = words[0] if words else ""
-    if bare in {*_LEAD_WORDS, LEAD} or "-".join(words) in {*_LEAD_WORDS, LEAD}:
+    if bare not in lower and {bare, "-".join(words)} & {*_LEAD_WORDS, LEAD}:
         return [f"did you mean {LEAD_ALIAS}?"]
     found = list(dict.fromkeys(lower[word] for word in words if word in lower))
     if len(found) > 1 and "@" not in text:

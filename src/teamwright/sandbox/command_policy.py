@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatch
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from teamwright.sandbox.secret_paths import (
     SYSTEM,
     SYSTEM_SECRETS,
     is_kept,
+    start_files,
 )
 from teamwright.storage.paths import make_private
 
@@ -150,6 +152,7 @@ def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths,
 
     A path that is not real any more leads to another place than the one that was allowed.
     """
+    starts = () if to_read else start_files(place.home)
     return [
         path
         for path in paths
@@ -157,7 +160,7 @@ def open_paths(paths: Iterable[str], hidden: Iterable[str], place: SandboxPaths,
         and os.path.exists(path)
         and os.path.realpath(path) == path
         and not any(is_inside(path, one) for one in hidden)
-        and (to_read or not is_kept(path, place.home))
+        and (to_read or not is_kept(path, starts))
     ]
 
 
@@ -228,7 +231,13 @@ def _matching(directory: str, patterns: Sequence[str]) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    return [os.path.join(directory, name) for name in names if any(fnmatch(name, one) for one in patterns)]
+    matches = _expression(tuple(patterns)).fullmatch
+    return [os.path.join(directory, name) for name in names if matches(name)]
+
+
+@cache
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def _real_place(path: str) -> str:

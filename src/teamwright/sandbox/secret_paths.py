@@ -6,7 +6,7 @@ Names are relative to the user's home directory, unless they begin with a slash.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from teamwright.sandbox.guarded_files import is_protected
 
@@ -173,12 +173,15 @@ READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep"
 """Files in the home directory that programs of reading commands are configured by."""
 
 
-def is_kept(path: str, home: str) -> bool:
+def start_files(home: str) -> tuple[str, ...]:
+    """Return the start files of this home directory by real path, also those that do not exist."""
+    return tuple(os.path.realpath(os.path.join(home, name)) for name in STARTUP_FILES)
+
+
+def is_kept(path: str, starts: Iterable[str]) -> bool:
     """Return True for a real path that stays unchanged wherever it is: a start file, a part of git, an agent's file.
 
-    An approval opens no such path. A project's own `.git` is open but for the files of `GIT_FILES`.
+    `starts` are the start files. An approval opens no such path. A project's own `.git` is open but for the files of
+    `GIT_FILES`.
     """
-    if is_protected(path):
-        return True
-    start_files = (os.path.realpath(os.path.join(home, name)) for name in STARTUP_FILES)
-    return any(path == one or path.startswith(f"{one}/") for one in start_files)
+    return is_protected(path) or any(path == one or path.startswith(f"{one}/") for one in starts)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
-from teamwright.sandbox.secret_paths import is_kept
+from teamwright.sandbox.secret_paths import is_kept, start_files
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
 _DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))
@@ -53,8 +53,8 @@ class Violation(Struct, frozen=True):
         if self.act == "connect":
             return f"connect to {self.target or 'the network'}"
         if self.act == "sign":
-            return f"sign with keys of {_short(self.target)}"
-        return f"{self.act} {_short(self.target) or 'a file'}"
+            return f"sign with keys of {short_path(self.target)}"
+        return f"{self.act} {short_path(self.target) or 'a file'}"
 
 
 class Refusal(Struct, frozen=True):
@@ -165,7 +165,8 @@ def _absolute(path: str, cwd: str) -> str:
 def _is_always_kept(policy: SandboxPolicy) -> Callable[[str], bool]:
     """Return a function that is true for a path that stays unchanged also in a directory that a person gave."""
     kept = policy.protected | policy.guarded | policy.hidden
-    return lambda path: is_kept(path, os.path.expanduser("~")) or any(is_inside(path, one) for one in kept)
+    starts = start_files(os.path.expanduser("~"))
+    return lambda path: is_kept(path, starts) or any(is_inside(path, one) for one in kept)
 
 
 def _path_in(line: str) -> str:
@@ -174,7 +175,7 @@ def _path_in(line: str) -> str:
     return paths[-1] if paths else ""
 
 
-def _short(path: str) -> str:
+def short_path(path: str) -> str:
     home = os.path.expanduser("~")
     return f"~{path.removeprefix(home)}" if home != "/" and is_inside(path, home) else path
 
@@ -186,7 +187,7 @@ def _advice(policy: SandboxPolicy, violations: tuple[Violation, ...], cwd: str) 
     if policy.name is PolicyName.READ and acts != {"read"}:
         return "The command was allowed because it only reads. For more, call it in a form that asks."
     written = [_absolute(violation.target, cwd) for violation in violations if violation.act == "write"]
-    directory = _short(os.path.dirname(written[0])) if written and violations[0].target else "DIR"
+    directory = short_path(os.path.dirname(written[0])) if written and violations[0].target else "DIR"
     if in_tmp and acts == {"write"}:
         more = (
             f" The user can allow the directory with --add-dir {directory}." if directory not in {"/tmp", "DIR"} else ""

@@ -103,14 +103,13 @@ class IntegrationWorker:
             then = f" Then: {do[0]}" if do else ""
             self._warn(f"finished work waits, because it cannot be integrated: {what}.{then}")
             if isinstance(problem, WorktreeRefused) and problem.slug == "branch-in-use":
-                self._wait_for_branch(problem)
-            else:
-                self._retry = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._start)
+                self._wait_for_branch(problem)  # at once; the timer covers what no HEAD shows
+            self._retry = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._start)
         finally:
             self._team.changed.set()
 
     def _wait_for_branch(self, problem: WorktreeRefused) -> None:
-        """Go on when a checkout that has the branch gets another HEAD. The next completed task tries again too."""
+        """Try again when a checkout that has the branch gets another HEAD."""
         follow = self._team.ports.watch_file
         places = [Path(path) for key, path in problem.looked_at if key == CHECKOUT]
         repositories = [found for path in places if (found := discover(path).repository) is not None]

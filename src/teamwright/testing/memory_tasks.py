@@ -127,7 +127,7 @@ class MemoryTaskStore:
                 task = tasks[other]
                 tasks[other] = touched[other] = task.copy_with(
                     blocks=remove_id(task.blocks, id), blocked_by=remove_id(task.blocked_by, id)
-                )
+                ).with_times(task)
             return TaskChange(gone, gone, touched, _unblocked(tasks, waited) if _is_open(gone) else ())
 
     @property

@@ -5,16 +5,16 @@ Depends on the team and its inboxes.
 
 from __future__ import annotations
 
-import os
 import secrets
 
 from teamwright.mail.message_size import fit_text
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import InboxEntry
 from teamwright.protocol.runtime_tags import escape_tags
 from teamwright.protocol.timestamps import iso_time
-from teamwright.storage.paths import make_private
+from teamwright.storage.atomic_write import write_atomic
 from teamwright.teams.team import SessionTeam
 
 
@@ -63,10 +63,7 @@ def _save(team: SessionTeam, text: str) -> str:
         return ""
     file = team.output / f"mail-{secrets.token_hex(4)}.output"
     try:
-        make_private(team.output)
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as open_file:
-            open_file.write(text)
-    except OSError:
+        write_atomic(file, text.encode("utf-8", "replace"))
+    except StorageError:
         return ""
     return str(file)

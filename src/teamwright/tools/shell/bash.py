@@ -107,7 +107,7 @@ class Bash(Tool[BashInput]):
         return "exit_code" in result.facts and WAITING_COMMANDS.search(call.command) is not None
 
     def makes_known_change(self, call: BashInput) -> bool:
-        """Return True in the background: the same command again is one more process, whatever it does."""
+        """Return True in the background: the same command again only starts one more process."""
         return call.run_in_background
 
     def summary(self, call: BashInput) -> str:

@@ -25,7 +25,7 @@ from teamwright.sandbox.named_hosts import Destination, named_hosts
 from teamwright.sandbox.policy import PolicyName, SandboxPolicy, is_inside
 from teamwright.sandbox.protected_files import ProtectedFiles
 from teamwright.sandbox.sandbox import CommandConfinement, Sandbox
-from teamwright.sandbox.violations import Refusal, find_refusal
+from teamwright.sandbox.violations import Refusal, find_refusal, short_path
 from teamwright.tools.shell.command_guards import QUARANTINE
 from teamwright.tools.shell.denied_files import denied_paths
 
@@ -128,15 +128,7 @@ def _may_change(policy: SandboxPolicy, path: str, *, divides: bool) -> bool:
 def _list_paths(paths: Sequence[str], cwd: str) -> str:
     """Return the first paths as a person names them, without those inside of another one."""
     paths = [one for one in paths if not any(one != top and is_inside(one, top) for top in paths)]
-    home = os.path.expanduser("~")
-    names = [
-        os.path.relpath(path, cwd)
-        if is_inside(path, cwd)
-        else f"~{path.removeprefix(home)}"
-        if home != os.sep and is_inside(path, home)
-        else path
-        for path in paths[:_MAX_LISTED]
-    ]
+    names = [os.path.relpath(path, cwd) if is_inside(path, cwd) else short_path(path) for path in paths[:_MAX_LISTED]]
     return f"{', '.join(names)}{' and others' if len(paths) > _MAX_LISTED else ''}"
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from teamwright.permissions.command_words import word_set
+from teamwright.processes.program_environment import absolute_entries
 
 VERSION = 2
 
@@ -197,7 +198,7 @@ def command_path(snapshot: ShellSnapshot, inherited: str) -> str:
     """
     theirs, ours = snapshot.path.split(os.pathsep), inherited.split(os.pathsep)
     entries = [*(one for one in ours if one not in theirs), *theirs] if set(theirs) - set(ours) else ours
-    return os.pathsep.join(dict.fromkeys(one for one in entries if os.path.isabs(one)))
+    return absolute_entries(os.pathsep.join(entries))
 
 
 def without_functions(dump: ShellDump, names: Sequence[str]) -> ShellDump:

@@ -25,6 +25,7 @@ from teamwright.mcp.json_rpc import McpServerError, Message
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.messages import Block, text_block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.control.agent_actions import set_model
 from teamwright.session.control.person_actions import record_interrupt, stop_task
 from teamwright.session.options import Options
@@ -172,7 +173,7 @@ class ClientConnection:
         if payload.get("tool_use_id"):
             body["tool_use_id"] = payload["tool_use_id"]
         try:
-            async with asyncio.timeout(timeout_s):
+            async with time_limit(timeout_s):
                 return await self.request(self._next_id(), body)
         except TimeoutError:
             refusal = hook_refusal(event, f"the client's hook gave no answer within {timeout_s:g} s")

@@ -68,6 +68,8 @@ scp .env host:
 rsync .env host:x
 psql -f .env
 sqlite3 db '.read .env'
+curl file://PLACE/.env,file:///x
+curl file:///x,file://PLACE/.env
 """
 
 ANY_FILE = r"""

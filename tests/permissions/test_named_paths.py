@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.permission_decision import Policy
 from teamwright.permissions.rules import parse_rules
-from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, Verdict
 from teamwright.sandbox.policy import PolicyName
 
 pytestmark = pytest.mark.finding("3S1")
@@ -97,10 +98,11 @@ def test_a_deny_rule_keeps_what_it_names_closed(place):
 
 def test_a_line_that_is_read_only_or_that_the_sandbox_answers_opens_nothing(place):
     by = policy(place, mode=Mode.DEFAULT)
-    access = Access(command="make test", cwd=place / "work", sandbox=frozenset({PolicyName.READ, PolicyName.WORK}))
-    decision = by.decide("Bash", access)
-    assert (decision.verdict, decision.rule) == (Verdict.ALLOW, "sandbox")
-    assert by.grant_for(access, decision).named.writable == ()
+    access = Access(command=f"tool {place}/out/c.txt", cwd=place / "work")
+    by_rule = Decision(Verdict.ALLOW, "rule Bash(tool:*)", "")
+    assert by.grant_for(access, by_rule).named.writable
+    for decision in (replace(by_rule, rule=BY_SANDBOX), replace(by_rule, confinement=PolicyName.READ)):
+        assert by.grant_for(access, decision).named.writable == ()
 
 
 def test_a_narrower_policy_above_bounds_the_directories_of_a_grant(place):

@@ -9,6 +9,9 @@ from teamwright.permissions import verdict_work
 from teamwright.permissions.decision_context import PermissionScope
 from teamwright.permissions.excluded_paths import compile_patterns
 from teamwright.permissions.permission_decision import Policy
+from teamwright.permissions.plain_shell_lines import find_programs
+from teamwright.permissions.project_programs import configured_programs, proven_environment
+from teamwright.permissions.shell_line_verdict import is_proven_read_only, used_directories
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.permissions.verdict_work import TOO_LARGE, TooMuchWork, bounded_work, found_once, spend_steps
 from teamwright.storage.globs import compile_globs
@@ -226,3 +229,18 @@ def test_a_line_that_is_too_large_to_judge_opens_nothing_when_it_is_approved(tmp
         access = Access(command=line, cwd=tmp_path)
         grant = policy.grant_for(access, policy.decide("Bash", access))
         assert bool(grant.named.writable) is opens
+
+
+@pytest.mark.finding("3P9")
+def test_what_belongs_to_a_line_is_bounded_too_and_a_line_beyond_the_bound_gets_the_careful_answer(full):
+    place, line = full.project, "git status; ls *"
+    env = {"PATH": f"{full.project}/.venv/bin:/usr/bin", "PYTHONPATH": str(full.project)}
+    with bounded_work():
+        with pytest.raises(TooMuchWork):
+            spend_steps(verdict_work.MAX_STEPS + 1)
+        assert not is_proven_read_only(line, place)
+        assert used_directories(full.access(line), full.policy().scope) is None
+        assert find_programs(line, place).others == {None}
+        assert configured_programs(line, place) == ["git"]
+        found = proven_environment(line, place, env, [place])
+        assert (found["PATH"], "PYTHONPATH" in found) == ("/usr/bin", False)

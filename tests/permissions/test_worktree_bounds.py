@@ -143,7 +143,14 @@ FREE = [
     *("git stash list", "git tag", "git tag -l 'v*'", "git notes show", "git remote -v", "git submodule status"),
     *("git branch -vv", "git branch -a --contains HEAD", "git branch --list 'x*'", "git -c user.name=x commit -m x"),
     *('git commit -m "$(cat a.txt)"', "export FOO=$(date); git commit -m x", 'env FOO="$X" git commit -m x'),
-    *("source plain.sh && git commit -m x", '"$PYTHON" -m pytest', "git fetch", "git pull --rebase", "git log $X"),
+    *(
+        "source plain.sh && git commit -m x",
+        "git status; source paths.sh && git commit -m x",
+        '"$PYTHON" -m pytest',
+        "git fetch",
+        "git pull --rebase",
+        "git log $X",
+    ),
     *('for f in *.txt; do git add "$f"; done', "git init sub", "git lfs track '*.bin'", "git rm -q a.txt", "git push"),
     *("git add -A && git commit -qm 'x' && git log --oneline | head -3", "git clean -n", "git revert --no-edit HEAD"),
 ]
@@ -171,6 +178,9 @@ LOCATED = [
     "mkdir -p n/refs n/objects; echo {checkout}/.git > n/commondir; cd n; git commit -m x",
     *("cp sets.sh other/.git; cd other; git commit -m x", "ln -s {checkout}/.git n.git; mv n.git n/.git"),
     *("cd other && git commit -m x", "git -C other commit -m x"),
+    *("source missing.sh; git commit -m x", "source hidden.sh; git commit -m x", ". ./nameref.sh; git commit -m x"),
+    *("cp sets.sh plain.sh; . ./plain.sh; git commit -m x", "echo x > plain.sh; . ./plain.sh; git commit -m x"),
+    *("make plain.sh && source plain.sh && git commit -m x", "declare -n r=$X; export r=x; git commit -m x"),
 ]
 
 
@@ -179,6 +189,9 @@ LOCATED = [
 @pytest.mark.slow_after(6)
 def test_a_git_directory_that_only_the_shell_knows_is_never_used_without_a_person(place, command):
     (place.tree / "sets.sh").write_text(f"export GIT_DIR={place.checkout}/.git\n")
+    (place.tree / "plain.sh").write_text("export PYTHONPATH=src\n")
+    (place.tree / "hidden.sh").write_text("export A=1 ${N}_DIR=x\n")
+    (place.tree / "nameref.sh").write_text("declare -n r=$N; export r=x\n")
     (place.tree / "other").mkdir()
     (place.tree / "other" / ".git").write_text(f"gitdir: {place.checkout}/.git\n")
     for mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
@@ -207,6 +220,12 @@ MOVED = [
     *("git tag v2", "git tag -a v2 -m x", "git notes add -m x", "git branch --del theirs", "git branch --force theirs"),
     *("git branch -c theirs copy", "git branch --cop theirs copy", "git stash", "git stash push", "git stash -u"),
     *("git checkout --force-c theirs", "git bisect start", "git pack-refs --all"),
+    *("git branch --track --no-track -D theirs", "git branch --track new theirs", "git tag --sort=refname v2"),
+    *(
+        "git switch --conflict merge theirs && git commit --amend",
+        "git checkout --conflict=merge theirs",
+        "git stash -q",
+    ),
 ]
 SETTINGS = [
     *("git fetch --depth 1", "git fetch --depth=1 origin", "git pull --unshallow", "git fetch --deep 3", "git pull -p"),
@@ -286,6 +305,7 @@ def test_an_agent_returns_to_a_branch_that_it_made(place):
 @pytest.mark.slow_after(4)
 def test_other_commands_of_an_agent_in_a_worktree_are_not_asked_about_in_bypass(place, command):
     (place.tree / "plain.sh").write_text("export PYTHONPATH=src\n")
+    (place.tree / "paths.sh").write_text('PATH=/usr/local/bin:$PATH\nexport A="$B" C=$(pwd)\nexport PATH\n')
     assert place.bash(place.member(Mode.BYPASS), command.format(checkout=place.checkout)) is ALLOW
 
 

@@ -18,7 +18,7 @@ from teamwright.permissions.host_pattern import is_local_host, url_host
 from teamwright.permissions.path_verdicts import judge_path
 from teamwright.permissions.rules import READ_TOOLS, Rule
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, where_allowed
-from teamwright.permissions.verdict_work import TooMuchWork
+from teamwright.permissions.verdict_work import find_bounded
 
 NOTHING_TO_DECIDE = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
 
@@ -86,10 +86,7 @@ def _rule_to_offer(context: DecisionContext, tool: str, access: Access, decision
         return ""
     from teamwright.permissions.always_rule import suggest_rule
 
-    try:
-        return suggest_rule(tool, access, context)
-    except (TooMuchWork, RecursionError):
-        return ""
+    return find_bounded(lambda: suggest_rule(tool, access, context), otherwise="")
 
 
 def _is_too_wide(rule: Rule, access: Access) -> bool:

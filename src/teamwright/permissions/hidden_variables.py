@@ -7,36 +7,56 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from teamwright.permissions.command_words import base_name, word_set
-from teamwright.permissions.shell.parsed_line import ShellCommand
+from teamwright.permissions.possible_file_names import HARMLESS_FILES
+from teamwright.permissions.read_only_commands import prove_read_only
+from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
 from teamwright.storage.read_bounded import read_plain
 
 _DECLARES = word_set("export declare typeset local readonly")
 _SETS = _DECLARES | word_set("read mapfile readarray getopts printf")
 _SOURCES = frozenset({"source", "."})
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_NAME_REFERENCE = re.compile(r"-[a-zA-Z]*n")
 _MAX_SOURCED = 1_000_000
-_SETS_MORE = re.compile(rb"GIT_|\beval\b|(^|[;&|\s])(source|\.)\s", re.MULTILINE)
+_SETS_MORE = re.compile(
+    rb"GIT_|\beval\b|(^|[;&|({\s])("
+    rb"(source|\.)\s|(declare|typeset|local)\s+-[a-zA-Z]*n"
+    rb"|(export|declare|typeset|readonly|local|read|printf\s+-v)\s+([^\n]*\s)?[^\s=]*[$`])",
+    re.MULTILINE,
+)
+"""Text of a sourced file that names a variable of git, or sets one whose name only the shell will know."""
 
 
-def hides_variables(commands: Sequence[ShellCommand]) -> bool:
-    """Return True when one of these commands may pass a variable that git obeys to later ones."""
-    return any(_hides(command) for command in commands)
+def hides_variables(parsed: ParsedLine) -> bool:
+    """Return True when a command of the line may pass a variable that git obeys to later ones."""
+    writes = any(one.writes and one.target not in HARMLESS_FILES for one in parsed.redirects)
+    for command in parsed.commands:
+        if _hides(command) or (writes and _is_source(command)):
+            return True
+        # What an earlier command writes may be what a later one sources.
+        writes = writes or (command.role in {"run", "unsure"} and prove_read_only(command) is None)
+    return False
+
+
+def _is_source(command: ShellCommand) -> bool:
+    return bool(command.words) and command.words[0] in _SOURCES
 
 
 def _hides(command: ShellCommand) -> bool:
     name = base_name(command.words[0]) if command.words else None
     if name is None:
         return command.role == "run" and len(command.words) == 1  # `eval "$X"`
-    if name in _SOURCES:
+    if _is_source(command):
         return _sources_more(command)
     if name in _SETS and any(word is not None and "GIT_" in word for word in command.words[1:]):
         return True
     if name not in _DECLARES and name != "env":
         return False
+    if name in _DECLARES and None in command.words and any(map(_NAME_REFERENCE.match, filter(None, command.words))):
+        return True
     return any(word is None and not _is_plain(command, at) for at, word in enumerate(command.words))
 
 
@@ -59,9 +79,7 @@ def _sources_more(command: ShellCommand) -> bool:
             return True
         try:
             content = read_plain(Path(place or "/", os.path.expanduser(path)), _MAX_SOURCED)
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # a missing file may be made by an earlier command
             return True
         if _SETS_MORE.search(content):
             return True

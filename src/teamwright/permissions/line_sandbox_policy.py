@@ -30,7 +30,7 @@ def with_confinement(
 ) -> Decision:
     """Return the decision with the sandbox policy of the line. Ask when a program would get credentials of another.
 
-    A line that a person's rules run outside of the sandbox does so too when another part of it is asked about.
+    If a person's rules run the line outside the sandbox, an approval of another part of it does too.
     """
     if decision.verdict is not Verdict.ALLOW:
         is_outside = decision.verdict is Verdict.ASK and _is_unconfined(context, parsed, facts)

@@ -31,7 +31,7 @@ from teamwright.permissions.path_verdicts import PRIVATE_FILES, denied_below, ju
 from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, PermissionUpdate, Verdict
-from teamwright.permissions.verdict_work import TooMuchWork, bounded_work
+from teamwright.permissions.verdict_work import bounded_work, find_bounded
 from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 
@@ -231,11 +231,8 @@ class Policy:
             # A program could reach what a rule forbids in the directory: the line does not open that as a whole.
             return tool == "Write" and os.path.isdir(path) and self._forbids_below(path)
 
-        try:
-            with bounded_work():
-                named = find_named_paths(access, scope.base, is_open, is_forbidden)
-        except TooMuchWork:  # a line that is too large to judge opens nothing
-            named = NO_PATHS
+        # A line that is too large to judge opens nothing.
+        named = find_bounded(lambda: find_named_paths(access, scope.base, is_open, is_forbidden), otherwise=NO_PATHS)
         return CallGrant(decision.confinement, directories, named)
 
     def _forbids_below(self, directory: str) -> bool:
@@ -374,7 +371,7 @@ class Policy:
         for policy, theirs in above:
             confinement = decision.confinement if policy._bounds_writes else theirs.confinement
             if is_stricter(theirs, decision):
-                # A question is about what both allow; that one of them only reads does not narrow an approval.
+                # An approval is not held to reading because one of the two would only read.
                 mine = PolicyName.WORK if decision.confinement is PolicyName.READ else decision.confinement
                 decision = replace(theirs, confinement=narrower_policy(mine, confinement))
             elif narrower_policy(decision.confinement, confinement) is not decision.confinement:

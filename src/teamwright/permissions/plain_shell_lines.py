@@ -18,6 +18,7 @@ from teamwright.permissions.read_only_commands import prove_read_only
 from teamwright.permissions.shell.ambiguity import is_read_alike
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
+from teamwright.permissions.verdict_work import find_bounded
 
 _READ_TWICE = word_set(
     "printf test [ [[ exit return break continue shift let export typeset declare local readonly unset read getopts"
@@ -43,8 +44,17 @@ class LinePrograms(Struct, frozen=True):
     is_alike: bool
 
 
+_UNKNOWN = LinePrograms(frozenset(), frozenset({None}), is_plain=False, is_alike=False)
+
+
 def find_programs(command: str, cwd: Path) -> LinePrograms:
-    """Return the programs of the line. A line that cannot be read has a program that only the shell knows."""
+    """Return the programs of the line. A line that cannot be read, or is too large, has a program that only the shell
+    knows.
+    """
+    return find_bounded(lambda: _find_programs(command, cwd), otherwise=_UNKNOWN)
+
+
+def _find_programs(command: str, cwd: Path) -> LinePrograms:
     parsed = parse_command(command, cwd)
     run = [one for one in parsed.commands if one.role in {"run", "unsure"}]
     proven = [one for one in run if prove_read_only(one) is not None or find_changes(one) is not None]

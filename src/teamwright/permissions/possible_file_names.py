@@ -313,7 +313,7 @@ def has_address_pattern(command: ShellCommand, at: int) -> bool:
 def file_candidates(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
     """Return the word, and the parts that may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
     files = list(_files_of_addresses(word))
-    if _URL.match(word):
+    if _URL.match(word) and not _FILE_URL.match(word):
         return list(dict.fromkeys(files))
     spend_steps(len(word) // 8)
     found = [word, *files]

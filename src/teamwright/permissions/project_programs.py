@@ -27,6 +27,7 @@ from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
 from teamwright.permissions.verdict import Access
+from teamwright.permissions.verdict_work import find_bounded, found_once, spend_steps
 from teamwright.processes.program_environment import (
     changeable_directories,
     is_changeable,
@@ -111,7 +112,9 @@ def proven_environment(command: str, cwd: Path, env: Mapping[str, str], director
     A person allowed a line with a program of the project: it keeps its environment.
     """
     known = tuple(dict.fromkeys((*(real_path(one) for one in directories), *changeable_directories())))
-    found = find_proven_path(parse_command(command, cwd), env.get("PATH", os.defpath), known)
+    path = env.get("PATH", os.defpath)
+    safe = ProvenPath(safe_path(path, known))
+    found = find_bounded(lambda: find_proven_path(parse_command(command, cwd), path, known), otherwise=safe)
     if not found.holds:
         return dict(env)
     cleaned = proven_variables(env, known)
@@ -120,6 +123,10 @@ def proven_environment(command: str, cwd: Path, env: Mapping[str, str], director
 
 def configured_programs(command: str, cwd: Path) -> list[str]:
     """Return the programs of the line whose configuration names other ones, and that it only starts to read."""
+    return find_bounded(lambda: _configured_programs(command, cwd), otherwise=[*CONFIGURED])
+
+
+def _configured_programs(command: str, cwd: Path) -> list[str]:
     found = [one for one in parse_command(command, cwd).commands if one.role in {"run", "unsure"}]
     names = dict.fromkeys(one.name for one in found if one.name in CONFIGURED)
     return [name for name in names if _is_all_proven(one for one in found if one.name == name)]
@@ -165,6 +172,12 @@ def _doubt_beside_others(command: ShellCommand, entries: Sequence[tuple[str, boo
 
 
 def _names_of_programs(directory: str) -> list[str]:
+    names = found_once(("names of programs", directory), lambda: _list_names(directory))
+    spend_steps(len(names))
+    return names
+
+
+def _list_names(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:

@@ -46,7 +46,7 @@ _REFLOG_CHANGES = word_set("expire delete drop write")
 _TAG_LISTS = (
     ("l", "list"),
     ("n", ""),
-    *(("", name) for name in ("contains", "no-contains", "points-at", "merged", "no-merged", "verify", "sort")),
+    *(("", name) for name in ("contains", "no-contains", "points-at", "merged", "no-merged", "verify")),
 )
 _READS_CONFIG = re.compile(r"--(get|get-all|get-regexp|get-urlmatch|get-color|get-colorbool|list)|-l|get|list")
 _LOCAL = re.compile(r"\.{1,2}(/|$)|/|~|file:")
@@ -114,7 +114,7 @@ def changes_shared_state(words: Words, own_branch: str, refs: RepositoryRefs) ->
     if name == "config":
         return bool(rest) and not any(word is not None and _READS_CONFIG.fullmatch(word) for word in rest[:1])
     if name == "tag":
-        lists = not rest or any(_has(rest, letter, *filter(None, [long])) for letter, long in _TAG_LISTS)
+        lists = not operands or any(_has(rest, letter, *filter(None, [long])) for letter, long in _TAG_LISTS)
         return not lists or None in rest or _has(rest, "dfasumFe", "delete", "force", "annotate", "sign", "message")
     if name == "branch":
         return _changes_branches(rest, operands, own_branch, refs)
@@ -159,7 +159,7 @@ def _moves_by_setting(options: Words) -> bool:
 
 def _changes_by_form(name: str, operands: list[str | None], rest: Words) -> bool:
     if not operands:
-        return (bool(rest) and name == "stash") or name not in _FREE_WITHOUT_WORDS
+        return name not in _FREE_WITHOUT_WORDS
     if operands[0] not in _FREE_FORMS[name]:
         return True
     if name == "submodule" and operands[0] == "update":
@@ -169,7 +169,7 @@ def _changes_by_form(name: str, operands: list[str | None], rest: Words) -> bool
 
 def _changes_branches(rest: Words, operands: list[str | None], own_branch: str, refs: RepositoryRefs) -> bool:
     if _has(rest, "ut", "set-upstream-to", "unset-upstream", "edit-description", "track"):
-        return not (_has(rest, "", "no-track") and not _has(rest, "ut", "set-upstream-to", "unset-upstream"))
+        return True
     moves = None in rest or _has(rest, "dDmMcCf", "delete", "move", "copy", "force")
     if moves and any(word != own_branch for word in operands):
         return True
@@ -190,7 +190,7 @@ def _follows(start: str | None, rest: Words, refs: RepositoryRefs) -> bool:
 
 def _leaves_branch(name: str, rest: Words, own_branch: str, refs: RepositoryRefs) -> bool:
     """Return True for a checkout of a branch that may be the person's, and for a new branch with a setting."""
-    if _has(rest, "B" if name == "checkout" else "C", "force-create", "ignore-other-worktrees"):
+    if _has(rest, "B" if name == "checkout" else "C", "force-create", "ignore-other-worktrees", "conflict"):
         return True
     if _has(rest, "t", "track"):
         return True

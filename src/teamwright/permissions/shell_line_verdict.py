@@ -47,7 +47,7 @@ from teamwright.permissions.shell.syntax_walk import parse_command, too_large_li
 from teamwright.permissions.shell.word_expansion import ANY_SHAPE
 from teamwright.permissions.variable_assignments import changing_variable, prints_environment, prints_secret
 from teamwright.permissions.verdict import BY_SANDBOX, Access, Decision, Mode, Verdict
-from teamwright.permissions.verdict_work import TooMuchWork, bounded_work, spend_steps
+from teamwright.permissions.verdict_work import TooMuchWork, bounded_work, find_bounded, spend_steps
 from teamwright.sandbox.policy import PolicyName
 
 _WEAK_RULES = ("mode ", "unreadable command")
@@ -194,11 +194,7 @@ def is_proven_read_only(command: str, cwd: Path) -> bool:
 
     Such calls may run together.
     """
-    try:
-        with bounded_work():
-            return _is_read_only(command, cwd)
-    except (TooMuchWork, RecursionError):
-        return False
+    return find_bounded(lambda: _is_read_only(command, cwd), otherwise=False)
 
 
 def _is_read_only(command: str, cwd: Path) -> bool:
@@ -227,11 +223,7 @@ def used_directories(access: Access, scope: PermissionScope) -> tuple[list[Path]
 
     Return None for every other line, also for one with output redirections: no mode and no directory allows those.
     """
-    try:
-        with bounded_work():
-            return _find_directories(access, scope)
-    except (TooMuchWork, RecursionError):
-        return None
+    return find_bounded(lambda: _find_directories(access, scope), otherwise=None)
 
 
 def _find_directories(access: Access, scope: PermissionScope) -> tuple[list[Path], bool] | None:

@@ -53,6 +53,15 @@ def bounded_work(*, separate: bool = False) -> Generator[None]:
         _current.reset(token)
 
 
+def find_bounded(find: Callable[[], Found], otherwise: Found) -> Found:
+    """Return what `find` returns, or `otherwise` if that needs more work than one verdict may use."""
+    try:
+        with bounded_work():
+            return find()
+    except (TooMuchWork, RecursionError):
+        return otherwise
+
+
 def spend_steps(count: int = 1) -> None:
     """Note work of the current verdict. Raises TooMuchWork when no steps are left, also at each later call."""
     work = _current.get()

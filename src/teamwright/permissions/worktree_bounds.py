@@ -119,7 +119,7 @@ class WorktreeBounds(Struct, frozen=True):
             for name in command.variables
         ):
             return _ask("A variable may make git change another repository.")
-        if hides_variables(parsed.commands):
+        if hides_variables(parsed):
             return _ask("It may set a variable that leads git to another repository; write the commands out.")
         return None
 

@@ -295,10 +295,11 @@ _OTHER_SUBCOMMANDS = word_set(
 
 _RUN_BY_SCRIPTS = ("jest", "vitest", "mocha", "eslint", "prettier", "tsc", "node", "playwright", "webpack", "stylelint")
 _GOALS = {
-    "mvn": re.compile(r"[^:]*:.*"),
-    "mvnw": re.compile(r"[^:]*:.*"),
-    "gradle": re.compile(r"(.*:)?(publish\w*|upload\w*|release\w*|init|wrapper|run)", re.IGNORECASE),
-    "gradlew": re.compile(r"(.*:)?(publish\w*|upload\w*|release\w*|init|wrapper|run)", re.IGNORECASE),
+    **dict.fromkeys(("mvn", "mvnw"), re.compile(r"[^:]*:.*")),
+    **dict.fromkeys(
+        ("gradle", "gradlew"),
+        re.compile(r"(.*:)?(publish\w*|upload\w*|release\w*|init|wrapper|run)", re.IGNORECASE),
+    ),
 }
 """Goals that run any code or publish, so that a rule for other goals does not cover them."""
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from teamwright.protocol.errors import WorktreeRefused
 from teamwright.protocol.integration import IntegrationState, TaskIntegration
+from teamwright.worktrees.branch_merge import MergeStrategy
 from teamwright.worktrees.integration import Integration, fast_forward
 from teamwright.worktrees.integration_store import FileIntegrationStore
 from teamwright.worktrees.repository_git import RepositoryGit
@@ -273,6 +274,12 @@ CONFLICTS = [
     ),
     (
         {"apps/a.txt": "changed\n"},
+        {"apps/a.txt": None, "apps/a.txt/new.txt": "new\n"},
+        ("apps/a.txt",),
+        "apps/a.txt is a file on one side and a directory on the other; apps/a.txt was changed on one side and deleted",
+    ),
+    (
+        {"apps/a.txt": "changed\n"},
         {"apps/a.txt": None},
         ("apps/a.txt",),
         "apps/a.txt was changed on one side and deleted on the other",
@@ -287,12 +294,13 @@ CONFLICTS = [
 
 
 @pytest.mark.finding("3W14")
+@pytest.mark.parametrize("strategy", [MergeStrategy.MERGE, MergeStrategy.REBASE])
 @pytest.mark.parametrize(("ours", "theirs", "paths", "says"), CONFLICTS)
-async def test_a_conflict_without_markers_is_named_by_its_kind(tmp_path, root, ours, theirs, paths, says):
+async def test_a_conflict_without_markers_is_named_by_its_kind(tmp_path, root, ours, theirs, paths, says, strategy):
     checkout = make_repository(tmp_path / "kinds", {f"apps/{name}.txt": f"{name}\n" * 30 for name in "abc"})
     repository = RepositoryGit.open(checkout)
     store = FileIntegrationStore(root.parent / "kinds")
-    queue = Integration(repository, root, "demo", store, SetupCommand())
+    queue = Integration(repository, root, "demo", store, SetupCommand(), strategy=strategy)
     for number, (member, files) in enumerate((("ann", ours), ("bob", theirs))):
         record = create_worktree(repository, root, Owner("demo", member, "s")).record
         for name, content in files.items():
@@ -303,6 +311,7 @@ async def test_a_conflict_without_markers_is_named_by_its_kind(tmp_path, root, o
             if content is not None and content.startswith("-> "):
                 path.symlink_to(content[3:])
             elif content is not None:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(content)
         work = TaskIntegration(IntegrationState.QUEUED, record.branch, commit(record.tree, member), record.base)
         entry = await queue.work(await queue.add_task(str(number + 1), work, member))

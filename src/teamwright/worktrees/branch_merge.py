@@ -113,6 +113,10 @@ _SENTENCES = {
 }
 """Sentences about kinds of conflicts, from the paths that git names, with the index of the path in the repository."""
 
+_SIDES_WITHOUT_ROOM = frozenset({"file/directory", "distinct modes", "distinct types"})
+"""Kinds of conflicts in which git gives a side another name (`a.txt~main`), also in its later messages."""
+
+_SIDE = re.compile(r"~[^/]*$")
 _KIND = re.compile(r"CONFLICT \(([^)]*)\)")
 
 
@@ -121,6 +125,7 @@ def _read_conflict(output: str) -> MergeConflict:
     listed, _, rest = output.partition("\0\0")
     paths = [path for path in listed.split("\0")[1:] if path]
     notes: list[str] = []
+    real_names: dict[str, str] = {}
     fields = iter(rest.split("\0"))
     for count in fields:
         if not count.strip().isdigit():
@@ -131,9 +136,11 @@ def _read_conflict(output: str) -> MergeConflict:
         sentence = _SENTENCES.get(kind[1]) if kind is not None else None
         if sentence is None or len(named) <= sentence[0]:
             continue
+        named = [real_names.get(name, name) for name in named]
         real = named[sentence[0]]
         notes.append(sentence[1].format(*named))
-        # The other names may be those that git gives to a side that has no room.
+        if kind is not None and kind[1] in _SIDES_WITHOUT_ROOM:
+            real_names |= dict.fromkeys(named, real)
         paths = [path for path in paths if path == real or path not in named] + [real] * (real not in paths)
     return MergeConflict(tuple(dict.fromkeys(paths)), tuple(dict.fromkeys(notes)))
 
@@ -205,7 +212,7 @@ class BranchMerge(Struct, frozen=True):
         done = self.git.call(*args, cwd=tree, identity=True)
         if done.ok:
             return ()
-        paths = conflicting_paths(self.git, tree)
+        paths = tuple(dict.fromkeys(_real_name(tree, path) for path in conflicting_paths(self.git, tree)))
         self.git.call(args[0], "--abort", cwd=tree)
         if not paths:
             raise git_error(args, done, tree)
@@ -220,6 +227,12 @@ class BranchMerge(Struct, frozen=True):
             "log", f"--max-count={MAX_SUBJECTS}", "--no-merges", "--reverse", "--format=* %s", f"{old}..{entry.tip}"
         )
         return f"Add {task}{entry.member}\n\n{subjects}\n\n{trailer}"
+
+
+def _real_name(tree: Path, path: str) -> str:
+    """Return the path of a file that git gave another name because the other side has a directory in its place."""
+    name = _SIDE.sub("", path)
+    return name if (tree / name).is_dir() else path
 
 
 def conflicting_paths(git: RepositoryGit, tree: Path) -> tuple[str, ...]:

@@ -107,6 +107,22 @@ def project(tmp_path) -> Project:
 
 
 @pytest.mark.finding("3P1")
+@pytest.mark.parametrize("tool", ["TaskCreate", "TaskUpdate"])
+async def test_a_check_of_a_task_is_judged_by_the_path_that_it_runs_with(project, tmp_path, tool):
+    check = {"metadata": {"check": "ls"}}
+    plain = {"subject": "s", "description": "d"}
+    calls = {
+        "TaskCreate": [Call("TaskCreate", {**plain, **check})],
+        "TaskUpdate": [Call("TaskCreate", plain), Call("TaskUpdate", {"taskId": "1", **check})],
+    }[tool]
+    ran = await project.run(*calls)
+    assert "was not allowed" not in ran.request_text(len(calls)), ran.request_text(len(calls))
+    project.plant("ls")
+    denied = await project.run(*calls, home=tmp_path / "state 2")
+    assert "was not allowed" in denied.request_text(len(calls)), denied.request_text(len(calls))
+
+
+@pytest.mark.finding("3P1")
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("mode", ["default", "plan"])
 async def test_a_read_only_program_finds_no_helper_in_the_project(project, mode, sandbox):

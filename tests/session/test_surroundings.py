@@ -289,10 +289,11 @@ def test_the_start_of_a_person_s_program_depends_on_where_its_name_leads(project
     monkeypatch.chdir(project.root)
     project.plant("server", "git")
     env = {**project.env, "LD_LIBRARY_PATH": ":", "PYTHONPATH": str(project.root / "src")}
-    outside = own_program_start(["git"], env, {"A": "1"}, can_confine=True)
-    assert (outside.is_confined, outside.env["A"]) == (False, "1")
-    assert str(project.binaries) not in outside.env["PATH"] and "PYTHONPATH" not in outside.env
-    inside = own_program_start(["server"], env, {}, can_confine=True)
-    assert inside.is_confined and inside.env == env
-    open_start = own_program_start(["server"], env, {}, can_confine=False)
-    assert open_start.env["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in open_start.env
+    known = own_program_start(["git"], env, {"A": "1"})
+    outside = known.environment(is_confined=False)
+    assert (known.wants_sandbox, outside["A"]) == (False, "1")
+    assert str(project.binaries) not in outside["PATH"] and "PYTHONPATH" not in outside
+    of_project = own_program_start(["server"], env, {})
+    assert of_project.wants_sandbox and of_project.environment(is_confined=True) == env
+    without_sandbox = of_project.environment(is_confined=False)
+    assert without_sandbox["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in without_sandbox

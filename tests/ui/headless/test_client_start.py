@@ -289,6 +289,16 @@ def test_thinking_is_switched_off_by_a_flag(tmp_path, repo):
     assert server.bodies[0].get("thinking", {}).get("type") != "adaptive"
 
 
+@pytest.mark.finding("3I7")
+def test_a_lead_that_thinks_as_it_likes_takes_no_number_of_tokens_from_the_environment(tmp_path, repo):
+    with LoopbackModel.in_thread(["Done."]) as server:
+        program = Program(repo, tmp_path / "home", server.url, env={"MAX_THINKING_TOKENS": "3000"})
+        done = program.run("-p", "hi", "--model", "sonnet", "--thinking", "adaptive")
+    assert done.returncode == 0, done.stderr
+    [body] = server.bodies
+    assert (body["thinking"]["type"], body.get("output_config")) == ("adaptive", None)
+
+
 @pytest.mark.finding("3I8")
 @pytest.mark.parametrize("failure", ["late", "error"])
 def test_a_hook_of_a_client_without_an_answer_refuses_the_call(tmp_path, repo, failure):

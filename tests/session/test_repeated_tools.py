@@ -20,7 +20,7 @@ SETUP = [
     ("TaskCreate", {"subject": "first", "description": "d"}),
     ("Agent", {"name": "ada", "description": "waits", "prompt": "wait"}),
     ("Agent", {"description": "runs", "prompt": "JOB", "run_in_background": True}),
-    ("Bash", {"command": "sleep 0.3"}),
+    ("TaskOutput", {"task_id": "{agent}", "block": True, "timeout": int(WAIT_S * 1_000)}),
 ]
 """What the lead does once before it repeats itself: a task, a member, a background agent that has ended."""
 
@@ -85,7 +85,7 @@ def lookup(word: str) -> str:
     return word
 
 
-async def repeat(tmp_path, *rows, setup=SETUP):
+async def repeat(tmp_path, *rows, setup=SETUP, settings=None, **more):
     """A lead that makes these calls in turn for ever; how its turn ended and how many of them it made."""
     made = []
 
@@ -95,9 +95,7 @@ async def repeat(tmp_path, *rows, setup=SETUP):
             return "k"
         number = len(made)
         made.append(number)
-        if number < len(setup):
-            return setup[number]
-        tool, given = rows[(number - len(setup)) % len(rows)]
+        tool, given = setup[number] if number < len(setup) else rows[(number - len(setup)) % len(rows)]
         agent, job = re.search(r"agentId: (a[0-9a-f]{6})", text), re.search(r"background as (b[0-9a-f]{6})", text)
         found = json.dumps(given).replace("{agent}", agent[1] if agent else "a000000")
         return tool, json.loads(found.replace("{job}", job[1] if job else "b000000"))
@@ -107,7 +105,9 @@ async def repeat(tmp_path, *rows, setup=SETUP):
     place.mkdir()
     (place / "a.txt").write_text("a\n")
     (place / "n.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    (tmp_path / "settings.json").write_text(json.dumps(settings or {}))
     options = {"permission_mode": "bypassPermissions", "cwd": place, "tools": [lookup], "mcp_servers": servers}
+    options |= {"settings_file": tmp_path / "settings.json", **more}
     async with Team("crew", model=ScriptedModel(answer), **options) as team, asyncio.timeout(WAIT_S):
         result = await team.run("Go for ever.")
     return result, len(made) - len(setup)
@@ -119,6 +119,19 @@ async def test_a_call_that_brings_nothing_ends_the_turn_at_the_sixth_time(tmp_pa
     result, made = await repeat(tmp_path, CALLS[name])
     assert (result.stop, result.limit) == ("limit", "repeats"), result.text
     # Notices about the first calls (a member is idle, a job has ended) are new once.
+    assert END_AT <= made <= 2 * END_AT
+
+
+@pytest.mark.finding("3W9")
+@pytest.mark.parametrize("by", ["the settings", pytest.param("its type", marks=pytest.mark.slow)])
+async def test_a_sub_agent_that_the_settings_or_its_type_put_in_the_background_is_no_new_work_either(tmp_path, by):
+    settings = {"agents": {"background": "always"}} if by == "the settings" else {}
+    kind = {"description": "d", "prompt": "p", "background": True}
+    call = ("Agent", {"description": "again", "prompt": "JOB"})
+    if by == "its type":
+        call[1]["subagent_type"] = "helper"
+    result, made = await repeat(tmp_path, call, settings=settings, agents={"helper": kind})
+    assert (result.stop, result.limit) == ("limit", "repeats"), result.text
     assert END_AT <= made <= 2 * END_AT
 
 

@@ -107,6 +107,22 @@ def project(tmp_path) -> Project:
 
 
 @pytest.mark.finding("3P1")
+@pytest.mark.parametrize("tool", ["TaskCreate", "TaskUpdate"])
+async def test_a_check_of_a_task_is_judged_by_the_path_that_it_runs_with(project, tmp_path, tool):
+    check = {"metadata": {"check": "ls"}}
+    plain = {"subject": "s", "description": "d"}
+    calls = {
+        "TaskCreate": [Call("TaskCreate", {**plain, **check})],
+        "TaskUpdate": [Call("TaskCreate", plain), Call("TaskUpdate", {"taskId": "1", **check})],
+    }[tool]
+    ran = await project.run(*calls)
+    assert "was not allowed" not in ran.request_text(len(calls)), ran.request_text(len(calls))
+    project.plant("ls")
+    denied = await project.run(*calls, home=tmp_path / "state 2")
+    assert "was not allowed" in denied.request_text(len(calls)), denied.request_text(len(calls))
+
+
+@pytest.mark.finding("3P1")
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 @pytest.mark.parametrize("mode", ["default", "plan"])
 async def test_a_read_only_program_finds_no_helper_in_the_project(project, mode, sandbox):
@@ -273,10 +289,11 @@ def test_the_start_of_a_person_s_program_depends_on_where_its_name_leads(project
     monkeypatch.chdir(project.root)
     project.plant("server", "git")
     env = {**project.env, "LD_LIBRARY_PATH": ":", "PYTHONPATH": str(project.root / "src")}
-    outside = own_program_start(["git"], env, {"A": "1"}, can_confine=True)
-    assert (outside.is_confined, outside.env["A"]) == (False, "1")
-    assert str(project.binaries) not in outside.env["PATH"] and "PYTHONPATH" not in outside.env
-    inside = own_program_start(["server"], env, {}, can_confine=True)
-    assert inside.is_confined and inside.env == env
-    open_start = own_program_start(["server"], env, {}, can_confine=False)
-    assert open_start.env["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in open_start.env
+    known = own_program_start(["git"], env, {"A": "1"})
+    outside = known.environment(is_confined=False)
+    assert (known.wants_sandbox, outside["A"]) == (False, "1")
+    assert str(project.binaries) not in outside["PATH"] and "PYTHONPATH" not in outside
+    of_project = own_program_start(["server"], env, {})
+    assert of_project.wants_sandbox and of_project.environment(is_confined=True) == env
+    without_sandbox = of_project.environment(is_confined=False)
+    assert without_sandbox["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in without_sandbox

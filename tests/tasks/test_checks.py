@@ -30,6 +30,8 @@ class Flags:
         self.running = 0
         self.meanwhile = None
 
+    search_path = ""
+
     def commands(self, task):
         return tuple(dict.fromkeys(c for c in (task.check, self.team_wide) if c))
 

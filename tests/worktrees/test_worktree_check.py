@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from teamwright.processes.git_entries import git_entries
 from teamwright.protocol.errors import CannotStart, WorktreeRefused
@@ -97,6 +98,17 @@ async def test_nothing_is_committed_for_a_worktree_that_is_not_the_one_that_was_
     assert git(checkout, "for-each-ref") == before
     assert git(checkout, "status", "--porcelain") == ""
     assert read_state(ann.git, ann.record).state != "clean"
+
+
+@pytest.mark.finding("3W1")
+def test_another_device_number_alone_is_no_other_directory(ann):
+    """A device may have another number after a start of the machine."""
+    record = replace(ann.record, device=ann.record.device + 1)
+    require_worktree(ann.git, record)
+    with pytest.raises(WorktreeRefused, match="another directory is in its place"):
+        require_worktree(ann.git, replace(record, git_file=0))
+    with pytest.raises(WorktreeRefused, match="another directory is in its place"):
+        require_worktree(ann.git, replace(ann.record, inode=ann.record.inode + 1))
 
 
 @pytest.mark.finding("3W1")

@@ -185,10 +185,6 @@ class Agent(Struct, weakref=True):
         self.model = model
         self.conversation.replace_prefix(prefix)
 
-    def use_effort(self, effort: Effort | None) -> None:
-        """Think with this effort; None leaves it to the model. The prefix of the next request is another function's."""
-        self.effort = effort
-
     def renew_model_calls(self) -> None:
         """Let the agent make as many model calls as at its start, for a new prompt of a client."""
         self.model_calls_left = self.model_calls_cap

@@ -58,7 +58,7 @@ def switch_prefix(agent: Agent, why: str, model: Model | None = None, other: Pre
 def change_effort(agent: Agent, effort: Effort | None) -> None:
     """Let the agent think with this effort from its next model call on. Raises StorageError."""
     if effort != agent.effort:
-        agent.use_effort(effort)
+        agent.effort = effort
         switch_prefix(agent, "effort")
 
 

@@ -16,6 +16,7 @@ from teamwright.database.session_connection import SessionConnection
 from teamwright.database.session_files import session_topic
 from teamwright.database.teams_copy import TeamsCopy
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.time_limit import time_limit
 from teamwright.storage.file_watcher import Names, Watcher
 
 SPACING_S = 0.3
@@ -87,7 +88,7 @@ class _Follower:
 
     async def _wait_until_due(self, again_at: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(again_at):
+            async with time_limit(again_at - asyncio.get_running_loop().time()):
                 await self._due.wait()
 
     def _follow_changes(self, watcher: Watcher) -> None:

@@ -163,7 +163,7 @@ class SessionConnection:
         beat_at = loop.time() + BEAT_S
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(beat_at):
+                async with time_limit(beat_at - loop.time()):
                     await self._wake.wait()
             self._wake.clear()
             is_beat = self._lost.is_set() or loop.time() >= beat_at

@@ -288,11 +288,9 @@ async def _start_of(
     if hook.is_confined or hook.confined_because:
         return {**around.env, **fixed}, await around.confine(hook)
     words = _WORD.findall(" ".join((hook.command, *(hook.arguments or ()))))
-    start = own_program_start(words, around.env, fixed, can_confine=True)
-    confinement = await around.confine(hook) if start.is_confined else None
-    if start.is_confined and confinement is None:
-        start = own_program_start(words, around.env, fixed, can_confine=False)
-    return start.env, confinement
+    start = own_program_start(words, around.env, fixed)
+    confinement = await around.confine(hook) if start.wants_sandbox else None
+    return start.environment(is_confined=confinement is not None), confinement
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:

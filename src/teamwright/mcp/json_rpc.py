@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
+
+from teamwright.protocol.time_limit import time_limit
 
 UNSUPPORTED_VERSION = -32022
 """The code of a server that supports other versions of the protocol."""
@@ -101,12 +103,12 @@ class CallDeadline(Struct):
     _end: float = 0.0
     _paused_at: float = 0.0
 
-    def start(self) -> asyncio.Timeout:
-        """Return the timeout around the wait."""
-        now = asyncio.get_running_loop().time()
-        self._end = now + self.max_total_s
-        self._timeout = asyncio.timeout_at(min(now + self.max_silence_s, self._end))
-        return self._timeout
+    @asynccontextmanager
+    async def limit_wait(self) -> AsyncGenerator[None]:
+        """Limit the block, which waits for the answer. Raises TimeoutError."""
+        self._end = asyncio.get_running_loop().time() + self.max_total_s
+        async with time_limit(min(self.max_silence_s, self.max_total_s)) as self._timeout:
+            yield
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
         """Extend the timeout after a progress notification."""
@@ -174,7 +176,7 @@ class JsonRpcPeer(Struct):
         message["params"] = {**params, "_meta": meta} if meta else dict(params)
         try:
             self.transport.send(message)
-            async with deadline.start():
+            async with deadline.limit_wait():
                 return await answer
         except TimeoutError:
             self._cancel(number, method, "it took too long")

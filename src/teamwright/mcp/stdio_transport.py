@@ -63,21 +63,6 @@ class ServerEnvironment(Struct, frozen=True):
     """The variables in `env` that the settings set."""
 
 
-def _start_of(
-    config: ServerConfig, environment: ServerEnvironment, own: Mapping[str, str]
-) -> tuple[Mapping[str, str], CommandConfinement | None]:
-    """Return the environment and the confinement of a server of the person's own configuration.
-
-    A program that only a directory of the project has on the PATH is confined as a server of the repository is.
-    """
-    fixed = {**environment.settings_env, **own, **config.env}
-    start = own_program_start(config.argv[:1], environment.env, fixed, can_confine=True)
-    confinement = environment.confine(config) if start.is_confined else None
-    if start.is_confined and confinement is None:
-        start = own_program_start(config.argv[:1], environment.env, fixed, can_confine=False)
-    return start.env, confinement
-
-
 class LineReader:
     """A sink that splits a process's output into lines. `on_overflow` is called once when reading must stop."""
 
@@ -150,10 +135,12 @@ class StdioTransport:
         own: dict[str, str] = {} if config.worktree is None else dict.fromkeys(PROJECT_VARIABLES, str(config.worktree))
         purpose = ProcessPurpose(output=str(path))
         try:
-            confinement = environment.confine(config) if config.is_confined else None
-            env: Mapping[str, str] = {**environment.env, **own, **config.env}
-            if not config.is_confined:
-                env, confinement = _start_of(config, environment, own)
+            fixed = {**environment.settings_env, **own, **config.env}
+            start = own_program_start(config.argv[:1], environment.env, fixed)
+            confinement = environment.confine(config) if config.is_confined or start.wants_sandbox else None
+            env = {**environment.env, **own, **config.env}
+            if not config.is_confined:  # of the person's own configuration
+                env = start.environment(is_confined=confinement is not None)
             # Files that existed stay as they are: a person may have changed them during the server's life.
             before = confinement.guard().created_only() if confinement is not None else None
             command = ProcessCommand(

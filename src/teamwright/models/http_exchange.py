@@ -136,7 +136,7 @@ class HttpExchange:
 
         try:
             request = self._client.build_request("POST", outgoing.url, content=outgoing.body, headers=outgoing.headers)
-            async with asyncio.timeout_at(self._progress_by):
+            async with time_limit(self._progress_by - asyncio.get_running_loop().time()):
                 return await self._client.send(request, stream=True)
         except TimeoutError:
             raise ServiceError("stalled", "no answer began in time") from None
@@ -158,9 +158,8 @@ class HttpExchange:
         chunks = response.aiter_bytes()
         while True:
             try:
-                async with asyncio.timeout_at(
-                    min(self._progress_by, self._ending_by, loop.time() + self._clocks.read_s)
-                ):
+                left_s = min(self._progress_by, self._ending_by) - loop.time()
+                async with time_limit(min(left_s, self._clocks.read_s)):
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 return

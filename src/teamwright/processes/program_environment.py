@@ -210,28 +210,32 @@ def outside_first(path: str, directories: tuple[str, ...] | None = None) -> str:
 
 
 class ProgramStart(Struct, frozen=True):
-    """The start of a program of the person's settings: its environment, and whether it runs in the sandbox because the
-    program is one of the project."""
+    """The start of a program of the person's settings. `wants_sandbox`: only a changeable directory has the program.
 
-    env: dict[str, str]
-    is_confined: bool = False
-
-
-def own_program_start(
-    words: Iterable[str], env: Mapping[str, str], fixed: Mapping[str, str], *, can_confine: bool
-) -> ProgramStart:
-    """Return the start of a program of the person's settings, such as a hook. `words` are those of its line.
-
-    A program that only a changeable directory has runs in the sandbox, with the whole PATH; where none works
-    (`can_confine` is False), the directories of the project come last on the PATH. Any other program starts without
-    them, and without variables that name code there. `fixed` are variables that the settings set: they stay.
+    `fixed` are variables that the settings set: they stay as they are.
     """
-    path = env.get("PATH", os.defpath)
-    if not find_project_program(words, path):
-        return ProgramStart({**own_variables(env), **fixed})
-    if can_confine:
-        return ProgramStart({**env, **fixed}, is_confined=True)
-    return ProgramStart({**own_variables(env), "PATH": outside_first(path), **fixed})
+
+    env: Mapping[str, str]
+    fixed: Mapping[str, str]
+    wants_sandbox: bool
+
+    def environment(self, *, is_confined: bool) -> dict[str, str]:
+        """Return the environment of the program, in a sandbox or without one.
+
+        A program of the project gets the whole PATH in a sandbox, else the directories of the project come last on it.
+        Any other program starts without them, and without variables that name code there.
+        """
+        if not self.wants_sandbox:
+            return {**own_variables(self.env), **self.fixed}
+        if is_confined:
+            return {**self.env, **self.fixed}
+        path = outside_first(self.env.get("PATH", os.defpath))
+        return {**own_variables(self.env), "PATH": path, **self.fixed}
+
+
+def own_program_start(words: Iterable[str], env: Mapping[str, str], fixed: Mapping[str, str]) -> ProgramStart:
+    """Return the start of a program of the person's settings, such as a hook. `words` are those of its line."""
+    return ProgramStart(env, fixed, bool(find_project_program(words, env.get("PATH", os.defpath))))
 
 
 class VariableForm(StrEnum):

@@ -27,6 +27,7 @@ from teamwright.protocol.events import LimitReached, Notice, RunEnded
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block
+from teamwright.protocol.time_limit import time_limit
 from teamwright.protocol.usage import Usage
 from teamwright.session.command_with_home import command_with_home
 from teamwright.session.control.stop_listener import StopListener
@@ -100,9 +101,9 @@ class Session(Struct):
         if prompt:
             self.lead.add_prompt(prompt)
         minutes = self.agent_factory.budget_tracker.budget.minutes
-        cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
+        cap: asyncio.Timeout | None = None
         try:
-            async with cap:
+            async with time_limit(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())) as cap:
                 end = await self.lead.run_until_done(self.has_open_tasks)
                 if form is not None:
                     from teamwright.session.structured_output import read_output
@@ -110,7 +111,7 @@ class Session(Struct):
                     output = await read_output(self.lead, self.has_open_tasks, end, form)
                     end = output.end
         except TimeoutError:
-            if not cap.expired():
+            if cap is None or not cap.expired():
                 raise  # raised by a program's model: no cap was reached
             self.agent_factory.budget_tracker.out_of_time()
             end = TurnEnd("limit", self.lead.last_end.text, limit="time")
@@ -265,7 +266,7 @@ class Session(Struct):
         shutdown requests.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.team.settings.shutdown_timeout_s):
+            async with time_limit(self.team.settings.shutdown_timeout_s):
                 while self.team.busy_members() or self.agents.has_background_runs() or self.integration.is_working:
                     self.team.changed.clear()
                     await self.team.changed.wait()

@@ -26,6 +26,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.member_states import MemberState
 from teamwright.protocol.messages import Block, message_text, text_block
 from teamwright.protocol.runtime_tags import NO_KEY_TAGS, escape_tags
+from teamwright.protocol.time_limit import time_limit
 from teamwright.session.model_sources import require_price
 from teamwright.session.prompt_input import parse_slash_command
 from teamwright.session.result import Result
@@ -167,12 +168,12 @@ async def _wait_for_subagent(session: Session, work: Coroutine[Any, Any, Subagen
     """Wait for a sub-agent and return it; None at the cap on time."""
     budget_tracker = session.agent_factory.budget_tracker
     minutes, passed = budget_tracker.budget.minutes, time.monotonic() - session.started
-    cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
+    cap: asyncio.Timeout | None = None
     try:
-        async with cap:
+        async with time_limit(None if minutes is None else max(0.0, minutes * 60 - passed)) as cap:
             return await work
     except TimeoutError:
-        if not cap.expired():
+        if cap is None or not cap.expired():
             raise
         budget_tracker.out_of_time()
         return None

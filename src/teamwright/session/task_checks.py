@@ -127,6 +127,11 @@ class TaskChecks(Struct):
     approver: Approver
     lead_bounds: Callable[[], SandboxSettings]
 
+    @property
+    def search_path(self) -> str:
+        """Implement `tasks.task_check.CheckRunner.search_path`."""
+        return self.environment().get("PATH", "")
+
     def commands(self, task: Task) -> tuple[str, ...]:
         """Implement `tasks.task_check.CheckRunner.commands`."""
         return tuple(dict.fromkeys(one for one in (task.check, self.settings.command) if one))
@@ -157,7 +162,7 @@ class TaskChecks(Struct):
         seen_from = self.allowed.decision_directory(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        policy, path = self._policy(by), self.environment().get("PATH", "")
+        policy, path = self._policy(by), self.search_path
         now = policy.decide("Bash", Access(command=command, cwd=cwd, search_path=path)).verdict
         if seen_from is not None:
             then = policy.decide("Bash", Access(command=command, cwd=seen_from, search_path=path)).verdict

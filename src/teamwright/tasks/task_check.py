@@ -32,6 +32,11 @@ class TaskCheckResult(Struct, frozen=True):
 class CheckRunner(Protocol):
     """The port for running checks."""
 
+    @property
+    def search_path(self) -> str:
+        """The PATH on which a check finds its programs: by it the command is judged."""
+        ...
+
     def commands(self, task: Task) -> tuple[str, ...]:
         """Return the commands that must succeed for this task: its check, then those of all tasks."""
         ...

@@ -108,6 +108,11 @@ class TaskList:
         self._names = MemberNames(realm)
         self._completions = TaskCompletions(store, self._drafts, self._names, check, work)
 
+    @property
+    def check_search_path(self) -> str:
+        """The PATH on which checks find their programs; empty when no check runs."""
+        return self._check.search_path if self._check is not None else ""
+
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, id: str) -> Task | None:

@@ -176,6 +176,10 @@ def _report_path(where: RunLocation, value: str | None) -> Path | None:
     return where.resolve(value) if value is not None else None
 
 
+_THINKING_TOKENS: Mapping[str, int | None] = {"disabled": 0, "adaptive": None}
+"""Ways of `--thinking` that decide alone; else `--max-thinking-tokens` or its variable does."""
+
+
 def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool) -> Options:
     seconds = flags.get("timeout")
     session = flags.get("session_id")
@@ -185,7 +189,7 @@ def _options(where: RunLocation, flags: Mapping[str, Any], *, interactive: bool)
         model=flags.get("model"),
         fallback_models=_fallback_models(flags.get("fallback_model")),
         effort=flags.get("effort"),
-        thinking_tokens=0 if flags.get("thinking") == "disabled" else flags.get("max_thinking_tokens"),
+        thinking_tokens=_THINKING_TOKENS.get(flags.get("thinking") or "", flags.get("max_thinking_tokens")),
         may_bypass=bool(flags.get("allow_dangerously_skip_permissions")),
         permission_mode=_mode(flags),
         add_dirs=tuple(_directory(where, value) for value in flags.get("add_dir") or ()),

@@ -1,4 +1,4 @@
-"""What the runtime does not commit for a member: private and generated files, large ones, and the loss of most files.
+"""The runtime does not commit private, generated or large files for a member, nor the loss of most files.
 
 A person or the member can commit such a change by its own git command. Depends on git; changes nothing.
 """
@@ -49,11 +49,12 @@ def read_uncommitted(git: RepositoryGit, tree: Path, without: Iterable[str] = ()
     """Return the files that a commit of everything would take, `without` some untracked ones: paths, and directories
     that end in a slash. Raises WorktreeRefused, CannotStart.
     """
-    left_out = tuple(without)
+    left_out = frozenset(without)
+    directories = tuple(one for one in left_out if one.endswith("/"))
     others = [
         path
         for path in _split(git.read("ls-files", "-z", "--others", "--exclude-standard", cwd=tree))
-        if path not in left_out and not path.startswith(tuple(one for one in left_out if one.endswith("/")))
+        if path not in left_out and not path.startswith(directories)
     ]
     compare = ("diff-index", "-z", "--no-renames", "--name-only")
     staged = _split(git.read(*compare, "--cached", "--diff-filter=A", "HEAD", cwd=tree))
@@ -68,7 +69,7 @@ def read_uncommitted(git: RepositoryGit, tree: Path, without: Iterable[str] = ()
 
 def require_limits(git: RepositoryGit, tree: Path, files: UncommittedFiles, limits: CommitLimits) -> None:
     """Raise WorktreeRefused with the list of files that the runtime does not commit."""
-    if _loses_files(files):
+    if is_loss(len(files.deleted), len(files.added), files.tracked):
         raise WorktreeRefused(
             "worktree-refused",
             f"{len(files.deleted)} of {files.tracked} files are gone from the worktree, and no git command removed "
@@ -87,10 +88,6 @@ def require_limits(git: RepositoryGit, tree: Path, files: UncommittedFiles, limi
             ],
             note="nothing was committed",
         )
-
-
-def _loses_files(files: UncommittedFiles) -> bool:
-    return is_loss(len(files.deleted), len(files.added), files.tracked)
 
 
 def is_loss(gone: int, added: int, tracked: int) -> bool:

@@ -50,7 +50,7 @@ def stage_work(git: RepositoryGit, record: WorktreeRecord, limits: CommitLimits)
         )
     paths = (*modified, *untracked)
     if paths:
-        by_setup = (path for path in record.setup if path not in untracked)
+        by_setup = record.setup.keys() - set(untracked)
         require_limits(git, record.tree, read_uncommitted(git, record.tree, by_setup), limits)
     if unstaged := _unstaged(git, record, paths):
         _remove_stale_lock(git, record)

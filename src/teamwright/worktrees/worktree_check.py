@@ -44,7 +44,6 @@ def confirm_worktree(git: RepositoryGit, record: WorktreeRecord) -> tuple[Worktr
     if confirmed == record:
         return record, False
     confirmed.save()
-    # A device may have another number after a start of the machine.
     return confirmed, bool(record.inode) and (record.inode, record.git_file) != (confirmed.inode, confirmed.git_file)
 
 
@@ -78,7 +77,9 @@ def _kind_problem(record: WorktreeRecord) -> str:
 def _directory_problem(record: WorktreeRecord) -> str:
     if problem := _kind_problem(record):
         return problem
-    if record.inode and _identity(record) != (record.device, record.inode):
+    device, inode = _identity(record) or (0, 0)
+    # A device may have another number after a start of the machine; then the file `.git` says which directory it is.
+    if record.inode and (inode != record.inode or not (record.git_file or device == record.device)):
         return "another directory is in its place"
     return "its .git is gone or another one" if record.git_file and _git_file(record) != record.git_file else ""
 

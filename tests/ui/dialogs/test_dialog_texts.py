@@ -76,6 +76,25 @@ async def test_nobody_says_yes_to_what_was_not_shown():
 
 
 @pytest.mark.promise("K5")
+async def test_a_command_that_fits_since_the_window_grew_is_shown_whole_by_the_same_key(monkeypatch):
+    answers, shown, questions = [], [], RequestDialog()
+    what = "\n".join(f"echo {number}" for number in range(60))
+    questions.add(a_request(answers, what=what, input={"command": what}))
+
+    class Resizing(Typist):
+        async def answer(self, label, *kept):
+            monkeypatch.setenv("LINES", "100")
+            return await super().answer(label, *kept)
+
+    monkeypatch.setenv("LINES", "24")
+    async with asyncio.timeout(WAIT_S):
+        await questions.ask_first(Resizing("y", "v", "y"), EventFormatter(), shown.extend)
+    assert shown.count(UNSEEN_NOTE) == 1
+    assert "    echo 40" in shown
+    assert answers == [("perm-1", RequestAnswer(verdict="allow"))]
+
+
+@pytest.mark.promise("K5")
 async def test_a_no_needs_no_reading():
     answers, questions = [], RequestDialog()
     questions.add(a_request(answers, what="x\n" * 5_000))

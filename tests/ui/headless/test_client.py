@@ -1,13 +1,17 @@
 """A client program on stdin and stdout: hooks, permission answers, MCP servers in it, interrupts, partial messages."""
 
+import io
 import json
 import subprocess
 from contextlib import contextmanager
 
 import pytest
 
+from teamwright.protocol.events import AssistantText
+from teamwright.protocol.ids import LEAD
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from teamwright.ui.headless.run_output import RunOutput
 from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of, told_results
 
@@ -243,6 +247,29 @@ def test_prompts_are_replayed_with_their_ids(tmp_path, repo):
             users = [line for line in one.result() if line["type"] == "user"]
             assert [(line["isReplay"], line["uuid"][-1]) for line in users] == [(True, str(number))]
             assert users[0]["message"]["content"][0]["text"] == text
+
+
+@pytest.mark.finding("U10")
+def test_only_prompts_that_reach_the_model_are_replayed_and_each_with_its_own_id(tmp_path, repo):
+    with client(tmp_path, repo, ["One."], "--replay-user-messages") as one:
+        one.prompt("/cost", uuid="00000000-0000-4000-8000-000000000000")
+        assert not [line for line in one.result() if line["type"] == "user"]
+        one.prompt("first", uuid="00000000-0000-4000-8000-000000000001")
+        users = [line for line in one.result() if line["type"] == "user"]
+        assert [(line["isReplay"], line["uuid"][-1]) for line in users] == [(True, "1")]
+
+
+@pytest.mark.finding("U10")
+def test_mail_of_the_lead_is_no_replay():
+    out = io.StringIO()
+    outlet = RunOutput("stream-json", progress=False, out=out, err=io.StringIO(), replays_prompts=True)
+    for id, text in ((None, "mail"), ("prompt-1", "a prompt"), (None, "mail that came during its turn")):
+        if id is not None:
+            outlet.replays(id)
+        content = [{"type": "text", "text": text}]
+        outlet.show_event(AssistantText(member=LEAD, agent_id="a", message={"role": "user", "content": content}), "s")
+    [line] = map(json.loads, out.getvalue().splitlines())
+    assert (line["uuid"], line["isReplay"], line["message"]["content"][0]["text"]) == ("prompt-1", True, "a prompt")
 
 
 APPROVER = """

@@ -6,8 +6,11 @@ import pytest
 
 from teamwright.models.effort import effort_for_tokens
 from teamwright.models.model import ModelCard
+from teamwright.protocol.errors import UsageError
+from teamwright.session.options import Options
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.model_server_replies import Answer
+from teamwright.ui.headless.client_start import with_client_fields
 from tests.support.waits import WAIT_S
 from tests.ui.headless.test_client import client
 from tests.ui.program import Program, error_of, told_results
@@ -69,6 +72,7 @@ def test_the_first_request_sets_instructions_tools_and_the_form_of_the_answer(tm
         ({"systemPrompt": {"preset": "x"}}, "systemPrompt"),
         ({"sdkMcpServers": "calc"}, "sdkMcpServers"),
         ({"jsonSchema": {"type": "nothing"}}, "jsonSchema"),
+        ({"sdkMcpServerConfigs": {"db": {"tools": [{"name": "x", "permission_policy": "deny"}]}}}, "permission_policy"),
     ],
 )
 @pytest.mark.slow_after(2)
@@ -79,6 +83,43 @@ def test_a_field_that_would_be_dropped_is_an_error(tmp_path, repo, fields, word)
         _, err = one.process.communicate(timeout=WAIT_S)
     assert one.process.returncode == 2
     assert word in err
+
+
+@pytest.mark.finding("3I1")
+@pytest.mark.parametrize(
+    ("configs", "words"),
+    [
+        (["db"], "is an object"),
+        ({"db": ["x"]}, "the entry of db is an object"),
+        ({"db": {"tools": {"x": "always_deny"}}}, "the tools of db are a list of objects with a name"),
+        ({"db": {"tools": ["x"]}}, "the tools of db are a list of objects with a name"),
+        (
+            {"db": {"tools": [{"permission_policy": "always_deny"}]}},
+            "the tools of db are a list of objects with a name",
+        ),
+        ({"db": {"tools": [{"name": "x", "permission_policy": "Always_Deny"}]}}, "not 'Always_Deny'"),
+        ({"db": {"tools": [{"name": "x", "permission_policy": ["always_deny"]}]}}, "a permission_policy is one of"),
+        ({"db": {"timeout": "5s"}}, "the timeout of db is a number of milliseconds"),
+        ({"db": {"timeout": True}}, "the timeout of db is a number of milliseconds"),
+    ],
+)
+def test_what_a_client_says_about_its_servers_in_a_wrong_form_is_an_error_that_names_the_field(configs, words):
+    with pytest.raises(UsageError, match="sdkMcpServerConfigs") as caught:
+        with_client_fields(Options(), {"sdkMcpServers": ["db"], "sdkMcpServerConfigs": configs})
+    assert words in caught.value.what
+
+
+@pytest.mark.finding("3I1")
+def test_a_policy_of_a_client_holds_for_the_name_that_its_tool_has_here():
+    tools = [
+        {"name": "drop all, now", "permission_policy": "always_deny"},
+        {"name": "move.all", "permission_policy": "always_ask"},
+        {"name": "read", "permission_policy": "always_allow"},
+    ]
+    request = {"sdkMcpServers": ["my db"], "sdkMcpServerConfigs": {"my db": {"tools": tools}, "other": None}}
+    options = with_client_fields(Options(), request)
+    assert options.disallowed_tools == ("mcp__my_db__drop_all__now",)
+    assert options.asked_tools == ("mcp__my_db__move_all",)
 
 
 @pytest.mark.finding("3I1")
@@ -183,7 +224,7 @@ def test_commands_of_a_client_act_without_a_model(tmp_path, repo):
         init = next(line for line in one.result() if line.get("subtype") == "init")
         assert {"compact", "clear", "cost", "context"} <= set(init["slash_commands"])
         answers = {}
-        for command in ("/cost", "/context", "/vim", "/clear"):
+        for command in ("/cost", "/context", "/context nobody", "/vim", "/clear"):
             one.prompt(command)
             answers[command] = one.result()[-1]["result"]
         calls = len(one.server.bodies)
@@ -192,6 +233,7 @@ def test_commands_of_a_client_act_without_a_model(tmp_path, repo):
     assert calls == 1
     assert "all" in answers["/cost"]
     assert "tokens" in answers["/context"]
+    assert "nobody" in answers["/context nobody"]
     assert "not available" in answers["/vim"]
     assert "knows what was said" in answers["/clear"]
 
@@ -245,6 +287,16 @@ def test_thinking_is_switched_off_by_a_flag(tmp_path, repo):
         done = program.run("-p", "hi", "--model", "sonnet", "--thinking", "disabled")
     assert done.returncode == 0, done.stderr
     assert server.bodies[0].get("thinking", {}).get("type") != "adaptive"
+
+
+@pytest.mark.finding("3I7")
+def test_a_lead_that_thinks_as_it_likes_takes_no_number_of_tokens_from_the_environment(tmp_path, repo):
+    with LoopbackModel.in_thread(["Done."]) as server:
+        program = Program(repo, tmp_path / "home", server.url, env={"MAX_THINKING_TOKENS": "3000"})
+        done = program.run("-p", "hi", "--model", "sonnet", "--thinking", "adaptive")
+    assert done.returncode == 0, done.stderr
+    [body] = server.bodies
+    assert (body["thinking"]["type"], body.get("output_config")) == ("adaptive", None)
 
 
 @pytest.mark.finding("3I8")

@@ -1,12 +1,16 @@
 """`teamwright mcp`: what is added is an entry of a settings file, and what is shown has no secrets."""
 
 import json
+import os
+import webbrowser
+from unittest.mock import patch
 
 import pytest
 
 from teamwright.config.settings_view import SettingsQuery
 from teamwright.mcp.login_store import LoginStore, StoredLogin
 from teamwright.teams.status.team_views import resolve_home
+from teamwright.ui.cli import mcp
 from teamwright.ui.cli.main import main
 from teamwright.views.mcp_servers import load_server_config
 
@@ -27,6 +31,24 @@ def listed(capsys) -> list[dict]:
     capsys.readouterr()
     assert main(["mcp", "list", "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.finding("C5")
+def test_a_browser_gets_no_variable_that_leads_to_code_of_the_project(project, monkeypatch):
+    """Nothing of the login is real but the command, and what the browser would start with."""
+    assert main(["mcp", "add", "-s", "user", "tracker", "https://tracker.example/mcp"]) == 0
+    started: list[dict[str, str]] = []
+
+    async def log_in(_home, _config, _request, show) -> int:
+        show("https://login.example/")
+        return 1
+
+    monkeypatch.setattr(mcp, "is_on_terminal", lambda: True)
+    monkeypatch.setattr(mcp, "log_in", log_in)
+    monkeypatch.setattr(webbrowser, "open", lambda _address: started.append(dict(os.environ)))
+    with patch.dict(os.environ, PYTHONPATH=str(project), MY_VALUE="kept"):
+        assert main(["mcp", "login", "tracker"]) == 0
+    assert [("PYTHONPATH" in one, one["MY_VALUE"]) for one in started] == [(False, "kept")]
 
 
 @pytest.mark.finding("C5")

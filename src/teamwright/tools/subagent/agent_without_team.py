@@ -16,7 +16,7 @@ from teamwright.agent.tool_input import ToolInput
 from teamwright.models.effort import parse_optional_effort
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.budget import NO_CAPS, Budget
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.protocol.messages import text_block
 from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
@@ -135,7 +135,7 @@ class SubagentTool(Tool[NamedSubagentInput]):
 
     def makes_known_change(self, call: NamedSubagentInput) -> bool:
         """Return True for an agent that runs in the background: the same job again is no new work."""
-        return bool(call.run_in_background)
+        return starts_in_background(self._agents, call)
 
     def can_rerun(self, call: NamedSubagentInput) -> bool:
         """Return True: a call that was interrupted finds its sub-agent and resumes it."""
@@ -186,7 +186,7 @@ async def run_subagent(
     """
     if not call.prompt.strip():
         return _type_described(subagents, call, spec)
-    background = bool(call.run_in_background) or subagents.settings.fork
+    background = _wants_background(subagents, call)
     if spec.fork:
         spec = replace(spec, cwd=ctx.workplace.cwd)
     if not call.resume:
@@ -198,6 +198,23 @@ async def run_subagent(
             _find_resumed(subagents, call, caller), call.prompt, caller, origin, background=background
         )
     return await _wait_or_report(subagents, run, call.prompt, ctx)
+
+
+def _wants_background(subagents: Subagents, call: SubagentInput) -> bool:
+    return bool(call.run_in_background) or subagents.settings.fork
+
+
+def starts_in_background(subagents: Subagents, call: SubagentInput) -> bool:
+    """Return True when the sub-agent of this call runs in the background: by the call, the settings or its type."""
+    if subagents.runs_in_background(_wants_background(subagents, call)):
+        return True
+    if call.resume or not subagents.settings.background:
+        return False
+    try:
+        definition = subagents.builder.resolve(call.spec()).definition
+    except TeamwrightError:  # nothing starts
+        return False
+    return definition is not None and definition.background
 
 
 def _type_described(agents: Subagents, call: SubagentInput, spec: SpawnSpec) -> ToolResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +23,11 @@ REVIEW_OWNERS = ["(a hook looks at it)"]
 """The owner that reserves a task during its review: no member can have such a name."""
 
 
-def check_access(metadata: Mapping[str, Any] | None, ctx: ToolContext) -> Access:
+def check_access(metadata: Mapping[str, Any] | None, port: CallerTaskList, ctx: ToolContext) -> Access:
     """Return an access to the check that this metadata sets, in the caller's directory; without a check, none."""
-    command = own_check(metadata)
-    return (
-        Access(command=command, cwd=ctx.workplace.cwd, search_path=os.environ.get("PATH", "")) if command else HARMLESS
-    )
+    if not (command := own_check(metadata)):
+        return HARMLESS
+    return Access(command=command, cwd=ctx.workplace.cwd, search_path=port.tasks.check_search_path)
 
 
 def check_preview(metadata: Mapping[str, Any] | None) -> str:
@@ -85,7 +83,7 @@ class TaskCreate(Tool[TaskCreateInput]):
 
     def access(self, call: TaskCreateInput, ctx: ToolContext) -> Access:
         """Return an access to the check, which is a command like any other."""
-        return check_access(call.metadata, ctx)
+        return check_access(call.metadata, self._port, ctx)
 
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create the task. The result has its number."""

@@ -74,7 +74,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
 
     def access(self, call: TaskUpdateInput, ctx: ToolContext) -> Access:
         """Return an access to the check, which is a command like any other."""
-        return check_access(call.metadata, ctx)
+        return check_access(call.metadata, self._port, ctx)
 
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Update the task, notify a new owner, and return the change."""

@@ -19,7 +19,7 @@ from teamwright.teams.spawn_spec import REMOTE, SpawnSpec
 from teamwright.teams.subagents.subagent_registry import Subagents
 from teamwright.teams.team_creation import ensure_team
 from teamwright.tools.caller import Caller
-from teamwright.tools.subagent.agent_without_team import TYPE_OR_FORK, SubagentInput, run_subagent
+from teamwright.tools.subagent.agent_without_team import TYPE_OR_FORK, SubagentInput, run_subagent, starts_in_background
 
 
 class AgentInput(SubagentInput):
@@ -72,7 +72,7 @@ class AgentTool(Tool[AgentInput]):
 
     def makes_known_change(self, call: AgentInput) -> bool:
         """Return True for an agent that runs in the background: the same job again is no new work."""
-        return bool(call.name or call.run_in_background)
+        return bool(call.name) or starts_in_background(self._agents, call)
 
     def can_rerun(self, call: AgentInput) -> bool:
         """Return True: a call starts a teammate once, and resumes its sub-agent."""

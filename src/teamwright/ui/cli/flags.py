@@ -112,6 +112,7 @@ RUN_FLAGS: tuple[click.Option, ...] = (
         type=click.IntRange(min=0),
         metavar="N",
         envvar="MAX_THINKING_TOKENS",
+        show_envvar=True,
         help="Let the lead think with N tokens, or at the nearest effort; 0: without thinking.",
     ),
     click.Option(

@@ -62,7 +62,9 @@ def login_command(
         note(f"Open this address to log in to {one_line(name)}:")
         note(address)
         if opens:
-            os.environ.update(own_variables(os.environ))  # the module looks for browsers on the PATH
+            own = own_variables(os.environ)  # the module looks for browsers on the PATH
+            os.environ.clear()
+            os.environ.update(own)
             webbrowser.open(address)
 
     request = LoginRequest(callback_port, client_id, os.environ.get(SECRET_VARIABLE, ""), timeout)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.messages import message_text
 from teamwright.session.control.agent_actions import compact_agent
 from teamwright.session.prompt_input import BUILT_IN_PROMPTS, parse_slash_command
@@ -39,20 +39,26 @@ def offered_commands(session: Session) -> list[str]:
 async def run_client_command(session: Session, prompt: Sequence[dict[str, Any]]) -> Result | None:
     """Carry out a prompt that is a slash command, and return its result; None when it is a prompt for the model.
 
-    A command that needs a terminal costs nothing: the result says what to use in its place.
+    A command that needs a terminal costs nothing: the result says what to use in its place. A command that fails does
+    not end the session: its result says why.
     """
     if any(block.get("type") != "text" for block in prompt):
         return None
     called = parse_slash_command(message_text(prompt))
     if called is None:
         return None
-    name, words = f"/{called[0].lower()}", called[1]
-    is_untrusted = called[0].lower() in session.agent_factory.toolset.shelf.untrusted
+    try:
+        return await _run_command(session, *called)
+    except TeamwrightError as problem:
+        return await session.result("done", problem.what)
+
+
+async def _run_command(session: Session, called: str, words: str) -> Result | None:
+    """Carry out `/called words`; None when it is a text. Raises TeamwrightError."""
+    name = f"/{called.lower()}"
+    is_untrusted = called.lower() in session.agent_factory.toolset.shelf.untrusted
     if name in callable_names(session) or name in BUILT_IN_PROMPTS or is_untrusted:
-        try:
-            return await run_named_command(session, called[0], words, "")
-        except UsageError as problem:
-            return await session.result("done", problem.what)
+        return await run_named_command(session, called, words, "")
     name = _SAME.get(name, name)
     if name == "/compact":
         done = await compact_agent(session, "", words)

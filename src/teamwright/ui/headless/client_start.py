@@ -14,10 +14,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from teamwright.agent.prompt_prefix import change_effort
+from teamwright.mcp.tool_listing import server_key, tool_name
 from teamwright.models.catalog import aliases
 from teamwright.models.effort import effort_for_tokens
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.rule_list import split_rules
 from teamwright.session.options import Options
 from teamwright.session.session import Session
 from teamwright.session.slash_command_call import list_commands, offered_names
@@ -41,7 +41,11 @@ _INSTEAD = {
 }
 """Fields that are known and not supported, and what there is in their place."""
 
-_POLICY_FLAGS = {"always_ask": "ask", "always_deny": "deny"}
+_POLICIES = ("always_allow", "always_ask", "always_deny")
+"""What a client may say about a tool of its servers. The first one allows nothing: rules and modes decide."""
+
+
+_CONFIGS = "the field sdkMcpServerConfigs of initialize"
 
 
 def with_client_fields(options: Options, request: Mapping[str, Any]) -> Options:
@@ -93,15 +97,27 @@ def _servers(options: Options, request: Mapping[str, Any]) -> tuple[str, ...]:
     names = cast("object", request.get("sdkMcpServers") or [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
         raise UsageError("usage", "the field sdkMcpServers of initialize is a list of names")
-    times = _object(request, "sdkMcpServerConfigs")
+    configs = _server_configs(request)
     known = {name for text in options.mcp_config if text.lstrip().startswith("{") for name in _server_names(text)}
     servers: dict[str, Any] = {}
     for name in cast("list[str]", names):
-        timeout = cast("dict[str, Any]", times.get(name) or {}).get("timeout")
-        limit = {"timeout": timeout} if isinstance(timeout, int) and timeout >= 1_000 else {}
+        timeout = configs.get(name, {}).get("timeout") or 0
+        if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout < 0:
+            raise UsageError("usage", f"{_CONFIGS}: the timeout of {name} is a number of milliseconds")
+        limit = {"timeout": timeout} if timeout >= 1_000 else {}
         if name not in known:
             servers[name] = {"type": "sdk", "name": name, **limit}
     return (json.dumps({"mcpServers": servers}),) if servers else ()
+
+
+def _server_configs(request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what the client says about its servers, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, config in _object(request, "sdkMcpServerConfigs").items():
+        if not isinstance(config, dict | None):
+            raise UsageError("usage", f"{_CONFIGS}: the entry of {name} is an object")
+        found[name] = cast("dict[str, Any]", config or {})
+    return found
 
 
 def _server_names(text: str) -> list[str]:
@@ -113,13 +129,27 @@ def _server_names(text: str) -> list[str]:
 
 def _tool_policies(request: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the rules that ask before tools of the client's servers, and those that deny them."""
-    rules: dict[str, list[str]] = {"ask": [], "deny": []}
-    for server, config in _object(request, "sdkMcpServerConfigs").items():
-        for tool in cast("dict[str, Any]", config or {}).get("tools") or ():
-            kind = _POLICY_FLAGS.get(str(tool.get("permission_policy") or ""))
-            if kind is not None and isinstance(tool.get("name"), str):
-                rules[kind] += split_rules(f"mcp__{server}__{tool['name']}")
-    return rules["ask"], rules["deny"]
+    asked, denied = list[str](), list[str]()
+    for server, config in _server_configs(request).items():
+        for tool in _tool_entries(server, config.get("tools") or []):
+            policy = tool.get("permission_policy")
+            if policy is not None and policy not in _POLICIES:
+                known = ", ".join(_POLICIES)
+                raise UsageError(
+                    "usage", f"{_CONFIGS}: a permission_policy is one of {known}, not {str(policy)[:40]!r}"
+                )
+            rule = tool_name(server_key(server), tool["name"])
+            asked += [rule] if policy == "always_ask" else []
+            denied += [rule] if policy == "always_deny" else []
+    return asked, denied
+
+
+def _tool_entries(server: str, tools: object) -> list[dict[str, Any]]:
+    entries: list[Any] = cast("list[Any]", tools) if isinstance(tools, list) else [tools]
+    found = [cast("dict[str, Any]", one) for one in entries if isinstance(one, dict)]
+    if len(found) < len(entries) or not all(isinstance(one.get("name"), str) for one in found):
+        raise UsageError("usage", f"{_CONFIGS}: the tools of {server} are a list of objects with a name")
+    return found
 
 
 def _output(request: Mapping[str, Any]) -> Any:

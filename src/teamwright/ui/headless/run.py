@@ -53,7 +53,7 @@ async def _run_headless(invocation: Invocation) -> int:
             verbose or (sys.stderr.isatty() and invocation.output_format == "text"),
             calls=CallCollector(receipts=invocation.report is not None),
             on_write_error=partial(ending.end, signal.SIGPIPE),
-            replay_uuids=[] if invocation.replay_user_messages else None,
+            replays_prompts=invocation.replay_user_messages,
             partials=_partial_messages() if invocation.include_partial_messages else None,
         )
         try:

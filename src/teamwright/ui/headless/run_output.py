@@ -59,8 +59,10 @@ class RunOutput(Struct):
     calls: CallCollector = field(default_factory=lambda: CallCollector(receipts=False))
     on_write_error: Callable[[], object] | None = None
     write_error: OSError | None = None
-    replay_uuids: list[str] | None = None
-    """The ids of prompts whose lines are marked as replays, oldest first; None without the flag."""
+    replays_prompts: bool = False
+    """True when the prompts of a client come back to it."""
+    prompt_id: str | None = None
+    """The id of the client's prompt whose line is still to come, empty for one without an id; None without one."""
     partials: PartialMessages | None = None
     is_answered: bool = False
     """True after the answer to the last prompt was written."""
@@ -88,23 +90,23 @@ class RunOutput(Struct):
             for line in () if self.partials is None else self.partials.lines(event, session_id):
                 self.json_line(line)
             body = event_object(event, session_id)
-            if body is not None and not (self.replay_uuids is None and _is_prompt(body)):
-                self.json_line(self._marked(body) if self.replay_uuids else body)
+            if body is not None and _is_prompt(body):
+                body = self._replay(body)
+            if body is not None:
+                self.json_line(body)
         if isinstance(event, RequestOpened):
             self.note(_request_lines(event))
         elif (self.progress or _is_always_shown(event)) and (line := event_line(event)) is not None:
             self.note(line)
 
     def replays(self, id: str) -> None:
-        """Mark the line of the next prompt as a replay of the client's line with this id."""
-        if self.replay_uuids is not None:
-            self.replay_uuids.append(id)
+        """Expect the line of the client's prompt with this id, which is its replay."""
+        self.prompt_id = id if self.replays_prompts else None
 
-    def _marked(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the line of a prompt as the replay of the oldest waiting one; other lines unchanged."""
-        if not self.replay_uuids or not _is_prompt(body):
-            return body
-        return {**body, "isReplay": True, "uuid": self.replay_uuids.pop(0) or body["uuid"]}
+    def _replay(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the line of the client's prompt as its replay; None for the lead's other input, such as mail."""
+        id, self.prompt_id = self.prompt_id, None
+        return None if id is None else {**body, "isReplay": True, "uuid": id or body["uuid"]}
 
     def write_answer(self, result: Result) -> None:
         """Write the answer to a prompt, in the format of the flags."""
@@ -148,7 +150,7 @@ class RunOutput(Struct):
 
 
 def _is_prompt(body: Mapping[str, Any]) -> bool:
-    """Return True for the line of a prompt of the lead. Clients know their prompts, and get them back on request."""
+    """Return True for the line of input of the lead: a prompt, mail or a notice."""
     if body["type"] != "user" or "agent_id" in body:
         return False
     return not any(block["type"] == "tool_result" for block in body["message"]["content"])

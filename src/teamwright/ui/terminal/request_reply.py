@@ -48,7 +48,7 @@ def parse_reply(request: RequestOpened, line: str) -> RequestReply:
     text = line.strip()
     if text in ANSWER_COMMANDS:
         return RequestReply(ReplyMeaning.LIST if text == "/requests" else ReplyMeaning.LATER)
-    if text.lower() == "v" and is_long(request):
+    if text.lower() == "v" and (may_edit(request) or is_long(request)):  # a command may fit since the window grew
         return RequestReply(ReplyMeaning.VIEW)
     if request.kind == "question":  # a single word may be the answer
         return _parse_answer(request, text)

@@ -263,6 +263,27 @@ async def test_a_hook_finds_programs_outside_of_the_project_first(project):
     assert "Read" in (project.directory / "payload").read_text()
 
 
+@pytest.mark.finding("3P4")
+@pytest.mark.parametrize("entry", ["hook", "server"])
+async def test_what_should_run_in_the_sandbox_finds_programs_outside_of_the_project_first_when_there_is_none(
+    project, entry
+):
+    project.plant("sh", "bash", "git", "cat", "env")
+    line = f"cd src; git --version > {project.directory}/version; cat"
+    settings = hooks(project, line)
+    values = json.loads(settings.read_text())
+    if entry == "hook":
+        values["hooks"]["PostToolUse"][0]["hooks"][0]["sandbox"] = True
+    else:
+        servers = {"x": {"command": "bash", "args": ["-c", line]}}
+        (project.root / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        values = {}
+    settings.write_text(json.dumps(values))
+    read = Call("Read", {"file_path": str(project.root / "a.txt")})
+    await project.run(read, settings_file=settings, sandbox="off", trust=True)
+    assert project.found == [] and "git version" in (project.directory / "version").read_text()
+
+
 @pytest.mark.finding("3P2")
 async def test_a_variable_of_the_settings_reaches_a_hook_as_it_is(project):
     settings = hooks(project, f"echo $PYTHONPATH:$NODE_PATH > {project.directory}/seen")
@@ -289,11 +310,14 @@ def test_the_start_of_a_person_s_program_depends_on_where_its_name_leads(project
     monkeypatch.chdir(project.root)
     project.plant("server", "git")
     env = {**project.env, "LD_LIBRARY_PATH": ":", "PYTHONPATH": str(project.root / "src")}
-    known = own_program_start(["git"], env, {"A": "1"})
+    known = own_program_start(["git"], env, {"A": "1"}, wants_sandbox=False)
     outside = known.environment(is_confined=False)
     assert (known.wants_sandbox, outside["A"]) == (False, "1")
     assert str(project.binaries) not in outside["PATH"] and "PYTHONPATH" not in outside
-    of_project = own_program_start(["server"], env, {})
+    of_project = own_program_start(["server"], env, {}, wants_sandbox=False)
     assert of_project.wants_sandbox and of_project.environment(is_confined=True) == env
+    confined = own_program_start(["git"], env, {}, wants_sandbox=True)
+    assert confined.environment(is_confined=True) == env
+    assert confined.environment(is_confined=False)["PATH"].endswith(str(project.binaries))
     without_sandbox = of_project.environment(is_confined=False)
     assert without_sandbox["PATH"].endswith(str(project.binaries)) and "LD_LIBRARY_PATH" not in without_sandbox

@@ -285,10 +285,9 @@ async def _start_of(
 
     A program that only a directory of the project has on the PATH runs as with `"sandbox": true`.
     """
-    if hook.is_confined or hook.confined_because:
-        return {**around.env, **fixed}, await around.confine(hook)
     words = _WORD.findall(" ".join((hook.command, *(hook.arguments or ()))))
-    start = own_program_start(words, around.env, fixed)
+    wants_sandbox = hook.is_confined or bool(hook.confined_because)
+    start = own_program_start(words, around.env, fixed, wants_sandbox=wants_sandbox)
     confinement = await around.confine(hook) if start.wants_sandbox else None
     return start.environment(is_confined=confinement is not None), confinement
 

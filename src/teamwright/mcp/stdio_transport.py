@@ -136,11 +136,9 @@ class StdioTransport:
         purpose = ProcessPurpose(output=str(path))
         try:
             fixed = {**environment.settings_env, **own, **config.env}
-            start = own_program_start(config.argv[:1], environment.env, fixed)
-            confinement = environment.confine(config) if config.is_confined or start.wants_sandbox else None
-            env = {**environment.env, **own, **config.env}
-            if not config.is_confined:  # of the person's own configuration
-                env = start.environment(is_confined=confinement is not None)
+            start = own_program_start(config.argv[:1], environment.env, fixed, wants_sandbox=config.is_confined)
+            confinement = environment.confine(config) if start.wants_sandbox else None
+            env = start.environment(is_confined=confinement is not None)
             # Files that existed stay as they are: a person may have changed them during the server's life.
             before = confinement.guard().created_only() if confinement is not None else None
             command = ProcessCommand(

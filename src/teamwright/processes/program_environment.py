@@ -210,9 +210,9 @@ def outside_first(path: str, directories: tuple[str, ...] | None = None) -> str:
 
 
 class ProgramStart(Struct, frozen=True):
-    """The start of a program of the person's settings. `wants_sandbox`: only a changeable directory has the program.
+    """The start of a program that settings name, such as a hook.
 
-    `fixed` are variables that the settings set: they stay as they are.
+    `wants_sandbox`: it runs in the sandbox where one works. `fixed` are variables that the settings set: they stay.
     """
 
     env: Mapping[str, str]
@@ -222,20 +222,26 @@ class ProgramStart(Struct, frozen=True):
     def environment(self, *, is_confined: bool) -> dict[str, str]:
         """Return the environment of the program, in a sandbox or without one.
 
-        A program of the project gets the whole PATH in a sandbox, else the directories of the project come last on it.
-        Any other program starts without them, and without variables that name code there.
+        In a sandbox it gets the whole PATH. Without the one that it wants, the directories of the project come last, so
+        that they decide nothing that the system has. Any other program starts without them. No program outside the
+        sandbox gets variables that name code there.
         """
-        if not self.wants_sandbox:
-            return {**own_variables(self.env), **self.fixed}
         if is_confined:
             return {**self.env, **self.fixed}
+        if not self.wants_sandbox:
+            return {**own_variables(self.env), **self.fixed}
         path = outside_first(self.env.get("PATH", os.defpath))
         return {**own_variables(self.env), "PATH": path, **self.fixed}
 
 
-def own_program_start(words: Iterable[str], env: Mapping[str, str], fixed: Mapping[str, str]) -> ProgramStart:
-    """Return the start of a program of the person's settings, such as a hook. `words` are those of its line."""
-    return ProgramStart(env, fixed, bool(find_project_program(words, env.get("PATH", os.defpath))))
+def own_program_start(
+    words: Iterable[str], env: Mapping[str, str], fixed: Mapping[str, str], *, wants_sandbox: bool
+) -> ProgramStart:
+    """Return the start of a program that settings name. `words` are those of its line.
+
+    It runs in the sandbox if it should (`wants_sandbox`), or if only a changeable directory has its program.
+    """
+    return ProgramStart(env, fixed, wants_sandbox or bool(find_project_program(words, env.get("PATH", os.defpath))))
 
 
 class VariableForm(StrEnum):

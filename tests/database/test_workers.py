@@ -62,6 +62,29 @@ async def test_a_teammate_works_on_another_machine_and_its_files_come_back_as_co
     assert git(repository, "show", f"{ref}:counted.txt").strip() == "counted"
 
 
+@pytest.mark.slow
+async def test_a_worker_says_which_files_of_a_member_stay_with_it(tmp_path, space, own_home):
+    repository = make_repository(tmp_path / "repository", {"one.txt": "1\n", "two.txt": "2\n"})
+    script = tmp_path / "machines.toml"
+    script.write_text(SCRIPT.replace("> counted.txt", "> counted.txt; echo KEY=1 > .env"))
+    machine = Machine(tmp_path, space, "gpu1", "--slots", "2")
+    options = Options(
+        cwd=repository,
+        model=f"scripted:{script}",
+        permission_mode="bypassPermissions",
+        database=space,
+        backend="remote",
+    )
+    try:
+        async with open_session(options) as session:
+            await session.run([text_block("Count them.")])
+    finally:
+        await asyncio.to_thread(machine.end)
+    said = machine.log.read_text()
+    assert "uncommitted files of ada stay in " in said and ".env (private)" in said
+    assert "/ada" not in git(repository, "for-each-ref", "refs/teamwright/")
+
+
 QUEUE_SCRIPT = r"""
 [script]
 name = "queue"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from teamwright.config.project_runs import hook_digest
+from teamwright.config.project_runs import hook_digest, hook_files
 from teamwright.config.settings.settings import SettingFlags
 from teamwright.config.settings_runs import programs_outside
 from teamwright.config.trusted_skills import make_shelf
@@ -196,7 +196,9 @@ async def test_a_hook_of_a_repository_does_not_run_after_a_change_of_its_script(
     filled.trust()
     notices: list[str] = []
     root = filled.root
-    place = HookEnvironment(root, {"PATH": "/usr/bin:/bin"}, digest=lambda hook: hook_digest(root, hook))
+    place = HookEnvironment(
+        root, {"PATH": "/usr/bin:/bin"}, digest=lambda hook: hook_digest(root, hook, hook_files(root, hook))
+    )
     runner = HookRunner(HookIndex(filled.settings().hooks), place, lambda text, _level: notices.append(text))
     await runner.fire("Stop", {})
     assert ((root / "log").read_text(), notices) == ("ran\n", [])
@@ -212,7 +214,9 @@ async def test_a_hook_that_writes_files_goes_on_running(filled):
     define(filled, "hook", "echo ran >> log.txt; cat log.txt | tee copy.txt; $NOTHING; true")
     filled.write("log.txt", "")
     filled.trust()
-    place = HookEnvironment(root, {"PATH": "/usr/bin:/bin"}, digest=lambda hook: hook_digest(root, hook))
+    place = HookEnvironment(
+        root, {"PATH": "/usr/bin:/bin"}, digest=lambda hook: hook_digest(root, hook, hook_files(root, hook))
+    )
     runner = HookRunner(HookIndex(filled.settings().hooks), place)
     for _ in range(3):
         await runner.fire("Stop", {})

@@ -1,4 +1,4 @@
-"""What a project's entries would run: the files of hooks, servers, status lines, checks and skills, and their digests.
+"""The files that a project's hooks, servers, status lines, checks and skills would run, and their digests.
 
 Trust covers these files, edits of them ask, and a repository's hook is compared with them before it runs. The parser of
 shell lines is loaded with the first line. Depends on settings.
@@ -101,11 +101,13 @@ def run_digests(root: Path, found: RunFiles) -> list[str]:
     return found.digests(root) if found.files or found.settings or found.trees else []
 
 
-def hook_digest(root: Path, hook: HookSpec) -> str:
-    """Return one digest of everything that a repository's hook would run: compared before it runs."""
+def hook_digest(root: Path, hook: HookSpec, found: RunFiles) -> str:
+    """Return one digest of everything that a repository's hook would run: compared before it runs. `found` are its
+    `hook_files`.
+    """
     beside = Path(hook.source).parent / "hooks"
     parts = [
-        *run_digests(root, hook_files(root, hook).programs),
+        *run_digests(root, found.programs),
         content_digest([beside], root) if beside.is_dir() else "",
     ]
     return "\0".join(parts)
@@ -116,22 +118,22 @@ def is_of_repository(root: Path, source: str) -> bool:
     return any(Path(source).is_relative_to(root / name) for name in (".claude", ".teamwright", ".agents"))
 
 
-def bind_hook(root: Path, hook: HookSpec, *, is_projects: bool) -> HookSpec:
-    """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs.
+def bind_hook(root: Path, hook: HookSpec, found: RunFiles, *, is_projects: bool) -> HookSpec:
+    """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs. `found`
+    are its `hook_files`.
 
     A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
     project says what runs (`make`, `npm run`), unless the person said that it runs outside.
     """
     if hook.function is not None or not hook.command:
         return hook
-    found = hook_files(root, hook)
     if is_projects:
-        return replace(hook, files_digest=hook_digest(root, hook), confined_because=found.unknown)
+        return replace(hook, files_digest=hook_digest(root, hook, found), confined_because=found.unknown)
     says = not hook.is_outside and any(map(os.path.isfile, found.settings))
     return replace(hook, confined_because=found.unknown) if says else hook
 
 
-def missing_paths(root: Path, line: str) -> set[Path]:
+def named_files(root: Path, line: str) -> set[Path]:
     """Return the paths that a line names, also missing ones, but for directories."""
     return {path for path in _named_paths(root, line) if path != root and not os.path.isdir(path)}
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from teamwright.config.mcp_settings import KEYS as SERVER_KEYS
 from teamwright.config.mcp_settings import McpSettingsReader
-from teamwright.config.project_runs import bind_hook
+from teamwright.config.project_runs import bind_hook, hook_files
 from teamwright.config.settings.setting_keys import KEYS, MODE
 from teamwright.config.settings.setting_parts import SettingParts
 from teamwright.config.settings.settings import SettingFlags, Settings
@@ -277,11 +277,14 @@ class SettingsMerge:
                 noted.set_state("broken" if entry.is_broken else "ignored", entry.reason)
                 self.warnings += [f"{layer.path}: {entry.warning}"] if heeded else []
                 continue
+            root, is_projects = self.trust.root, layer.origin.of_repository
             hook = replace(entry.hook, source=str(layer.path))
-            if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
+            trusted = hook_entry(layer, root, hook) if is_projects else None
+            if trusted is not None and not self.trust.allows(trusted):
                 noted.set_state("needs trust")
                 continue
-            self.hooks.append(bind_hook(self.trust.root, hook, is_projects=layer.origin.of_repository))
+            found = hook_files(root, hook) if trusted is None else trusted.runs
+            self.hooks.append(bind_hook(root, hook, found, is_projects=is_projects))
             self.origins[f"hooks.{hook.event} {hook.line}"] = str(layer.path)
 
     def add_env(self, layer: SettingsLayer, variables: Mapping[str, str]) -> None:

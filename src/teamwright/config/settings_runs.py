@@ -1,4 +1,4 @@
-"""What the hooks, servers, status line and checks of a run's settings would run in a project.
+"""The files of a project that the hooks, servers, status line and checks of a run's settings would run.
 
 Edits of these files ask, and confined commands cannot change those that run outside of the sandbox.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamwright.config.project_runs import hook_files, is_of_repository, line_files, missing_paths, server_files
+from teamwright.config.project_runs import hook_files, is_of_repository, line_files, named_files, server_files
 from teamwright.config.settings.settings import Settings
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
@@ -17,7 +17,7 @@ def files_run_by(settings: Settings, root: Path) -> RunFiles:
     """Return the files of a project that the hooks, servers, status line and checks of these settings would run."""
     found = [hook_files(root, hook) for hook in settings.hooks]
     lines = [hook.command_line for hook in settings.hooks if hook.command]
-    found += [RunFiles(files=frozenset(missing_paths(root, line))) for line in lines]
+    found += [RunFiles(files=frozenset(named_files(root, line))) for line in lines]
     found += [server_files(root, server.entry) for server in settings.mcp.servers]
     command = settings.status_line.get("command")
     checks = [command, settings.worktrees.setup, settings.worktrees.check, settings.check.command]

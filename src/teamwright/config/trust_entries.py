@@ -280,12 +280,21 @@ def _asset_entry(root: Path, kind: SkillKind, place: str, path: Path) -> TrustEn
     """
     from teamwright.skills.command_template import describe_effects
 
-    inside = Path(os.path.realpath(path)).is_relative_to(root)
-    does = describe_effects(_texts(kind, path)) if inside else ""
+    file = f"{place}/{path.name}"
+    if not Path(os.path.realpath(path)).is_relative_to(root):
+        return TrustEntry(
+            kind, path.stem, file, _digest(["it leads out of the repository"]), "used", f"{kind}: {path.stem}"
+        )
+    texts = list(_texts(kind, path))
+    does, runs = describe_effects(texts), skill_files(root, texts)
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
-    digest = asset_digest(root, kind, path) if inside else _digest(["it leads out of the repository"])
-    runs = skill_files(root, _texts(kind, path)) if inside and "runs: " in does else NOTHING
-    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does, runs)
+    digest = asset_digest(root, path, runs)
+    return TrustEntry(kind, path.stem, file, digest, "used", summary, "allows: " in does, runs)
+
+
+def asset_files(root: Path, kind: SkillKind, path: Path) -> RunFiles:
+    """Return the files of the repository that the shell lines of a skill or command run."""
+    return skill_files(root, _texts(kind, path))
 
 
 def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
@@ -298,11 +307,11 @@ def _texts(kind: SkillKind, path: Path) -> Iterator[str]:
             yield read_plain(file, MAX_FILE_BYTES).decode("utf-8", "replace")
 
 
-def asset_digest(root: Path, kind: SkillKind, path: Path) -> str:
-    """Return the digest of a skill or command: all its content, and the files of the repository that its shell lines
-    run. Always new when it cannot be computed.
+def asset_digest(root: Path, path: Path, runs: RunFiles) -> str:
+    """Return the digest of a skill or command: all its content, and the files that its shell lines run (`asset_files`).
+    Always new when it cannot be computed.
     """
-    found = run_digests(root, skill_files(root, _texts(kind, path)))
+    found = run_digests(root, runs)
     return _digest([_tree_digest(path), *found]) if found else _tree_digest(path)
 
 

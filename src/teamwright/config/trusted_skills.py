@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.config.mcp_settings import PROJECT_DIRECTORY
 from teamwright.config.plugins import Plugin, plugin_variables
 from teamwright.config.settings.settings import Settings
-from teamwright.config.trust_entries import TrustEntry, asset_digest, asset_places
+from teamwright.config.trust_entries import TrustEntry, asset_digest, asset_files, asset_places
 from teamwright.config.trust_store import TrustState
 from teamwright.skills.skill_catalog import SkillCatalog
 from teamwright.skills.skill_definition import SkillDefinition, SkillKind
@@ -110,15 +110,13 @@ def _place(kind: SkillKind, directory: Path, label: str) -> SkillDirectory:
 
 def _changed(trust: TrustState, skill: SkillDefinition) -> str:
     """Return why a skill of a repository may no longer be used; empty when it may."""
-    entry = _entry_of(trust, skill) if skill.is_from_repository else None
     if not skill.is_from_repository or skill.location.startswith("plugin "):
         return ""
-    if (
-        entry is not None
-        and trust.allows(entry)
-        and (asset_digest(trust.root, skill.kind, trust.root / entry.file) == entry.digest)
-    ):
-        return ""
+    entry = _entry_of(trust, skill)
+    if entry is not None and trust.allows(entry):
+        path = trust.root / entry.file
+        if asset_digest(trust.root, path, asset_files(trust.root, skill.kind, path)) == entry.digest:
+            return ""
     return f"the {skill.kind} {skill.name} was changed since it was trusted: a person looks at it with teamwright trust"
 
 

@@ -1,4 +1,4 @@
-"""What an allowed call may do: the one value from the verdict, or a person's answer, to the sandbox of the command.
+"""The grant of an allowed call: the one value that the verdict, or a person's answer, gives the sandbox of the command.
 
 `Policy.grant_for` makes it. Nothing else decides what the sandbox opens for an agent's command.
 """

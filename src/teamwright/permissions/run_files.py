@@ -1,4 +1,4 @@
-"""The value that says which files of a project a shell line would run. `run_file_search` finds it.
+"""The files of a project that a shell line would run. `run_file_search` finds them.
 
 Loaded at the start of a session, unlike the search.
 """

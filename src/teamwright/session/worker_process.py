@@ -137,6 +137,8 @@ class WorkerProcess:
             await self._backend.close(location)
             args = (checkout, made, order.team, order.member, order.commit)
             result, why = await asyncio.to_thread(bundle_result, *args)
+            if why:
+                self._report(why)
             detail = "\n".join(filter(None, (why, detail)))
         except TeamwrightError as problem:
             detail = "\n".join([str(problem), detail]).strip()

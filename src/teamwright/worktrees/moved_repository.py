@@ -19,7 +19,7 @@ _MAX_LINK = 8_192
 
 
 def repair_worktrees(git: RepositoryGit, root: Path) -> list[WorktreeRecord]:
-    """Lead the worktrees of this repository, which had another path, to its new one. Returns their new records.
+    """Connect worktrees again after their repository was moved or renamed. Returns their new records.
 
     A worktree is repaired if the repository names it, and its record names a repository that is gone. Its files and its
     branch stay as they are. Raises WorktreeRefused, CannotStart, StorageError.

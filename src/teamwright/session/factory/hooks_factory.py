@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from teamwright.approvals.request_queue import Answerer
 from teamwright.config.plugins import DATA, plugin_hooks
-from teamwright.config.project_runs import bind_hook, hook_digest, is_of_repository
+from teamwright.config.project_runs import bind_hook, hook_digest, hook_files, is_of_repository
 from teamwright.hooks.hook_actions import HttpLimits
 from teamwright.hooks.hook_index import NOTIFICATION, PERMISSION, HookIndex, HookSpec
 from teamwright.hooks.hook_outcome import HookOutcome
@@ -62,6 +62,10 @@ _CACHE = {"PYTHONPYCACHEPREFIX": os.path.join(os.devnull, "none")}
 """Python compiles anew: a cached file in the project could be another program than the script that was trusted."""
 
 
+def _files_digest(root: Path, hook: HookSpec) -> str:
+    return hook_digest(root, hook, hook_files(root, hook))
+
+
 def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> SessionHooks:
     """Create the hooks of a session: they answer before any approver, and notify a person through events."""
     settings, root = context.settings, context.trust.root
@@ -79,7 +83,7 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     limits = HttpLimits(settings.hook_urls, settings.hook_variables)
     fixed = {**settings.env, **COMMAND_ENVIRONMENT, **own}
     place = HookEnvironment(
-        root, env, plain_shell(), parts.records, confine, limits, partial(hook_digest, root), settings_env=fixed
+        root, env, plain_shell(), parts.records, confine, limits, partial(_files_digest, root), settings_env=fixed
     )
     who = HookAgent(context.id, context.home.transcript(context.cwd, context.id))
 
@@ -95,7 +99,10 @@ def make_hooks(context: SessionContext, log: EventLog, parts: HookParts) -> Sess
     runner = HookRunner(book, place, tell, call_action)
 
     def own_of(kind: str) -> list[HookSpec]:
-        return [bind_hook(root, hook, is_projects=is_of_repository(root, hook.source)) for hook in parts.own_of(kind)]
+        return [
+            bind_hook(root, hook, hook_files(root, hook), is_projects=is_of_repository(root, hook.source))
+            for hook in parts.own_of(kind)
+        ]
 
     session_hooks = SessionHooks(runner, who, context.directory, log.emit, own_of, answerers, runs_own=runs_own)
     if book.has_hooks(PERMISSION):

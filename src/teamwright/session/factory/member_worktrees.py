@@ -70,8 +70,9 @@ class TeamWorktrees:
 
     async def _report_missing_hooks(self, worktree: MemberWorktree) -> None:
         """Notify the person and the lead, once, of hooks that do not run."""
-        text = await asyncio.to_thread(worktree.missing_hooks)
-        if not text or "hooks" in self._reported:
+        if "hooks" in self._reported:
+            return
+        if not (text := await asyncio.to_thread(worktree.missing_hooks)):
             return
         self._reported.add("hooks")
         self._agent_factory.emit(Notice(member=LEAD, text=text, level="warning"))

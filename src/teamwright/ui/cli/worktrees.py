@@ -94,7 +94,7 @@ def remove_command(ctx: click.Context, /, name: str, force: bool) -> int:
 @worktrees_command.command("repair")
 @click.pass_context
 def repair_command(ctx: click.Context, /) -> int:
-    """Lead worktrees to this repository, which was moved or renamed. Run it in the repository's new place."""
+    """Connect worktrees again after you moved or renamed their repository. Run it in the new place."""
     from teamwright.worktrees.moved_repository import repair_worktrees
 
     place = run_location(ctx)

@@ -42,7 +42,7 @@ _INSTEAD = {
 """Fields that are known and not supported, and what there is in their place."""
 
 _POLICIES = ("always_allow", "always_ask", "always_deny")
-"""What a client may say about a tool of its servers. The first one allows nothing: rules and modes decide."""
+"""The policies of a client for a tool of its servers. The first one allows nothing: rules and modes decide."""
 
 
 _CONFIGS = "the field sdkMcpServerConfigs of initialize"

@@ -185,7 +185,11 @@ def request_line(request: RequestOpened, formatter: EventFormatter) -> str:
 
 
 def is_long(request: RequestOpened) -> bool:
-    """Return True when the request is too long to show at once: a command must fit on the screen."""
+    """Return True when only the ends of the request are shown at first.
+
+    That is a command of more than 40 lines that does not fit on the screen, another request of more than 200 lines, and
+    any of more than 40,000 characters.
+    """
     return len(subject_lines(request)) > _most_lines(request) or len(request.what) > MAX_CHARS
 
 

@@ -213,3 +213,24 @@ def test_a_variable_that_no_process_can_have_is_refused(confined, variable):
     confined.env |= dict([variable])
     with pytest.raises(ValueError, match=r"null byte|environment variable name"):
         confined.work_in("true")
+
+
+@pytest.mark.finding("3H5")
+def test_a_reading_command_sees_programs_and_not_the_files_of_the_user_beside_them(confined, monkeypatch):
+    home = confined.home
+    for name in (".local/bin", "papers/bin", "tools/bin", "code/bin", ".manager/bin"):
+        (home / name).mkdir(parents=True)
+        confined.env["PATH"] = f"{home / name}:{confined.env['PATH']}"
+    shown = {".local/lib/x", ".local/share/pipx/x", "tools/lib/x", ".manager/versions/x"}
+    kept = {".local/share/chat/x", ".local/state/x", "papers/x", "code/x", "code/lib/x"}
+    for name in (*shown, *kept, "code/.git/HEAD", ".local/share/reader/run"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("TEXT\n")
+    (home / ".local/share/reader/run").write_text("#!/bin/sh\necho ran\n")
+    (home / ".local/share/reader/run").chmod(0o755)
+    (home / ".local/bin/reader").symlink_to("../share/reader/run")
+    for name in shown:
+        assert confined.read(f"cat ~/{name}").stdout == "TEXT\n", name
+    for name in kept:
+        assert "TEXT" not in confined.read(f"cat ~/{name}").stdout, name
+    assert confined.read("reader").stdout == "ran\n"

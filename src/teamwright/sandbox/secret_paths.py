@@ -173,6 +173,19 @@ READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep"
 """Files in the home directory that programs of reading commands are configured by."""
 
 
+PROGRAMS_IN_LOCAL = (
+    *("lib", "lib64", "libexec", "pipx", "share/pipx", "share/uv/tools", "share/uv/python", "share/mise/installs"),
+    *("share/mise/shims", "share/rtx", "share/fnm", "share/pnpm", "share/man"),
+)
+"""Directories in `~/.local` that belong to the programs in `~/.local/bin`. Others there are data of all programs."""
+
+LIBRARY_NAMES = frozenset({"lib", "lib64", "libexec", "versions", "conda-meta"})
+"""Names beside a directory of programs, where they were installed together."""
+
+USER_DIRECTORIES = frozenset({".local", ".config", ".cache", ".var"})
+"""Directories with the data of many programs of a user."""
+
+
 def start_files(home: str) -> tuple[str, ...]:
     """Return the start files of this home directory by real path, also those that do not exist."""
     return tuple(os.path.realpath(os.path.join(home, name)) for name in STARTUP_FILES)

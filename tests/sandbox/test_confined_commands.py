@@ -1,6 +1,8 @@
 """Commands in the policies *read* and *work*, run for real by bubblewrap."""
 
+import errno
 import os
+import shlex
 import socket
 from pathlib import Path
 
@@ -234,3 +236,16 @@ def test_a_reading_command_sees_programs_and_not_the_files_of_the_user_beside_th
     for name in kept:
         assert "TEXT" not in confined.read(f"cat ~/{name}").stdout, name
     assert confined.read("reader").stdout == "ran\n"
+
+
+@pytest.mark.finding("3H6")
+def test_a_reading_command_makes_no_request_to_a_file_system(confined, each_implementation):
+    copy_extents = 0xC0189436  # FIDEDUPERANGE; file systems have others by which a file open to be read is changed
+    code = (
+        "import fcntl, os\nat = os.open('a.txt', os.O_RDONLY)\n"
+        "fcntl.ioctl(at, 0x80086601, bytes(8))\n"  # FS_IOC_GETFLAGS
+        f"try: fcntl.ioctl(at, {copy_extents}, bytes(24))\nexcept OSError as problem: print(problem.errno)"
+    )
+    line = f"python3 -c {shlex.quote(code)}"
+    assert confined.read(line).stdout == f"{errno.ENOTTY}\n"
+    assert confined.work_in(line).stdout != f"{errno.ENOTTY}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.sandbox.command_needs import CommandNeeds
+from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES
@@ -249,3 +249,49 @@ def test_a_reading_command_makes_no_request_to_a_file_system(confined, each_impl
     line = f"python3 -c {shlex.quote(code)}"
     assert confined.read(line).stdout == f"{errno.ENOTTY}\n"
     assert confined.work_in(line).stdout != f"{errno.ENOTTY}\n"
+
+
+@pytest.mark.finding("3H7")
+def test_a_variable_that_switches_credentials_off_hides_no_device(confined, each_implementation):
+    confined.env |= {"KUBECONFIG": "/dev/null", "NPM_CONFIG_USERCONFIG": "/dev/null", "GNUPGHOME": str(confined.home)}
+    for run in (confined.read, confined.work_in):
+        done = run("echo x > /dev/null && cat a.txt < /dev/null")
+        assert (done.returncode, done.stdout) == (0, "A\n")
+
+
+@pytest.mark.finding("3H7")
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("true", ".config/microsoft-edge/Default/Cookies"),
+        ("true", ".var/app/org.mozilla.firefox/key4.db"),
+        ("true", "snap/firefox/common/key4.db"),
+        ("true", ".config/Code/User/globalStorage/state.vscdb"),
+        ("true", ".local/share/opencode/auth.json"),
+        ("true", ".local/share/atuin/history.db"),
+        ("true", ".local/state/bash/history"),
+        ("kaggle", ".kaggle/kaggle.json"),
+        ("dbt", ".dbt/profiles.yml"),
+        ("kubectl", ".minikube/profiles/minikube/client.key"),
+        ("sentry-cli", ".sentryclirc"),
+        ("solana", ".config/solana/id.json"),
+        ("docker", ".dockercfg"),
+    ],
+)
+def test_credentials_of_more_programs_are_seen_only_by_a_command_that_names_them(confined, command, name):
+    (confined.home / name).parent.mkdir(parents=True, exist_ok=True)
+    (confined.home / name).write_text("PRIVATE-KEY")
+    line = f"cat '{confined.home / name}'"
+    assert "PRIVATE-KEY" not in confined.work_in(line).stdout
+    seen = confined.work_in(line, needs=command_needs([(command, "x")])).stdout
+    assert ("PRIVATE-KEY" in seen) is (command != "true")
+
+
+@pytest.mark.finding("3H7")
+@pytest.mark.parametrize("variable", ["npm_config_userconfig", "CLOUDSDK_CONFIG", "HISTFILE", "CODEX_HOME"])
+def test_more_variables_that_name_credentials_hide_them(confined, variable):
+    place = confined.home / "elsewhere"
+    place.write_text("PRIVATE-KEY")
+    assert "PRIVATE-KEY" in confined.work_in("cat ~/elsewhere").stdout
+    confined.env[variable] = str(place)
+    assert "PRIVATE-KEY" not in confined.work_in("cat ~/elsewhere").stdout

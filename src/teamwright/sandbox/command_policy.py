@@ -265,7 +265,8 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset
     needs = request.needs
     secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
     named = [place.env.get(name, "") for name, usual in SECRET_VARIABLES.items() if usual not in needs.credentials]
-    secrets += [path for paths in named for path in paths.split(os.pathsep) if _is_path(path)]
+    used = [place.home, *map(os.path.realpath, request.directories)]
+    secrets += [path for paths in named for path in paths.split(os.pathsep) if _may_hold_secrets(path, used)]
     secrets += [*SYSTEM_SECRETS, *_host_keys(), *place.private, *request.denied]
     if place.home != "/root":
         secrets.append("/root")
@@ -316,6 +317,14 @@ def _host_keys() -> list[str]:
         return [entry.path for entry in os.scandir("/etc/ssh") if entry.name.endswith("_key")]
     except OSError:
         return []
+
+
+def _may_hold_secrets(value: str, used: Iterable[str]) -> bool:
+    """Return True for the path of a credential in a variable: no device, as in `KUBECONFIG=/dev/null`, and no directory
+    that holds one which commands use.
+    """
+    real = os.path.realpath(value)
+    return _is_path(value) and not is_inside(real, "/dev") and not any(is_inside(one, real) for one in used)
 
 
 def _is_path(value: str | None) -> bool:

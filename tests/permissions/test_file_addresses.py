@@ -165,3 +165,28 @@ def test_curl_really_reads_files_by_these_addresses(scratch, name):
     words = [curl, "-sS", name.replace("PLACE", str(scratch.project))]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, env=dict(os.environ))
     assert "KEY=secret" in shown.stdout
+
+
+CONNECTS = (
+    "cat < /dev/tcp/192.0.2.1/80",
+    "grep x < /dev/udp/192.0.2.1/53",
+    "x=/dev/tcp/192.0.2.1/80; cat < $x",
+    "for x in /dev/tcp/192.0.2.1/80; do cat < $x; done",
+    "echo x > /dev/tcp/192.0.2.1/80",
+    "awk 1 /inet/tcp/0/192.0.2.1/80",
+    "gawk 1 /inet4/tcp/0/192.0.2.1/80",
+    "mytool /dev/tcp/192.0.2.1/80",
+)
+
+
+@pytest.mark.finding("3H3")
+@pytest.mark.parametrize("line", CONNECTS)
+def test_a_name_by_which_bash_or_awk_connects_to_a_host_is_no_file_for_a_rule(scratch, line):
+    for rules in (["Read", "Edit"], ["Read(//**)", "Edit(//**)"], ["Read", "Edit", "Bash(cat:*)", "Bash(mytool:*)"]):
+        for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS):
+            assert scratch.run(line, mode, allow=rules).verdict is Verdict.ASK, rules
+        assert scratch.run(line, Mode.PLAN, allow=rules).verdict is not Verdict.ALLOW
+    assert scratch.run(line, allow=["Bash"]).verdict is Verdict.ALLOW
+    assert scratch.run(line, allow=["Read(//dev/tcp/**)"] if "cat < /dev/tcp" in line else ["Bash"]).verdict is (
+        Verdict.ALLOW
+    )

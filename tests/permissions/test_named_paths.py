@@ -97,7 +97,7 @@ def test_a_deny_rule_keeps_what_it_names_closed(place):
 
 
 def test_a_line_that_is_read_only_or_that_the_sandbox_answers_opens_nothing(place):
-    by = policy(place, mode=Mode.DEFAULT)
+    by = policy(place)
     access = Access(command=f"tool {place}/out/c.txt", cwd=place / "work")
     by_rule = Decision(Verdict.ALLOW, "rule Bash(tool:*)", "")
     assert by.grant_for(access, by_rule).named.writable
@@ -110,3 +110,67 @@ def test_a_narrower_policy_above_bounds_the_directories_of_a_grant(place):
     below.change_scope(PermissionScope(directories=(place / "work", place / "out"), base=place / "work"))
     access = Access(command="cp a.txt b.txt", cwd=place / "work")
     assert below.grant_for(access, below.decide("Bash", access)).directories == (place / "work",)
+
+
+_RULES = ("Bash(make test)", "Bash(tool:*)", "Bash(cp:*)", "Bash(python3 x.py)", "Bash(docker exec:*)")
+
+
+def ruled(place: Path, *more: str, mode: Mode = Mode.DEFAULT) -> Policy:
+    """Return a policy with rules of a person for single commands."""
+    rules = parse_rules((*_RULES, *more), Verdict.ALLOW, "test", place / "work", by_user=True)
+    return Policy(mode, rules, PermissionScope(directories=(place / "work",), base=place / "work"))
+
+
+@pytest.mark.finding("3H1")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make test # x={p}/out",
+        "make test # {p}/out/c.txt",
+        "echo x={p}/out; make test",
+        "grep ' x=~' a.txt; make test",
+        "x={p}/out; make test",
+        "y={p}/out/c.txt; echo $y && make test",
+        "make test <<< ' x={p}/out'",
+        "printf '%s' 'a x={p}/out' | make test",
+        "python3 x.py <<E\nopen('{p}/out/c.txt')\nE",
+    ],
+)
+def test_words_of_a_line_that_no_rule_covers_open_nothing_for_a_command_that_a_rule_allows(place, line):
+    access = Access(command=line.format(p=place), cwd=place / "work")
+    assert ruled(place).decide("Bash", access).verdict is Verdict.ALLOW
+    assert opened(place, line, ruled(place)) == set()
+    assert opened(place, line, ruled(place, mode=Mode.BYPASS)) in ({"out"}, {"home"}, set())  # all of it was seen
+
+
+@pytest.mark.finding("3H1")
+def test_a_person_who_allows_a_line_has_seen_its_assignments(place):
+    line = "OUT={p}/out other"
+    access = Access(command=line.format(p=place), cwd=place / "work")
+    by = ruled(place)
+    assert by.decide("Bash", access).verdict is Verdict.ASK
+    assert opened(place, line, by) == {"out"}
+    by_now = Decision(Verdict.ALLOW, "rule that came with the answer", "")
+    assert by.grant_for(access, by_now, is_approved=True).named.writable == (str(place / "out"),)
+
+
+@pytest.mark.finding("3H2")
+def test_a_rule_that_lets_a_file_be_read_opens_it_to_be_read_only(place):
+    reading, line = f"Read(/{place}/out/**)", "tool {p}/out/there.txt"
+    access = Access(command=line.format(p=place), cwd=place / "work")
+    grant = ruled(place, reading).grant_for(access, ruled(place, reading).decide("Bash", access))
+    assert ruled(place, reading).decide("Bash", access).verdict is Verdict.ALLOW
+    assert (grant.named.writable, grant.named.readable) == ((), (str(place / "out/there.txt"),))
+    for rule in (f"Edit(/{place}/out/**)", f"Bash(tool {place}/out/there.txt:*)", f"Bash(tool {place}/out/*)", "Bash"):
+        assert opened(place, line, ruled(place, reading, rule)) == {"out"}, rule
+
+
+@pytest.mark.finding("3H1")
+def test_the_opened_directories_are_those_that_the_rules_of_every_agent_above_cover(place):
+    line = f"Bash(tool {place}/out/there.txt)"
+    access = Access(command=f"tool {place}/out/there.txt", cwd=place / "work")
+    for above, expected in ((ruled(place, line), True), (ruled(place, f"Read(/{place}/out/**)"), False)):
+        by = ruled(place, line).narrow_to(above)
+        decision = by.decide("Bash", access)
+        assert decision.verdict is Verdict.ALLOW
+        assert bool(by.grant_for(access, decision).named.writable) is expected

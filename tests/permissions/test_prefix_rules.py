@@ -543,3 +543,34 @@ def test_a_pattern_that_becomes_exec_runs_no_command_unseen(own_scratch):
     for line in ("find z -exe[c] git push \\;", "find . -exe? git push \\;", "find z -[e]xec git push {} +"):
         assert own_scratch.run(f"cd opts && {line}", allow=["Bash(find:*)"]).verdict is ASK
         assert own_scratch.run(f"cd opts && {line}", Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is DENY
+
+
+CHANGED_OUTSIDE = """
+cp | cp a.py ../outside/x
+mv | mv a.py ../outside/x
+mv | mv ../outside/secret x
+rm | rm ../outside/secret
+tee | tee ../outside/x
+touch | touch ../outside/x
+tar | tar xf a.tar -C ../outside
+tar | tar cf ../outside/x a.py
+dd | dd if=a.py of=../outside/x
+git | git clone https://example.org/x ../outside/y
+rsync -a | rsync -a src ../outside/x
+ln -s | ln -s a.py ../outside/x
+sed -i | sed -i s/a/b/ ../outside/secret
+curl -o | curl -o ../outside/x https://example.org/
+"""
+
+
+@pytest.mark.finding("3H2")
+@pytest.mark.parametrize("line", CHANGED_OUTSIDE.strip().splitlines())
+def test_a_rule_that_lets_files_be_read_lets_no_prefix_rule_change_them(scratch, line):
+    rule, command = parts(line)
+    outside = f"/{scratch.outside}/**"
+    for reading in (f"Read({outside})", "Read"):
+        for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS):
+            assert scratch.run(command, mode, allow=[rule, reading]).verdict is ASK, (reading, mode)
+        assert scratch.run(command, allow=[rule, reading, "Edit(//**)"]).verdict is ALLOW
+    assert scratch.run(command, allow=[f"Bash({command})", "Read"]).verdict is ALLOW
+    assert scratch.run(command, allow=[f"Bash({command}:*)", "Read"]).verdict is ALLOW

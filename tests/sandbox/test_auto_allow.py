@@ -5,6 +5,7 @@ import pytest
 from teamwright.sandbox import sandbox as sandbox_module
 from teamwright.sandbox.policy import PolicyName, SandboxMode, SandboxSettings
 from teamwright.sandbox.sandbox import Implementation, Sandbox
+from tests.sandbox.conftest import use
 from tests.sandbox.test_sessions import result, run
 from tests.support.programs import needs
 
@@ -34,6 +35,25 @@ async def test_a_line_that_is_only_meant_to_read_runs_where_it_cannot_write(tmp_
     (tmp_path / "work/a.txt").write_text("one\n")
     model = await run(tmp_path, "ls | xargs wc -l")
     assert "1 a.txt" in result(model, 1)
+
+
+@pytest.mark.finding("3H4")
+@pytest.mark.parametrize("implementation", ["bubblewrap", "landlock"])
+async def test_a_line_that_is_only_meant_to_read_gets_no_variable_that_may_have_a_secret(
+    tmp_path, monkeypatch, implementation
+):
+    use(monkeypatch, implementation)
+    monkeypatch.setenv("DATABASE_URL", "postgres://ada:hidden@db/shop")
+    monkeypatch.setenv("DEPLOY_TOKEN", "hidden")
+    monkeypatch.setenv("TOOL_HOME", str(tmp_path))
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/settings.json").write_text('{"bash": {"pass_env": ["DEPLOY_TOKEN"]}}')
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/names").write_text("/proc/self/environ\n")
+    lines = ("echo /proc/self/environ | xargs cat", "xargs cat < names", "cat $(cat names)")
+    model = await run(tmp_path, *lines)
+    for at, line in enumerate(lines, 1):
+        assert "hidden" not in result(model, at) and f"TOOL_HOME={tmp_path}" in result(model, at), line
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Commands in the policies *read* and *work*, run for real by bubblewrap."""
 
+import errno
 import os
+import shlex
 import socket
 from pathlib import Path
 
 import pytest
 
-from teamwright.sandbox.command_needs import CommandNeeds
+from teamwright.sandbox.command_needs import CommandNeeds, command_needs
 from teamwright.sandbox.policy import NetworkAccess, SandboxSettings
 from teamwright.sandbox.sandbox import find_implementation
 from teamwright.sandbox.secret_paths import SESSION_VARIABLES
@@ -213,3 +215,83 @@ def test_a_variable_that_no_process_can_have_is_refused(confined, variable):
     confined.env |= dict([variable])
     with pytest.raises(ValueError, match=r"null byte|environment variable name"):
         confined.work_in("true")
+
+
+@pytest.mark.finding("3H5")
+def test_a_reading_command_sees_programs_and_not_the_files_of_the_user_beside_them(confined, monkeypatch):
+    home = confined.home
+    for name in (".local/bin", "papers/bin", "tools/bin", "code/bin", ".manager/bin"):
+        (home / name).mkdir(parents=True)
+        confined.env["PATH"] = f"{home / name}:{confined.env['PATH']}"
+    shown = {".local/lib/x", ".local/share/pipx/x", "tools/lib/x", ".manager/versions/x"}
+    kept = {".local/share/chat/x", ".local/state/x", "papers/x", "code/x", "code/lib/x"}
+    for name in (*shown, *kept, "code/.git/HEAD", ".local/share/reader/run"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("TEXT\n")
+    (home / ".local/share/reader/run").write_text("#!/bin/sh\necho ran\n")
+    (home / ".local/share/reader/run").chmod(0o755)
+    (home / ".local/bin/reader").symlink_to("../share/reader/run")
+    for name in shown:
+        assert confined.read(f"cat ~/{name}").stdout == "TEXT\n", name
+    for name in kept:
+        assert "TEXT" not in confined.read(f"cat ~/{name}").stdout, name
+    assert confined.read("reader").stdout == "ran\n"
+
+
+@pytest.mark.finding("3H6")
+def test_a_reading_command_makes_no_request_to_a_file_system(confined, each_implementation):
+    copy_extents = 0xC0189436  # FIDEDUPERANGE; file systems have others by which a file open to be read is changed
+    code = (
+        "import fcntl, os\nat = os.open('a.txt', os.O_RDONLY)\n"
+        "fcntl.ioctl(at, 0x80086601, bytes(8))\n"  # FS_IOC_GETFLAGS
+        f"try: fcntl.ioctl(at, {copy_extents}, bytes(24))\nexcept OSError as problem: print(problem.errno)"
+    )
+    line = f"python3 -c {shlex.quote(code)}"
+    assert confined.read(line).stdout == f"{errno.ENOTTY}\n"
+    assert confined.work_in(line).stdout != f"{errno.ENOTTY}\n"
+
+
+@pytest.mark.finding("3H7")
+def test_a_variable_that_switches_credentials_off_hides_no_device(confined, each_implementation):
+    confined.env |= {"KUBECONFIG": "/dev/null", "NPM_CONFIG_USERCONFIG": "/dev/null", "GNUPGHOME": str(confined.home)}
+    for run in (confined.read, confined.work_in):
+        done = run("echo x > /dev/null && cat a.txt < /dev/null")
+        assert (done.returncode, done.stdout) == (0, "A\n")
+
+
+@pytest.mark.finding("3H7")
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("true", ".config/microsoft-edge/Default/Cookies"),
+        ("true", ".var/app/org.mozilla.firefox/key4.db"),
+        ("true", "snap/firefox/common/key4.db"),
+        ("true", ".config/Code/User/globalStorage/state.vscdb"),
+        ("true", ".local/share/opencode/auth.json"),
+        ("true", ".local/share/atuin/history.db"),
+        ("true", ".local/state/bash/history"),
+        ("kaggle", ".kaggle/kaggle.json"),
+        ("dbt", ".dbt/profiles.yml"),
+        ("kubectl", ".minikube/profiles/minikube/client.key"),
+        ("sentry-cli", ".sentryclirc"),
+        ("solana", ".config/solana/id.json"),
+        ("docker", ".dockercfg"),
+    ],
+)
+def test_credentials_of_more_programs_are_seen_only_by_a_command_that_names_them(confined, command, name):
+    (confined.home / name).parent.mkdir(parents=True, exist_ok=True)
+    (confined.home / name).write_text("PRIVATE-KEY")
+    line = f"cat '{confined.home / name}'"
+    assert "PRIVATE-KEY" not in confined.work_in(line).stdout
+    seen = confined.work_in(line, needs=command_needs([(command, "x")])).stdout
+    assert ("PRIVATE-KEY" in seen) is (command != "true")
+
+
+@pytest.mark.finding("3H7")
+@pytest.mark.parametrize("variable", ["npm_config_userconfig", "CLOUDSDK_CONFIG", "HISTFILE", "CODEX_HOME"])
+def test_more_variables_that_name_credentials_hide_them(confined, variable):
+    place = confined.home / "elsewhere"
+    place.write_text("PRIVATE-KEY")
+    assert "PRIVATE-KEY" in confined.work_in("cat ~/elsewhere").stdout
+    confined.env[variable] = str(place)
+    assert "PRIVATE-KEY" not in confined.work_in("cat ~/elsewhere").stdout

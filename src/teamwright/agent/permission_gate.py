@@ -144,7 +144,8 @@ class PermissionGate(Struct):
         now = self.policy().decide(call.tool.name, call.access)
         if now.verdict is Verdict.DENY:
             return self._refuse(call, now.rule, _cut_reason(now.reason))
-        grant = self.policy().grant_for(call.access, now)  # with directories and rules that came with the answer
+        # With the directories and rules that came with the answer.
+        grant = self.policy().grant_for(call.access, now, is_approved=True)
         if answer.input is None and grant.policy is call.ctx.grant.policy:
             # The paths of a command are those that were asked about, also if a link has changed since.
             grant = replace(grant, named=call.ctx.grant.named)

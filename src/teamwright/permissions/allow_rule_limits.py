@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from teamwright.permissions.changed_files import find_changed_files
@@ -18,6 +18,7 @@ from teamwright.permissions.decision_context import DecisionContext
 from teamwright.permissions.file_changing_commands import find_changes
 from teamwright.permissions.path_verdicts import GUARDED, REPLACES_NAMES, has_other_names, judge_path
 from teamwright.permissions.possible_file_names import (
+    HARMLESS_FILES,
     PRINTING_PROGRAMS,
     base_directories,
     file_candidates,
@@ -36,6 +37,7 @@ from teamwright.permissions.shell.evaluated_text import SHELLS
 from teamwright.permissions.shell.parsed_line import ShellCommand
 from teamwright.permissions.shell.wrappers import unwrap
 from teamwright.permissions.verdict import Verdict
+from teamwright.sandbox.policy import is_inside
 
 INTERPRETERS = SHELLS | word_set(
     "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"
@@ -79,7 +81,7 @@ def uncovered_word(context: DecisionContext, rule: Rule, command: ShellCommand, 
         or find_side_effect(words, named)
         or _script(command, words)
         or _run_by_find(context, command, words, named)
-        or _guarded_file(context, command, named)
+        or _changed_file(context, command, named)
         or _uncovered_file(context, command, named)
         or _followed_link(context, command, words, named)
     )
@@ -91,13 +93,35 @@ def _option_by_pattern(command: ShellCommand, words: Words) -> str:
     return next(found, "")
 
 
-def _guarded_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
-    """Return a guarded file, or one with another name, that the command changes, unless a rule names it."""
+def covers_change(context: DecisionContext, rules: Iterable[Rule], command: ShellCommand, path: str) -> bool:
+    """Return True when the permissions that allow this command without a question also cover a change of this file.
+
+    The mode or a rule for every command covers any file; else a rule for the path does, or a rule for the command that
+    has this word. A rule that lets the file be read does not.
+    """
+    rules = [*rules]
+    if context.bypasses or any(rule.is_whole_tool for rule in rules):
+        return True
+    if judge_path(context, "Write", Path(path), writes=True).verdict is Verdict.ALLOW:
+        return True
+    matching = (rule for rule in rules if any(map(rule.matches_words, (command.words, *command.wrappers))))
+    return any(rule.is_exact or _is_named(command, path, rule.written_words) for rule in matching)
+
+
+def _changed_file(context: DecisionContext, command: ShellCommand, named: Sequence[str]) -> str:
+    """Return a file that the command changes, unless the rule names it: a guarded one, one with another name, or one
+    outside the directories, which may be readable there.
+    """
     understood = find_changes(command)
     program = base_name(command.words[0]) or ""
+    texts = {path for at in text_words(command) for path in _joined(command, command.words[at] or "")}
     for path in (*find_changed_files(command).paths, *(understood.writes if understood is not None else ())):
-        is_named = any(f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:])
-        if not is_named and _is_beyond(context, path, program):
+        ends_alike = any(f"{os.path.normpath(path)}/".endswith(f"/{os.path.normpath(word)}/") for word in named[1:])
+        if not ends_alike and _is_beyond(context, path, program):
+            return str(path)
+        if str(path) in HARMLESS_FILES or str(path) in texts:
+            continue
+        if not (_may_be_changed(context, path) or _is_named(command, str(path), named)):
             return str(path)
     return ""
 
@@ -108,6 +132,24 @@ def _is_beyond(context: DecisionContext, path: Path, program: str) -> bool:
         return True
     by_rule = decision.verdict is Verdict.ALLOW and not decision.rule.startswith("mode ")
     return not by_rule and program not in REPLACES_NAMES and has_other_names(context, path)
+
+
+def _may_be_changed(context: DecisionContext, path: Path) -> bool:
+    """Return True for a file inside the directories, or one that a rule lets be changed."""
+    real = real_path(context.locate(path)[1])
+    inside = f"{real}/".startswith(context.directories) or context.is_temporary(real)
+    return inside or judge_path(context, "Write", path, writes=True).verdict is Verdict.ALLOW
+
+
+def _is_named(command: ShellCommand, path: str, named: Sequence[str]) -> bool:
+    """Return True when words of a rule name the path, or a directory above it."""
+    parts = (part for word in named[1:] for part in file_candidates(word.rstrip("*")) if "/" in part)
+    return any(is_inside(real_path(path), real_path(top)) for part in parts for top in _joined(command, part))
+
+
+def _joined(command: ShellCommand, text: str) -> list[str]:
+    """Return the paths that a text means in the directories of the command."""
+    return [os.path.join(place or os.sep, os.path.expanduser(text)) for place in command.directories]
 
 
 def _run_by_find(context: DecisionContext, command: ShellCommand, words: Words, named: Sequence[str]) -> str:

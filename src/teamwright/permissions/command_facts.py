@@ -19,6 +19,7 @@ from teamwright.permissions.git_access import named_files, shown_work_trees, unk
 from teamwright.permissions.path_verdicts import (
     GUARDED,
     HARD_LINKS,
+    NETWORK,
     REPLACES_NAMES,
     judge_all_below,
     judge_copy,
@@ -113,7 +114,7 @@ def find_questions(facts: CommandFacts) -> Iterator[Decision]:
 
 
 def _is_by_rule(decision: Decision) -> bool:
-    mere = decision.rule.startswith("mode ") or decision.rule in {GUARDED, HARD_LINKS}
+    mere = decision.rule.startswith("mode ") or decision.rule in {GUARDED, HARD_LINKS, NETWORK}
     return decision.verdict is Verdict.ASK and not mere
 
 

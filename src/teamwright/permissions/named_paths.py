@@ -1,7 +1,8 @@
 """The paths that an allowed shell line names outside of the agent's directories, which the sandbox opens for the call.
 
-The person, or the rule, that allowed the line has seen its words. So every word that may be a path counts, also in
-program text. A command that is proven to read only opens nothing to be changed. Depends on the parser and on the disk.
+A person who allowed the line has seen its words. So every word that may be a path counts, also in program text. Rules
+that each allow a command have seen no other words: there a path counts if they cover a change of it. A command that is
+proven to read only opens nothing to be changed. Depends on the parser and on the disk.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -56,11 +58,19 @@ _NEVER = ("/dev", "/proc", "/sys", "/run", "/var/run")
 _MAX_PATHS = 200
 
 
+CoversChange: TypeAlias = Callable[[ShellCommand, str], bool]
+"""Return True when the rules that allow this command cover a change of this path."""
+
+
 class _Line(Struct):
-    """The paths of one line while they are collected. `denies` returns True for a path that rules or owners forbid."""
+    """The paths of one line while they are collected. `denies` returns True for a path that rules or owners forbid.
+
+    `covers` is None for a line of which all words were seen.
+    """
 
     inside: Callable[[str], bool]
     denies: Callable[[str, str], bool]
+    covers: CoversChange | None = None
     readable: dict[str, None] = field(default_factory=dict[str, None])
     writable: dict[str, None] = field(default_factory=dict[str, None])
     reads: dict[str, None] = field(default_factory=dict[str, None])
@@ -97,11 +107,14 @@ class _Line(Struct):
         else:
             self._open_directory(real, os.path.dirname(real))
 
-    def mention(self, path: str, *, is_text: bool = False) -> None:
-        """Add a path that a word may mean. A program may read or change it, or make or replace it.
+    def mention(self, path: str, command: ShellCommand | None = None, *, is_text: bool = False) -> None:
+        """Add a path that a word of the command may mean. A program may read or change it, or make or replace it.
 
         `is_text`: it is a literal in the text of a program.
         """
+        if command is not None and self.covers is not None and not self.covers(command, path):
+            self.read(path)
+            return
         spend_steps(JUDGED_PATH)
         real = real_path(path)
         above = os.path.dirname(real)
@@ -133,19 +146,26 @@ class _Line(Struct):
 
 
 def find_named_paths(
-    access: Access, base: Path, inside: Callable[[str], bool], denies: Callable[[str, str], bool]
+    access: Access,
+    base: Path,
+    inside: Callable[[str], bool],
+    denies: Callable[[str, str], bool],
+    covers: CoversChange | None = None,
 ) -> NamedPaths:
     """Return the paths that the line of this call names, in its written form and with aliases expanded.
 
     `base` is the directory of a line without one. `inside(path)` returns True for a real path that is open already;
-    `denies(tool, path)` for one that rules, owners or a worktree forbid.
+    `denies(tool, path)` for one that rules, owners or a worktree forbid. `covers` tells what the rules for single
+    commands cover; None: a person, or what allows every line, has seen the whole text.
     """
     if access.command is None:
         return NO_PATHS
-    line, place = _Line(inside, denies), access.cwd or base
+    line, place = _Line(inside, denies, covers), access.cwd or base
     for text in filter(None, (access.command, access.expanded_command)):
         parsed = parse_command(text, place)
         _add_line(line, parsed, access.is_read_otherwise)
+        if covers is not None:
+            continue  # comments, assignments and documents belong to no command that a rule names
         if _is_hidden_in_part(parsed, text) or access.is_read_otherwise:
             for found in _WRITTEN.finditer(_without_documents(text, parsed)):
                 line.mention(_absolute(found[1], str(place)), is_text=True)
@@ -195,11 +215,11 @@ def _add_command(line: _Line, command: ShellCommand, programs: set[str | None], 
         return
     for place in command.directories:
         if place is not None and name not in _MOVES_SHELL:
-            line.mention(str(place))  # a program works in its directory
+            line.mention(str(place), command)  # a program works in its directory
     for text, is_text in () if name in _MOVES_SHELL else _word_paths(command, name, programs, script):
         for path in _absolute_paths(command, text):
             if may_be_file(text, path):
-                line.mention(path, is_text=is_text)
+                line.mention(path, command, is_text=is_text)
 
 
 def _named_by_words(command: ShellCommand) -> frozenset[str]:

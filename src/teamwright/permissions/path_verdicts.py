@@ -39,6 +39,9 @@ GUARDED = "guarded files"
 HARD_LINKS = "hard links"
 """The reason of a question about a file that has another name, perhaps outside the directories."""
 
+NETWORK = "network"
+"""The reason of a question about a name by which a program connects to a host."""
+
 REPLACES_NAMES = word_set("rm rmdir unlink mv ln link mkdir git")
 """Programs that remove or replace names, and so leave the file under its other names as it is."""
 
@@ -78,6 +81,8 @@ def judge_path(
     ask_rule = _matching(rules.ask, named, real) or _matching_original(context, rules.ask, path)
     if ask_rule is not None:
         return decide_by_rule(ask_rule)
+    if (decision := _judge_address(rules, named)) is not None:
+        return decision
     if deep and (decision := _judge_below(context, rules, real, except_denied)) is not None:
         return decision
     if writes and (decision := _judge_guarded(context, rules, named, real)) is not None:
@@ -289,6 +294,23 @@ def _is_private(context: DecisionContext, rules: ToolRules, named: str, real: st
 def _names_private(context: DecisionContext, text: str) -> bool:
     """Return True when a rule names the private directories. A general rule does not open them."""
     return any(directory.name in text for directory in context.scope.private)
+
+
+_ADDRESSES = ("/dev/tcp/", "/dev/udp/", "/inet/", "/inet4/", "/inet6/")
+"""Names by which bash, in a redirection, and gawk connect to a host: bash(1), "Redirection"; gawk(1), "Special File
+Names"."""
+
+
+def _judge_address(rules: ToolRules, named: str) -> Decision | None:
+    """Return the verdict on a name by which a program connects to a host. A rule about files does not answer for it."""
+    begin = next((begin for begin in _ADDRESSES if named.startswith(begin)), "")
+    if not begin:
+        return None
+    allowed = (rule for rule in rules.allow if rule.by_user and begin in (rule.pattern or ""))
+    rule = next((rule for rule in allowed if rule.matches_path(named, named)), None)
+    if rule is not None:
+        return decide_by_rule(rule)
+    return Decision(Verdict.ASK, NETWORK, f"{named} is no file: a program connects to that host by it.")
 
 
 def _judge_below(context: DecisionContext, rules: ToolRules, real: str, spares: bool) -> Decision | None:

@@ -36,6 +36,7 @@ from teamwright.processes.program_environment import add_changeable
 from teamwright.sandbox.policy import PolicyName, is_inside, narrower_policy
 
 if TYPE_CHECKING:
+    from teamwright.permissions.shell.parsed_line import ShellCommand
     from teamwright.permissions.worktree_bounds import WorktreeBounds
 
 _MAX_CACHED = 1_000  # verdicts: a subject may be any text
@@ -209,8 +210,11 @@ class Policy:
                 found = _common_directories(found, above)
         return found
 
-    def grant_for(self, access: Access, decision: Decision) -> CallGrant:
-        """Return what a call gets if it runs after this decision, or after an approval of its question."""
+    def grant_for(self, access: Access, decision: Decision, *, is_approved: bool = False) -> CallGrant:
+        """Return what a call gets if it runs after this decision, or after an approval of its question.
+
+        `is_approved`: an approver allowed this very call, also if a rule allows it by now.
+        """
         directories = self.directories
         is_by_sandbox = decision.verdict is Verdict.ALLOW and decision.rule == BY_SANDBOX
         if access.command is None or decision.confinement is not PolicyName.WORK or is_by_sandbox:
@@ -231,9 +235,41 @@ class Policy:
             # A program could reach what a rule forbids in the directory: the line does not open that as a whole.
             return tool == "Write" and os.path.isdir(path) and self._forbids_below(path)
 
+        is_seen = is_approved or decision.verdict is not Verdict.ALLOW or self._allows_every_line
+        covers = None if is_seen else self._covers_change
         # A line that is too large to judge opens nothing.
-        named = find_bounded(lambda: find_named_paths(access, scope.base, is_open, is_forbidden), otherwise=NO_PATHS)
+        named = find_bounded(
+            lambda: find_named_paths(access, scope.base, is_open, is_forbidden, covers), otherwise=NO_PATHS
+        )
         return CallGrant(decision.confinement, directories, named)
+
+    @property
+    def _allows_every_line(self) -> bool:
+        """True when the mode or a rule allows every line, here and above."""
+        mine = self._current_context().bypasses or any(rule.is_whole_tool for rule in self._command_rules)
+        return mine and all(policy._allows_every_line for policy in self._agents_above())
+
+    def _covers_change(self, command: ShellCommand, path: str) -> bool:
+        """Return True when what allows this command, here and above, covers a change of the path."""
+        from teamwright.permissions.allow_rule_limits import covers_change
+
+        return covers_change(self._current_context(), self._command_rules, command, path) and all(
+            policy._covers_change(command, path) for policy in self._agents_above()
+        )
+
+    def _agents_above(self) -> Iterator[Policy]:
+        """Yield the policies above whose rules decide too; a policy that bounds the same agent's is none of them."""
+        for policy in self._parents:
+            if policy is self._bounded:
+                yield from policy._agents_above()
+            elif not policy._bounds_writes:
+                yield policy
+
+    @property
+    def _command_rules(self) -> tuple[Rule, ...]:
+        """The rules that allow commands, with those granted to this agent only."""
+        rules = RuleIndex((*self._current_context().rules.rules, *self._granted)) if self._granted else None
+        return (rules or self._current_context().rules).rules_for("Bash").allow
 
     def _forbids_below(self, directory: str) -> bool:
         """Return True when a rule forbids to edit a file that is below this directory."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from teamwright.permissions.decision_context import DecisionContext, decide_by_mode, strictest
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS
-from teamwright.permissions.path_verdicts import HARD_LINKS, judge_path, judge_unknown_path, judge_written
+from teamwright.permissions.path_verdicts import HARD_LINKS, NETWORK, judge_path, judge_unknown_path, judge_written
 from teamwright.permissions.possible_file_names import glob_shape
 from teamwright.permissions.shell.parsed_line import FileRedirect, ParsedLine
 from teamwright.permissions.shell.word_expansion import Shape
@@ -45,7 +45,7 @@ def judge_redirect(context: DecisionContext, redirect: FileRedirect) -> Decision
         ),
         decide_by_mode(context.mode, Verdict.ASK, f"It {does} a file."),
     )
-    mere = decision.rule.startswith("mode ") or decision.rule == HARD_LINKS
+    mere = decision.rule.startswith("mode ") or decision.rule in {HARD_LINKS, NETWORK}
     if mere and any(rule.is_whole_tool for rule in context.rules.rules_for("Bash").allow):
         return decide_by_mode(context.mode, Verdict.ALLOW, "A rule allows every command.")
     if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):

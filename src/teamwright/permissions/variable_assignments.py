@@ -5,8 +5,9 @@ Depends on the names that `shell` found in the line. The verdict is in `shell_li
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from teamwright.permissions.command_words import Words, word_set
 from teamwright.permissions.shell.character_encoding import is_locale
@@ -70,6 +71,21 @@ def prints_environment(parsed: ParsedLine) -> bool:
     named = {word for command in parsed.commands if command.name == "read" for word in command.words[1:]}
     own = {word for word in named if word is not None and is_script_variable(word)}
     return not parsed.variables_read <= _READABLE | own
+
+
+def readable_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without variables whose values may be secrets: for a line that may print any file that the
+    sandbox lets it read, also `/proc/self/environ`. Existing paths are none, and version managers need them.
+    """
+    return {
+        name: value for name, value in env.items() if name in _READABLE or is_locale(name) or _names_paths_only(value)
+    }
+
+
+def _names_paths_only(value: str) -> bool:
+    return value in {"", "0", "1"} or all(
+        part.startswith("/") and os.path.exists(part) for part in value.split(os.pathsep)
+    )
 
 
 def is_script_variable(name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.sandbox.secret_paths import CLOUDS, GIT, NODE_PACKAGES, SSH
+from teamwright.sandbox.secret_paths import CLOUDS, CLUSTERS, GIT, NODE_PACKAGES, SSH, WAREHOUSES
 
 Words: TypeAlias = Sequence[str | None]
 
@@ -77,7 +77,7 @@ _SSH = CommandNeeds(network=True, credentials=frozenset(SSH), agent=True)
 _CONTAINERS = CommandNeeds(
     network=True,
     whole_network=True,
-    credentials=frozenset({".docker", ".config/containers/auth.json"}),
+    credentials=frozenset({".docker", ".dockercfg", ".config/containers/auth.json"}),
     sockets=frozenset({"/run/docker.sock", "/run/podman", "/run/containerd"}),
 )
 _ALL_CLOUDS = frozenset({*CLOUDS, ".terraform.d", ".terraformrc", ".pulumi"})
@@ -107,7 +107,34 @@ PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("aws sam eb", _with(".aws")),
     **_each("gcloud gsutil bq firebase", _with(".config/gcloud", ".config/configstore", ".boto")),
     **_each("az", _with(".azure")),
-    **_each("kubectl helm k9s kustomize skaffold", _directly(".kube", ".config/helm", *CLOUDS)),
+    **_each("kubectl helm k9s kustomize skaffold", _directly(".kube", ".config/helm", *CLOUDS, *CLUSTERS)),
+    "argocd": _directly(".config/argocd", ".kube"),
+    "rancher": _directly(".rancher", ".kube"),
+    "minikube": replace(_CONTAINERS, credentials=_CONTAINERS.credentials | {".minikube", ".kube"}),
+    **_each("dbt snowsql snow databricks", _directly(*WAREHOUSES)),
+    "openstack": _directly(".config/openstack"),
+    "aliyun": _with(".aliyun"),
+    "ibmcloud": _with(".bluemix"),
+    "linode-cli": _with(".config/linode-cli"),
+    "civo": _with(".civo.json"),
+    "cloudflared": _directly(".cloudflared"),
+    "doppler": _with(".doppler"),
+    "neonctl": _with(".config/neonctl"),
+    "pscale": _directly(".config/planetscale"),
+    "sentry-cli": _with(".sentryclirc"),
+    "modal": _directly(".modal.toml"),
+    "kaggle": _with(".kaggle"),
+    "influx": _directly(".influxdbv2"),
+    "mc": _with(".mc"),
+    "borg": replace(_SSH, credentials=_SSH.credentials | {".config/borg/keys"}),
+    "vsce": _with(".vsce"),
+    **_each("expo eas", _with(".expo/state.json")),
+    "step": _with(".step"),
+    "llm": _with(".config/io.datasette.llm"),
+    "ollama": _directly(".ollama/id_ed25519"),
+    "tea": replace(_GIT, credentials=_GIT.credentials | {".config/tea"}),
+    **_each("solana anchor", _directly(".config/solana")),
+    **_each("forge cast", _with(".foundry/keystores")),
     **_each("hcloud", _with(".config/hcloud")),
     **_each("stripe", _with(".config/stripe")),
     **_each("sops age", CommandNeeds(credentials=frozenset({".config/sops", ".config/age"}))),
@@ -125,7 +152,9 @@ PROGRAMS: Mapping[str, CommandNeeds] = {
     **_each("psql", _directly(".pgpass")),
     **_each("mysql mysqldump", _directly(".my.cnf", ".mylogin.cnf")),
     **_each("twine", _with(".pypirc")),
-    **_each("huggingface-cli", _with(".huggingface", ".cache/huggingface/token")),
+    **_each(
+        "huggingface-cli hf", _with(".huggingface", ".cache/huggingface/token", ".cache/huggingface/stored_tokens")
+    ),
     **_each("gpg", CommandNeeds(credentials=frozenset({".gnupg"}), gpg_agent=True)),
 }
 """Programs whose name alone says what they need, independent of the arguments."""
@@ -141,6 +170,7 @@ _NODE = _with(*NODE_PACKAGES)
 _NODE_SUBCOMMANDS = {**_each(f"{_INSTALLS} {_PUBLISHES}", _NODE), **_each(_SERVES, _WHOLE_NETWORK), "": _NODE}
 _PYTHON_SUBCOMMANDS = {**_each(_PYTHON_PACKAGES, _NETWORK), "publish": _with(".pypirc")}
 _UV = _with(".local/share/uv/credentials")
+_PUB = _with(".pub-cache/credentials.json", ".config/dart/pub-credentials.json")
 _POETRY = _with(".config/pypoetry/auth.toml")
 
 SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
@@ -158,7 +188,10 @@ SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     },
     "rustup": _each("update install toolchain target component", _NETWORK),
     "go": _each("get install mod work", _NETWORK),
-    "gem": {**_each("install update fetch", _NETWORK), "push": _with(".gem/credentials")},
+    "gem": {
+        **_each("install update fetch", _NETWORK),
+        "push": _with(".gem/credentials", ".local/share/gem/credentials"),
+    },
     "bundle": _each("install update add", _with(".bundle/config")),
     "composer": _each(
         "install update require create-project", _with(".composer/auth.json", ".config/composer/auth.json")
@@ -166,6 +199,10 @@ SUBCOMMANDS: Mapping[str, Mapping[str, CommandNeeds]] = {
     "mvn": {"": _directly(".m2/settings.xml", ".m2/settings-security.xml")},
     "gradle": {"": _directly(".gradle/gradle.properties")},
     "gradlew": {"": _directly(".gradle/gradle.properties")},
+    "sbt": {"": _directly(".sbt/.credentials", ".ivy2/.credentials")},
+    "lein": {"": _directly(".lein/credentials.clj.gpg")},
+    "dart": {"pub": _PUB},
+    "flutter": {"pub": _PUB},
     "dotnet": _each("restore add build publish nuget tool", _with(".nuget/NuGet")),
     "flask": {"run": _WHOLE_NETWORK},
     "rails": _each("s server", _WHOLE_NETWORK),

@@ -31,11 +31,14 @@ from teamwright.sandbox.secret_paths import (
     CACHES,
     CREDENTIALS,
     GIT_FILES,
+    LIBRARY_NAMES,
+    PROGRAMS_IN_LOCAL,
     READABLE_AT_HOME,
     SECRET_VARIABLES,
     STARTUP_FILES,
     SYSTEM,
     SYSTEM_SECRETS,
+    USER_DIRECTORIES,
     is_kept,
     start_files,
 )
@@ -262,7 +265,8 @@ def _hidden_paths(request: ConfinementRequest, place: SandboxPaths) -> frozenset
     needs = request.needs
     secrets = [os.path.join(place.home, name) for name in CREDENTIALS if name not in needs.credentials]
     named = [place.env.get(name, "") for name, usual in SECRET_VARIABLES.items() if usual not in needs.credentials]
-    secrets += [path for paths in named for path in paths.split(os.pathsep) if _is_path(path)]
+    used = [place.home, *map(os.path.realpath, request.directories)]
+    secrets += [path for paths in named for path in paths.split(os.pathsep) if _may_hold_secrets(path, used)]
     secrets += [*SYSTEM_SECRETS, *_host_keys(), *place.private, *request.denied]
     if place.home != "/root":
         secrets.append("/root")
@@ -315,6 +319,14 @@ def _host_keys() -> list[str]:
         return []
 
 
+def _may_hold_secrets(value: str, used: Iterable[str]) -> bool:
+    """Return True for the path of a credential in a variable: no device, as in `KUBECONFIG=/dev/null`, and no directory
+    that holds one which commands use.
+    """
+    real = os.path.realpath(value)
+    return _is_path(value) and not is_inside(real, "/dev") and not any(is_inside(one, real) for one in used)
+
+
 def _is_path(value: str | None) -> bool:
     return value is not None and value.startswith("/")
 
@@ -328,12 +340,36 @@ def _program_directories(place: SandboxPaths, changeable: Sequence[str]) -> list
     found: dict[str, None] = {}
     entries = place.env.get("PATH", os.defpath).split(os.pathsep)
     for real in follow_links(filter(os.path.isabs, entries), changeable):
-        if _is_system(real) or not os.path.isdir(real):
-            continue
-        top = os.path.dirname(real)
-        whole = os.path.basename(real) in {"bin", "shims", "sbin"} and top not in {"/", place.home, "/root", "/home"}
-        found[top if whole and not is_inside(place.home, top) else real] = None
+        if not _is_system(real) and os.path.isdir(real):
+            found |= dict.fromkeys(_with_libraries(real, place))
     return list(found)
+
+
+def _with_libraries(directory: str, place: SandboxPaths) -> list[str]:
+    """Return a directory of programs, with what belongs to them beside it.
+
+    The directory above may hold the user's own files too: `~/.local/share`, the documents beside `~/Documents/bin`.
+    """
+    top = os.path.dirname(directory)
+    if os.path.basename(directory) not in {"bin", "shims", "sbin"} or top in {"/", place.home, "/root", "/home"}:
+        return [directory]
+    if is_inside(place.home, top):
+        return [directory]
+    if top == os.path.join(place.home, ".local"):
+        linked = (os.path.realpath(os.path.join(directory, name)) for name in _entries_of(directory))
+        single = [path for path in linked if is_inside(path, top) and os.path.isfile(path)]
+        return [directory, *filter(os.path.isdir, (os.path.join(top, name) for name in PROGRAMS_IN_LOCAL)), *single]
+    above = top[len(place.home) :] if is_inside(top, place.home) else top
+    names = _entries_of(top)
+    is_installed = "/." in above or (names & LIBRARY_NAMES and ".git" not in names)
+    return [top] if is_installed and os.path.basename(top) not in USER_DIRECTORIES else [directory]
+
+
+def _entries_of(directory: str) -> set[str]:
+    try:
+        return set(os.listdir(directory))
+    except OSError:
+        return set()
 
 
 def shown_paths(place: SandboxPaths) -> list[str]:

@@ -16,6 +16,9 @@ GIT = (*SSH, *GIT_STORES, ".netrc", "_netrc", ".config/gh")
 NODE_PACKAGES = (".npmrc", ".yarnrc", ".yarnrc.yml", ".config/configstore")
 CLOUDS = (".aws", ".azure", ".config/gcloud", ".kube", ".oci", ".boto", ".s3cfg")
 
+CLUSTERS = (".minikube", ".config/argocd", ".rancher")
+WAREHOUSES = (".snowsql", ".snowflake", ".config/snowflake", ".dbt", ".databrickscfg")
+
 CREDENTIALS = (
     *GIT,
     *NODE_PACKAGES,
@@ -29,8 +32,6 @@ CREDENTIALS = (
         ".pg_service.conf",
         ".my.cnf",
         ".mylogin.cnf",
-        ".databrickscfg",
-        ".snowsql",
         ".huggingface",
         ".cache/huggingface/token",
     ),
@@ -51,6 +52,43 @@ CREDENTIALS = (
         ".irb_history",
         ".lesshst",
     ),
+    *(".viminfo", ".config/nushell/history.txt", ".config/nushell/history.sqlite3", ".local/share/atuin"),
+    *(".local/state/bash/history", ".local/state/zsh/history", ".local/share/zsh/history"),
+    # Browsers, mail, chats and stores of passwords.
+    *(".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".config/google-chrome-beta", ".librewolf", ".zen"),
+    *(".config/google-chrome-unstable", ".waterfox", ".var/app", "snap/firefox", "snap/chromium", "snap/thunderbird"),
+    *(f"Library/{name}" for name in ("Safari", "Cookies", "Mail", "Messages", "Containers", "Group Containers")),
+    *(
+        f"Library/Application Support/{name}"
+        for name in ("Google/Chrome", "Firefox", "BraveSoftware", "Microsoft Edge", "Arc", "Chromium", "Vivaldi")
+    ),
+    *(".config/evolution", ".local/share/evolution", ".config/Signal", ".config/Slack", ".config/discord"),
+    *(".config/Element", ".local/share/TelegramDesktop", ".authinfo", ".authinfo.gpg", ".msmtprc", ".mbsyncrc"),
+    *(".fetchmailrc", ".offlineimaprc", ".config/Bitwarden", ".config/Bitwarden CLI", ".config/1Password"),
+    *(".config/keepassxc", ".config/filezilla", ".putty", ".vnc/passwd", ".config/remmina", ".local/share/remmina"),
+    # Editors and other agents.
+    *(f".config/{name}/User/globalStorage" for name in ("Code", "Code - Insiders", "Cursor", "VSCodium", "Windsurf")),
+    *(".config/JetBrains", ".qwen", ".local/share/opencode", ".local/share/amp", ".config/goose", ".local/share/crush"),
+    *(".config/cursor", ".codeium", ".factory", ".continue/.env", ".aider.conf.yml", ".config/aichat", ".openai"),
+    *(".anthropic", ".config/anthropic", ".config/io.datasette.llm", ".ollama/id_ed25519"),
+    # Other clouds, services and registries.
+    *CLUSTERS,
+    *WAREHOUSES,
+    *(".aliyun", ".bluemix", ".config/linode-cli", ".config/openstack", ".ovh.conf", ".civo.json", ".edgerc"),
+    *(".cloudflared", ".doppler", ".config/neonctl", ".config/planetscale", ".sentryclirc", ".modal.toml", ".kaggle"),
+    *(
+        ".cache/huggingface/stored_tokens",
+        ".influxdbv2",
+        ".mc",
+        ".passwd-s3fs",
+        ".b2_account_info",
+        ".config/borg/keys",
+    ),
+    *(".vsce", ".expo/state.json", ".dockercfg", ".step", ".acme.sh", ".sbt/.credentials", ".ivy2/.credentials"),
+    *(".lein/credentials.clj.gpg", ".pub-cache/credentials.json", ".config/dart/pub-credentials.json"),
+    *(".local/share/gem/credentials", ".config/tea"),
+    # Keys of money.
+    *(".bitcoin", ".electrum", ".ethereum/keystore", ".config/solana", ".foundry/keystores", ".near-credentials"),
 )
 """Paths in the home directory with credentials, or with histories that often contain some."""
 
@@ -107,6 +145,21 @@ SECRET_VARIABLES: Mapping[str, str] = {
     "PGSSLKEY": ".pgpass",
     "XAUTHORITY": ".Xauthority",
     "ICEAUTHORITY": ".ICEauthority",
+    "npm_config_userconfig": ".npmrc",
+    "CLOUDSDK_CONFIG": ".config/gcloud",
+    "AZURE_CONFIG_DIR": ".azure",
+    "BOTO_CONFIG": ".boto",
+    "RCLONE_CONFIG": ".config/rclone",
+    "OCI_CLI_CONFIG_FILE": ".oci",
+    "TF_CLI_CONFIG_FILE": ".terraformrc",
+    "DATABRICKS_CONFIG_FILE": ".databrickscfg",
+    "KAGGLE_CONFIG_DIR": ".kaggle",
+    "HF_TOKEN_PATH": ".cache/huggingface/token",
+    "REGISTRY_AUTH_FILE": ".config/containers/auth.json",
+    "PASSWORD_STORE_DIR": ".password-store",
+    "SOPS_AGE_KEY_FILE": ".config/sops",
+    "CODEX_HOME": ".codex",
+    "HISTFILE": ".bash_history",
 }
 """Variables that name a file or directory with credentials, or a socket, each with its usual path in the home.
 
@@ -171,6 +224,19 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 
 READABLE_AT_HOME = (".gitconfig", ".config/git", ".ripgreprc", ".config/ripgrep", ".editorconfig", ".inputrc")
 """Files in the home directory that programs of reading commands are configured by."""
+
+
+PROGRAMS_IN_LOCAL = (
+    *("lib", "lib64", "libexec", "pipx", "share/pipx", "share/uv/tools", "share/uv/python", "share/mise/installs"),
+    *("share/mise/shims", "share/rtx", "share/fnm", "share/pnpm", "share/man"),
+)
+"""Directories in `~/.local` that belong to the programs in `~/.local/bin`. Others there are data of all programs."""
+
+LIBRARY_NAMES = frozenset({"lib", "lib64", "libexec", "versions", "conda-meta"})
+"""Names beside a directory of programs, where they were installed together."""
+
+USER_DIRECTORIES = frozenset({".local", ".config", ".cache", ".var"})
+"""Directories with the data of many programs of a user."""
 
 
 def start_files(home: str) -> tuple[str, ...]:

@@ -31,8 +31,17 @@ _NEW_NAMESPACES = 0x7E020080
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put input into a terminal."""
 
-_FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820, 0x40806685)
-"""FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY: a file open for reading is enough."""
+_REQUESTS_TO_READ = (
+    *(0x5401, 0x5402, 0x5403, 0x5404, 0x540A, 0x540B, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429),
+    *(0x5450, 0x5451, 0x5452, 0x802C542A, 0x402C542B, 0x402C542C, 0x402C542D, 0x80086601, 0x801C581F, 0xC020660B),
+)
+"""The requests of ioctl that a reading command may make: of terminals and pipes (TCGETS, TCSETS, TCSETSW, TCSETSF,
+TCXONC, TCFLSH, TIOCGPGRP, TIOCSPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, TIOCGSID, FIONCLEX, FIOCLEX, FIOASYNC, TCGETS2,
+TCSETS2), and those that get attributes and extents of files. Other ones change flags, encryption or subvolumes by a
+file that is open to be read."""
+
+_INTERFACE_REQUESTS, _AFTER_THEM = 0x8900, 0x8A00
+"""The requests of sockets and network interfaces (netdevice(7))."""
 
 _UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
 _STREAM, _PACKETS, _TYPE_BITS = 1, 5, 0xF
@@ -95,6 +104,7 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
     "swapoff": (168, 225),
     "acct": (163, 89),
     "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
     "pidfd_getfd": (438, 438),
 }
 """System calls that no command needs. io_uring would open sockets that this filter does not see."""
@@ -124,6 +134,7 @@ _REFUSED_TO_READERS: Mapping[str, tuple[int, int | None]] = {
     "fremovexattr": (199, 16),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
 }
 """Landlock has no right for modes, owners, times and attributes of files. ARM 64 lacks some of the calls."""
 
@@ -194,9 +205,8 @@ def filter_program(choice: FilterChoice, machine: str = "") -> bytes:
         lines += _examine(_NUMBERS[name][column], 0, flags)
     # Limits of another process of this user could end it: its processor time, its files.
     lines += _examine(_NUMBERS["prlimit64"][column], 0, [(_EQUAL, 1, 0, 0), _error(errno.EPERM)])
-    requests = (*_TERMINAL_INPUT, *(_FILE_FLAGS if choice.only_reads else ()))
-    inputs = [line for request in requests for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
-    lines += _examine(_NUMBERS["ioctl"][column], 1, inputs)
+    inputs = [line for request in _TERMINAL_INPUT for line in ((_EQUAL, 0, 1, request), _error(errno.EPERM))]
+    lines += _examine(_NUMBERS["ioctl"][column], 1, _reading_requests() if choice.only_reads else inputs)
     lines += _examine(_NUMBERS["socket"][column], 0, _socket_lines(choice))
     if not choice.unix_sockets:  # one of a pair could send datagrams to any other socket
         pairs = [(_MASK, 0, 0, _TYPE_BITS), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _PACKETS), _error(errno.EACCES)]
@@ -220,6 +230,13 @@ def _examine(number: int, argument: int, lines: Iterable[tuple[int, int, int, in
     """Return lines that decide about one system call by an argument; what they do not refuse is allowed."""
     inner = [_load_argument(argument), *lines, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(inner), number), *inner]
+
+
+def _reading_requests() -> list[tuple[int, int, int, int]]:
+    """Return lines for the request in the accumulator: each one that is not named here is refused."""
+    lines = [line for one in _REQUESTS_TO_READ for line in ((_EQUAL, 0, 1, one), (_RETURN, 0, 0, _ALLOW))]
+    lines += [(_AT_LEAST, 0, 2, _INTERFACE_REQUESTS), (_AT_LEAST, 1, 0, _AFTER_THEM), (_RETURN, 0, 0, _ALLOW)]
+    return [*lines, _error(errno.ENOTTY)]
 
 
 def _socket_lines(choice: FilterChoice) -> list[tuple[int, int, int, int]]:

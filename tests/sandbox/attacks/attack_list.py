@@ -33,6 +33,12 @@ def _python(code: str) -> str:
     return f"python3 -c '{code}'"
 
 
+_SET_ATTRIBUTES = (
+    'import ctypes,os,struct; call=ctypes.CDLL(None).syscall; path=os.environ["WORK"].encode()+b"/a.txt";'
+    ' nodump=struct.pack("QIIII",0x80,0,0,0,0); print("CANARY-7f3a" if call(469,-100,path,nodump,24,0)==0 else 0)'
+)
+"""The system call file_setattr of Linux 6.17."""
+
 ATTACKS = [
     Attack("reads", "a private key", "cat $HOME/.ssh/id_ed25519"),
     Attack("reads", "a key by a link", "ln -s $HOME/.ssh/id_ed25519 $WORK/k 2>&1; cat $WORK/k $HOME/.ssh/*"),
@@ -158,6 +164,7 @@ ATTACKS = [
     Attack("writes", "the mode of a file", "chmod 600 $WORK/a.txt && echo CANARY-7f3a", only_read=True),
     Attack("writes", "the time of a file", "touch -d 2001-01-01 $WORK/a.txt && echo CANARY-7f3a", only_read=True),
     Attack("writes", "attributes of a file", "chattr +d $WORK/a.txt && echo CANARY-7f3a", only_read=True),
+    Attack("writes", "attributes of a file by its name", _python(_SET_ATTRIBUTES), only_read=True),
     Attack("processes", "limits of a process", "prlimit --pid $VICTIM --cpu=1 && echo CANARY-7f3a"),
     Attack("network", "TCP", "exec 3<>/dev/tcp/127.0.0.1/$PORT && echo CANARY-7f3a"),
     Attack(

@@ -239,10 +239,17 @@ class Bash(Tool[BashInput]):
             seen["PATH"] = absolute_entries(seen["PATH"])
         return {**seen, **workplace.env, **COMMAND_ENVIRONMENT, "PWD": str(workplace.cwd)}
 
-    def _line(self, call: BashInput, workplace: Workplace, ended_in: Path | None = None) -> ShellLine:
-        env = self.environment(workplace, by_person=call.is_typed_by_person)
-        by_person = call.is_typed_by_person
-        line = shell_line(call.command, self._startup, workplace.cwd, env, workplace.directories(), by_person=by_person)
+    def _line(self, call: BashInput, ctx: ToolContext, ended_in: Path | None = None) -> ShellLine:
+        workplace, by_person = ctx.workplace, call.is_typed_by_person
+        line = shell_line(
+            call.command,
+            self._startup,
+            workplace.cwd,
+            self.environment(workplace, by_person=by_person),
+            workplace.directories(),
+            by_person=by_person,
+            hides_values=ctx.grant.policy is PolicyName.READ,
+        )
         return line if ended_in is None else track_directory(line, ended_in)
 
     def _confinement(self, call: BashInput, ctx: ToolContext, *own_files: Path) -> CommandConfinement | None:
@@ -260,7 +267,7 @@ class Bash(Tool[BashInput]):
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace
         purpose = ProcessPurpose(ctx.member, ctx.call)
-        line = self._line(call, place)
+        line = self._line(call, ctx)
         confinement = self._confinement(call, ctx)
         self._guards.begin(call, confinement, place.scratch.parent)
         command = ProcessCommand(line.argv, place.cwd, line.env, purpose=purpose, confinement=confinement)
@@ -287,7 +294,7 @@ class Bash(Tool[BashInput]):
         stem = f"{ctx.call or 'bash'}-{secrets.token_hex(4)}"
         output = ProcessOutput(self._settings.max_output, place.scratch / f"{stem}.output")
         ended_in = place.scratch / f"{stem}.cwd"
-        line = self._line(call, place, ended_in)
+        line = self._line(call, ctx, ended_in)
         purpose = ProcessPurpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
         records, by_agent = self._jobs.records, not call.is_typed_by_person
         confinement = self._confinement(call, ctx, ended_in)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from teamwright.agent.tool import Workplace
 from teamwright.processes.program_environment import find_program, safe_path
 from teamwright.storage.read_bounded import read_plain
+from teamwright.tools.shell.bash_settings import COMMAND_ENVIRONMENT
 from teamwright.tools.shell.shell_choice import ShellChoice, choose_shell, is_proven
 from teamwright.tools.shell.startup import STARTUP_SHELLS, ShellStartup, bare_argv, plain_shell
 
@@ -92,12 +93,13 @@ def shell_line(
     directories: Iterable[Path] = (),
     *,
     by_person: bool = False,
+    hides_values: bool = False,
 ) -> ShellLine:
     """Return the shell line of the command, which is judged in this directory.
 
     A line of proven commands starts with a PATH and variables that lead to no file in the agent's `directories`, nor
     in another one that commands can change. `by_person`: a person typed it. It has no verdict, and the user's shell
-    runs what is not proven to only read.
+    runs what is not proven to only read. `hides_values`: an unproven line gets no variable that may have a secret.
     """
     if not by_person:
         env = {name: value for name, value in env.items() if name not in _OPTION_VARIABLES}
@@ -107,6 +109,7 @@ def shell_line(
         if is_proven(text, cwd):
             env = _proven_environment(text, cwd, env, directories)
         else:
+            env = _readable_variables(env) if hides_values else env
             own_paths = _own_paths(text, cwd, env)
     if startup is None:
         return ShellLine((plain_shell(),), own_paths, command, env, wrapped=bool(own_paths))
@@ -153,6 +156,12 @@ def _proven_environment(
     from teamwright.permissions.project_programs import proven_environment  # loading the grammar is expensive
 
     return proven_environment(command, cwd, env, directories)
+
+
+def _readable_variables(env: Mapping[str, str]) -> Mapping[str, str]:
+    from teamwright.permissions.variable_assignments import readable_variables  # loading the grammar is expensive
+
+    return {**readable_variables(env), **COMMAND_ENVIRONMENT}
 
 
 def _is_lookup(command: str) -> bool:

@@ -51,11 +51,12 @@ def hook_files(root: Path, hook: HookSpec) -> RunFiles:
         return RunFiles()
     found = line_files(root, hook.command_line)
     if hook.arguments is None:
-        return found
+        is_other_shell = hook.shell == "powershell"
+        return replace(found, unknown="PowerShell reads it", is_of_project=True) if is_other_shell else found
     from teamwright.permissions.run_file_search import find_program_files
 
     direct = find_program_files((hook.command, *hook.arguments), root)
-    return merge_run_files([direct, RunFiles(found.files, found.settings, found.trees)])
+    return merge_run_files([direct, replace(found, unknown="", is_of_project=False)])
 
 
 def server_files(root: Path, entry: object) -> RunFiles:
@@ -98,13 +99,14 @@ def git_files(root: Path, name: str) -> list[Path]:
 
 def run_digests(root: Path, found: RunFiles) -> list[str]:
     """Return the digests of these files and trees."""
-    return found.digests(root) if found.files or found.settings or found.trees else []
+    return found.digests(root)
 
 
 def hook_digest(root: Path, hook: HookSpec) -> str:
     """Return one digest of everything that a repository's hook would run: compared before it runs."""
     beside = Path(hook.source).parent / "hooks"
     parts = [
+        "files",  # so that a hook without files has a digest too
         *run_digests(root, hook_files(root, hook).programs),
         content_digest([beside], root) if beside.is_dir() else "",
     ]
@@ -119,16 +121,15 @@ def is_of_repository(root: Path, source: str) -> bool:
 def bind_hook(root: Path, hook: HookSpec, *, is_projects: bool) -> HookSpec:
     """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs.
 
-    A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
-    project says what runs (`make`, `npm run`), unless the person said that it runs outside.
+    A repository's hook is confined when its program is not known. A person's own one is confined when the project says
+    what runs (`make`, `npm run`, `python -m`), unless the person said that it runs outside.
     """
     if hook.function is not None or not hook.command:
         return hook
     found = hook_files(root, hook)
     if is_projects:
         return replace(hook, files_digest=hook_digest(root, hook), confined_because=found.unknown)
-    says = not hook.is_outside and any(map(os.path.isfile, found.settings))
-    return replace(hook, confined_because=found.unknown) if says else hook
+    return replace(hook, confined_because=found.unknown) if found.is_of_project and not hook.is_outside else hook
 
 
 def missing_paths(root: Path, line: str) -> set[Path]:

@@ -26,6 +26,7 @@ FILES = {
     "tools/hook.py": "import helper\n",
     "tools/helper.py": "",
     "hooks/a": "true\n",
+    "hooks/by-tool": "#!/bin/sh\nexec tools/b.sh\n",
     "Makefile": "include rules.mk\nh:\n\t@true\n",
     "rules.mk": "i:\n\t@true\n",
     "package.json": json.dumps({"scripts": {"mcp": "node server.js"}}),
@@ -79,6 +80,8 @@ GIT_WAYS = {
     "./tools/b.sh": "tools/b.sh",
     "python3 tools": "tools/helper.py",
     "sh x.sh": "x.sh",
+    "sh ./x.sh": "more.sh",
+    "hooks/by-tool": "tools/b.sh",
     "python3 -m tools.hook": "tools/hook.py",
 }
 

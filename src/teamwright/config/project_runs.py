@@ -19,7 +19,7 @@ from teamwright.config.project_mcp_file import command_of
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
 from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
-from teamwright.processes.named_files import content_digest, named_paths
+from teamwright.processes.named_files import content_digest, named_code
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -94,7 +94,7 @@ def git_files(root: Path, name: str) -> list[Path]:
     except UnclearSettings:
         return []
     values = (one.value for one in settings if one.key.lower() == name.lower())
-    return [path for value in values for path in named_paths(value, root)]
+    return [path for value in values for path in named_code(value, root)]
 
 
 def run_digests(root: Path, found: RunFiles) -> list[str]:

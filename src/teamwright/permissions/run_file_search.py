@@ -51,10 +51,10 @@ from teamwright.permissions.programs.obeyed_files import (
     WRITING_PROGRAMS,
 )
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, is_program, links_on_the_way
+from teamwright.permissions.run_files import SCRIPT_EXTENSIONS, RunFiles, links_on_the_way
 from teamwright.permissions.shell.parsed_line import ParsedLine, ShellCommand
 from teamwright.permissions.shell.syntax_walk import parse_command
-from teamwright.processes.named_files import tree_files
+from teamwright.processes.named_files import is_program, tree_files
 from teamwright.processes.program_environment import form_of, is_changeable, own_variables
 from teamwright.storage.read_bounded import read_beginning, read_plain
 

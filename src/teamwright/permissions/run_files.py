@@ -12,16 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from teamwright.processes.named_files import content_digest
-
-DATA_EXTENSIONS = frozenset(
-    (
-        *(".log", ".txt", ".out", ".csv", ".tmp", ".pid", ".lock", ".md", ".rst", ".html", ".css", ".svg", ".png"),
-        *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".ini", ".cfg", ".db", ".sqlite"),
-        *(".c", ".h", ".cc", ".cpp", ".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".cs"),
-    )
-)
-"""Ends of the names of files that no interpreter runs. A name without an end may be a script."""
+from teamwright.processes.named_files import content_digest, is_program
 
 SCRIPT_EXTENSIONS = (
     *(".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts"),
@@ -82,11 +73,6 @@ def links_on_the_way(path: str, root: Path) -> Iterator[Path]:
         target = Path(_target(place))
         left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
         place = Path(os.sep) if target.is_absolute() else place.parent
-
-
-def is_program(path: Path) -> bool:
-    """Return True for a file that may be a script or a program, and for one that does not exist."""
-    return path.suffix not in DATA_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
 
 
 NOTHING = RunFiles()

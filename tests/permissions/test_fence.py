@@ -162,13 +162,26 @@ def test_reading_it_and_changing_other_files_is_as_without_a_fence(base, command
         "for f in $L; do rm $f; done",
         "cd $D && rm api/a.py",
         'cp a "$F"',
-        "rm src/api/a.py a\\ b",
     ],
 )
 def test_a_file_that_only_the_shell_will_know_is_asked_about(base, command):
     decision = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command=command, cwd=base))
     assert decision.verdict is Verdict.ASK
     assert "only the shell will know" in decision.reason
+
+
+@pytest.mark.finding("3P5")
+@pytest.mark.parametrize("written", ["a\\ b", "\\$HOME\\ x", "src/my\\\tfile"])
+def test_a_name_with_an_escaped_blank_is_judged_as_the_quoted_one(base, written, monkeypatch):
+    monkeypatch.setenv("HOME", str(base.parent))
+    strict = Policy(Mode.ACCEPT_EDITS, (), PermissionScope(directories=(base,), base=base))
+    quoted = "'" + written.replace("\\", "") + "'"
+    for line in ("cat {}", "touch {}", "cat ~/{}", "cat < {}", "cp {} new", "cat $HOME/.teamwright/{}"):
+        found, wanted = (
+            strict.decide("Bash", Access(command=line.format(name), cwd=base)) for name in (written, quoted)
+        )
+        assert (line, found.verdict, found.reason) == (line, wanted.verdict, wanted.reason)
+    assert strict.decide("Bash", Access(command=f"cat {written}", cwd=base)).verdict is Verdict.ALLOW
 
 
 @pytest.mark.parametrize(("path", "verdict"), [("docs/new.md", "allow"), ("src/web/w.py", "ask"), ("x.py", "ask")])

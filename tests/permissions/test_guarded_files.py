@@ -16,11 +16,15 @@ lefthook.toml lefthook.yml .lefthook.json lefthook-local.yaml .lefthook-local.to
 .devcontainer.json .devcontainer/Dockerfile .gitpod.yml .gitpod.Dockerfile .github/actions/setup/action.yml
 .github/workflows/ci.yml .forgejo/workflows/ci.yml shop.code-workspace .run/Test.run.xml .dir-locals.el .exrc
 .nvim.lua .cursorrules .cursor/mcp.json .gemini/settings.json .codex/config.toml .aider.conf.yml
-.continue/config.yaml .roo/mcp.json .kilocode/mcp.json .windsurf/hooks.json .amp/settings.json .opencode/plugin/x.ts
+.continue/config.yaml .roo/mcp.json .kilocode/mcp.json .kilo/kilo.jsonc kilo.json
+.windsurf/hooks.json .amp/settings.json .opencode/plugin/x.ts
 opencode.jsonc .qwen/settings.json .junie/mcp/mcp.json .kiro/hooks/x.hook .zed/tasks.json .goosehints .clinerules
 .bundle/config .pnpmfile.cjs pnpmfile.cjs .yarnrc.yml .yarn/releases/yarn.cjs .npmrc .cargo/config.toml
 .mvn/jvm.config .mvn/extensions.xml gradle/wrapper/gradle-wrapper.properties .bazelrc node_modules/.bin/tsc .envrc
-.tool-versions mise.toml .mise.local.toml .python-version .java-version .ruby-version .node-version
+.tool-versions mise.toml .mise.local.toml mise.local.toml mise.ci.toml mise/config.toml mise/config.local.toml
+mise/config.ci.toml mise/conf.d/a.toml .mise/config.toml .mise/conf.d/a.toml .config/mise.toml .config/mise/config.toml
+.config/mise.ci.local.toml .rtx.toml .rtx.local.toml .exenv-version .yvmrc
+.python-versions .python-version .java-version .ruby-version .node-version
 .pre-commit-config.yaml .husky/pre-commit .gitmodules .gitattributes .lfsconfig .venv/bin/python
 .venv/lib/python3.11/site-packages/x.pth env/pyvenv.cfg sitecustomize.py src/usercustomize.py lib/x.pth .gdbinit
 .lldbinit .pdbrc .ipython/profile_default/startup/x.py

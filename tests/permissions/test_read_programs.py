@@ -1,6 +1,7 @@
 """Programs that only read: the options, scripts and operands with which they are allowed, and those that ask."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -241,12 +242,21 @@ def test_a_version_that_a_file_of_the_project_chooses_asks(own_scratch):
         ("rust-toolchain.toml", "cargo --version"),
         ("go.mod", "go version"),
         (".tool-versions", "node --version"),
+        ("mise.local.toml", "node --version"),
+        (".mise.ci.toml", "node --version"),
+        ("mise/config.local.toml", "node --version"),
+        (".config/mise/conf.d/a.toml", "node --version"),
     )
     for name, line in chosen:
         assert decide(line) is Verdict.ALLOW
-        (own_scratch.project / name).write_text("")
+        file = own_scratch.project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
         assert decide(line) is Verdict.ASK
         assert decide(f"cd src && {line}") is Verdict.ASK
+        file.unlink()
+        for place in file.parents[: len(Path(name).parts) - 1]:
+            place.rmdir()
 
 
 @pytest.mark.finding("P3")

@@ -162,3 +162,24 @@ def test_a_git_directory_that_a_command_moved_is_restored_in_the_same_directory(
     (tree / ".git").rename(tree / "other")
     before.restore(tmp_path / "quarantine")
     assert (tree / ".git" / "config").read_text() == "[core]\n"
+
+
+@pytest.mark.finding("3P10")
+def test_the_runtimes_own_files_in_a_protected_directory_are_no_changes_of_the_command(tmp_path):
+    """A session in the home directory has its state in the protected `.teamwright` of that directory."""
+    output, settings = tmp_path / ".teamwright/s/output", tmp_path / ".claude/settings.json"
+    for place in (output, settings.parent / "teams"):
+        place.mkdir(parents=True)
+    settings.write_text("{}")
+    (output.parent / "events.jsonl").write_text("1\n")
+    ended_in, inbox = output / "c1.cwd", settings.parent / "teams/inbox.json"
+    place = SandboxPaths(str(tmp_path), (str(tmp_path / ".teamwright"), str(inbox.parent)), (str(output),), "", {})
+    made = make_policy(ConfinementRequest(PolicyName.WORK, (tmp_path,), own_files=(str(ended_in),)), place)
+    before = Landlock(3, made).guard()
+    ended_in.write_text("/")
+    inbox.write_text("[]")
+    (output.parent / "events.jsonl").write_text("1\n2\n")
+    settings.write_text("evil")
+    assert before.restore(tmp_path / "quarantine") == [str(settings)]
+    assert (settings.read_text(), ended_in.read_text(), inbox.read_text()) == ("{}", "/", "[]")
+    assert (output.parent / "events.jsonl").read_text() == "1\n2\n"

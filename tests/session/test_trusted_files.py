@@ -26,6 +26,7 @@ FILES = {
     "tools/hook.py": "import helper\n",
     "tools/helper.py": "",
     "hooks/a": "true\n",
+    "hooks/by-tool": "#!/bin/sh\nexec tools/b.sh\n",
     "Makefile": "include rules.mk\nh:\n\t@true\n",
     "rules.mk": "i:\n\t@true\n",
     "package.json": json.dumps({"scripts": {"mcp": "node server.js"}}),
@@ -79,6 +80,8 @@ GIT_WAYS = {
     "./tools/b.sh": "tools/b.sh",
     "python3 tools": "tools/helper.py",
     "sh x.sh": "x.sh",
+    "sh ./x.sh": "more.sh",
+    "hooks/by-tool": "tools/b.sh",
     "python3 -m tools.hook": "tools/hook.py",
 }
 
@@ -244,6 +247,229 @@ def test_a_hook_whose_program_is_not_known_runs_in_the_sandbox_and_says_so(fille
         hook = filled.settings().hooks[0]
         assert (line, bool(hook.confined_because)) == (line, line in unknown)
         assert (line, "(in the sandbox: " in filled.state().entries[0].summary) == (line, line in unknown)
+
+
+OBEYING = (
+    "awk -f t/x.awk log.txt",
+    "awk '@include \"t/x.awk\"; {print}' log.txt",
+    "awk '{system($1)}' t/cmds.txt",
+    "sed -f t/x.sed log.txt",
+    "sed '1e sh t/b.sh' log.txt",
+    "sed --in-place '1e sh t/b.sh' log.txt",
+    "GIT_CONFIG_GLOBAL=t/cfg git status",
+    "env GIT_CONFIG_SYSTEM=t/cfg git status",
+    "git -c include.path=../t/cfg status",
+    "git --git-dir=t/repo status",
+    "git -C t status",
+    "cd t && git status",
+    "git commit -m x",
+    "git checkout main",
+    "git own-alias",
+    "git fetch --upload-pack=./t/b.sh origin",
+    "curl -sK t/cfg https://example.com",
+    "curl $OPTIONS https://example.com",
+    "CURL_HOME=t curl https://example.com",
+    "HOME=t curl https://example.com",
+    "wget --config=t/cfg https://example.com",
+    "wget -e use_askpass=./t/b.sh https://example.com",
+    "RIPGREP_CONFIG_PATH=t/cfg rg x",
+    "rg --pre ./t/b.sh x",
+    "sort --compress-program=sh log.txt",
+    "jq -f t/x.jq log.txt",
+    "jq -L t 'include \"x\"; y' log.txt",
+    "jq 'import \"./t/x\" as x; x::y' log.txt",
+    "LD_PRELOAD=t/new.so ls",
+    "export LD_LIBRARY_PATH=t; ls",
+    'PATH="t:$PATH" ls',
+    'export PATH="$PWD/t:$PATH"; ls',
+    "read PATH < t/cfg; ls",
+    "printf -v PATH %s t; ls",
+    "export $(cat t/cfg); ls",
+    "env $(cat t/cfg) ls",
+    "ruby t/x.rb",
+    "perl t/x.pl",
+    "php t/x.php",
+    "lua t/x.lua",
+    "python3 -c 'import json'",
+    "python3 -cI",
+    "python3 -c 'import sys' -I",
+    "python3 -I -c 'exec(open(\"t/cmds.txt\").read())'",
+    "python3 -I -m unittest",
+    "python3 -m json.tool",
+    "python3 t/starts.py",
+    "python3 t/imports_starts.py",
+    "node t/starts.js",
+    "node --env-file=t/cfg server.js",
+    "node -r ./t/x server.js",
+    "node t",
+    ". t?d/b.sh",
+    "sh t*/b.sh",
+    "./t*/b.sh",
+    "./by-make",
+    "./by-node",
+    "./compiled",
+    "cp t/cmds.txt tools/new.sh; sh tools/new.sh",
+    "cat t/cmds.txt > x.sh; ./x.sh",
+    "cp t/cmds.txt .; ./cmds.txt",
+    "cat t/cmds.txt > /var/tmp/x; sh /var/tmp/x",
+    "bash --rcfile t/b.sh -i",
+    'eval "$(cat t/cmds.txt)"',
+    "sh ~/elsewhere.sh",
+    "eslint .",
+    "npx x",
+    "make -f t/rules",
+    "gh pr checkout 1",
+    "gh own-alias list",
+)
+"""Lines that obey files which the search cannot all know."""
+
+KNOWN = (
+    "awk -F: '{print $1}' log.txt",
+    "sed -e s/a/b/ log.txt",
+    "sed -i s/a/b/ log.txt",
+    "git diff --stat",
+    "git log --oneline -5",
+    "git add -A",
+    "git fetch origin",
+    'git -C "$CLAUDE_PROJECT_DIR" status',
+    "curl -s -X POST -d x https://example.com",
+    "jq -r .tool_input.file_path",
+    'jq -r --arg x "$y" .x',
+    "rg -n x",
+    "sort -u log.txt",
+    'PATH="$HOME/bin:/usr/bin" ls',
+    "GIT_TERMINAL_PROMPT=0 git fetch origin",
+    "X=t ls",
+    "python3 -I -c 'import json'",
+    "python3 -Pc 'import json'",
+    "python3 -I -m json.tool",
+    "python3 -W ignore tools/hook.py",
+    "bash -eo pipefail x.sh",
+    "chmod +x x.sh && ./x.sh",
+    "./by-python",
+    "ls *.py | wc -l",
+    "cat t/*.txt",
+    "gh pr list",
+    "notify-send done",
+)
+
+
+def fill_forms(filled: Repository) -> None:
+    for name in ("t/x.awk", "t/x.sed", "t/x.jq", "t/cfg", "t/cmds.txt", "t/x.rb", "t/x.pl", "t/x.php", "t/x.lua"):
+        filled.write(name, "x")
+    filled.write("t/b.sh", "true\n").chmod(0o755)
+    filled.write("t/rules", "h:\n")
+    filled.write("t/starts.py", "import subprocess\nsubprocess.run(['make'])\n")
+    filled.write("t/imports_starts.py", "from starts import run\n")
+    filled.write("t/starts.js", 'require("child_process").execSync("make")\n')
+    filled.write("by-make", "#!/usr/bin/make -f\nh:\n").chmod(0o755)
+    filled.write("by-node", '#!/usr/bin/env node\nrequire("left-pad")\n').chmod(0o755)
+    filled.write("by-python", "#!/usr/bin/env -S python3\nimport json\n").chmod(0o755)
+    (filled.root / "by-python").rename(filled.root / "tools" / "by-python")
+    (filled.root / "by-python").symlink_to("tools/by-python")
+    filled.write("compiled", "\x7fELF\0\0").chmod(0o755)
+    filled.write("log.txt", "")
+
+
+@pytest.mark.finding("3P5")
+@pytest.mark.parametrize("line", OBEYING)
+def test_a_line_that_obeys_files_which_trust_cannot_compare_is_in_doubt(filled, line):
+    fill_forms(filled)
+    assert find_run_files(line, filled.root).unknown
+
+
+@pytest.mark.finding("3P5")
+@pytest.mark.parametrize("line", KNOWN)
+def test_a_line_whose_files_are_all_known_is_not_in_doubt(filled, line):
+    fill_forms(filled)
+    assert find_run_files(line, filled.root).unknown == ""
+
+
+@pytest.mark.finding("3P5")
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("./starts", "t/b.sh"),
+        ("bash -o pipefail t/b.sh", "t/b.sh"),
+        ("python3 -W ignore tools/hook.py", "tools/hook.py"),
+        ("./by-python", "tools/new.py"),
+        ("awk -f t/x.awk log.txt", "t/x.awk"),
+        ("ruby t/x.rb", "t/x.rb"),
+        ("cd tools && sh $PWD/b.sh", "tools/b.sh"),
+        ("eslint .", "eslint.config.js"),
+    ],
+)
+def test_the_program_of_a_first_line_and_files_after_options_count(filled, line, path):
+    fill_forms(filled)
+    filled.write("starts", "#!./t/b.sh\n").chmod(0o755)
+    define(filled, "hook", line)
+    filled.trust()
+    assert edit(filled, path) is Verdict.ASK
+    filled.write(path, "# changed\n")
+    assert len(filled.state().pending) == 1
+
+
+@pytest.mark.finding("3P5")
+@pytest.mark.parametrize("line", ["sh scripts/b.sh", "./scripts/b.sh", "python3 scripts/hook.py", "node scripts/x.js"])
+def test_a_link_on_the_way_to_a_script_counts(filled, line):
+    filled.write("tools/x.js", "")
+    filled.write("evil/b.sh", "#!/bin/sh\ntrue\n").chmod(0o755)
+    (filled.root / "scripts").symlink_to("tools")
+    define(filled, "hook", line)
+    filled.trust()
+    assert filled.settings().hooks[0].confined_because == ""
+    policy = filled.policy(SettingFlags(permission_mode=Mode.ACCEPT_EDITS))
+    for command in ("mv scripts away", "mv -T x.sh scripts", "ln -sfn evil scripts", "rm scripts"):
+        replaced = Access(command=command, cwd=filled.root)
+        assert (command, policy.decide("Bash", replaced).verdict) == (command, Verdict.ASK)
+    (filled.root / "scripts").unlink()
+    (filled.root / "scripts").symlink_to("evil")
+    assert len(filled.state().pending) == 1
+    filled.user({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": line}]}]}})
+    (filled.root / ".claude" / "settings.json").unlink()
+    assert str(filled.root / "scripts") in programs_outside(filled.settings(), filled.root)
+
+
+@pytest.mark.finding("3P5")
+def test_a_persons_own_hook_is_confined_where_files_of_the_project_say_what_runs(filled):
+    fill_forms(filled)
+    outside = ["notify-send x", "~/bin/hook", "python3 ~/hook.py", "node ~/hook.js", "ruff check .", "./x.sh", "ls t"]
+    confined = ["python3 -c 'import json'", "eslint .", "GIT_CONFIG_GLOBAL=t/cfg git status", ". t?d/b.sh"]
+    confined += ['eval "$(cat t/cmds.txt)"', "awk -f t/x.awk log.txt", "ruby t/x.rb", "python3 t/starts.py"]
+    for line in (*outside, *confined):
+        filled.user({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": line}]}]}})
+        assert (line, bool(filled.settings().hooks[0].confined_because)) == (line, line in confined)
+
+
+@pytest.mark.finding("3P5")
+def test_powershell_is_in_doubt(filled):
+    hook = {"type": "command", "command": "ls", "shell": "powershell"}
+    filled.write(".claude/settings.json", {"hooks": {"Stop": [{"hooks": [hook]}]}})
+    filled.trust()
+    assert filled.settings().hooks[0].confined_because
+
+
+@pytest.mark.finding("3P5")
+async def test_a_hook_in_doubt_says_once_that_no_sandbox_works(filled):
+    define(filled, "hook", "python3 -c 'print()'")
+    filled.trust()
+    notices: list[str] = []
+    root = filled.root
+    place = HookEnvironment(root, {"PATH": os.environ["PATH"]}, digest=lambda hook: hook_digest(root, hook))
+    runner = HookRunner(HookIndex(filled.settings().hooks), place, lambda text, _level: notices.append(text))
+    for _ in range(2):
+        await runner.fire("Stop", {})
+    assert len(notices) == 1
+    assert "runs without the sandbox, because none works here" in notices[0]
+    assert "Python finds modules in its directory" in notices[0]
+
+
+@pytest.mark.finding("3P5")
+def test_a_root_behind_a_link_is_the_root(filled):
+    behind = filled.root.parent / "link"
+    behind.symlink_to(filled.root)
+    line = 'sh "$PWD/x.sh"; git status'
+    assert find_run_files(line, behind) == find_run_files(line, behind, behind) == find_run_files(line, filled.root)
 
 
 @pytest.mark.finding("3P5")

@@ -44,7 +44,7 @@ def make_policy(
         trusted_git=trust.trusted_git,
         base=trust.root,
         settings=home.settings,
-        hook_files=frozenset(map(str, run.files | run.settings)),
+        hook_files=frozenset(map(str, run.files | run.settings | run.links)),
         hook_trees=frozenset(map(str, run.trees)),
         temporary=temporary,
     )

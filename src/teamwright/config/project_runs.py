@@ -19,7 +19,7 @@ from teamwright.config.project_mcp_file import command_of
 from teamwright.hooks.hook_index import HookSpec
 from teamwright.permissions.run_files import RunFiles, merge_run_files
 from teamwright.processes.git_settings import UnclearSettings, list_settings, person_environment
-from teamwright.processes.named_files import content_digest, named_paths
+from teamwright.processes.named_files import content_digest, named_code
 
 _PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
@@ -51,11 +51,12 @@ def hook_files(root: Path, hook: HookSpec) -> RunFiles:
         return RunFiles()
     found = line_files(root, hook.command_line)
     if hook.arguments is None:
-        return found
+        is_other_shell = hook.shell == "powershell"
+        return replace(found, unknown="PowerShell reads it", is_of_project=True) if is_other_shell else found
     from teamwright.permissions.run_file_search import find_program_files
 
     direct = find_program_files((hook.command, *hook.arguments), root)
-    return merge_run_files([direct, RunFiles(found.files, found.settings, found.trees)])
+    return merge_run_files([direct, replace(found, unknown="", is_of_project=False)])
 
 
 def server_files(root: Path, entry: object) -> RunFiles:
@@ -93,12 +94,12 @@ def git_files(root: Path, name: str) -> list[Path]:
     except UnclearSettings:
         return []
     values = (one.value for one in settings if one.key.lower() == name.lower())
-    return [path for value in values for path in named_paths(value, root)]
+    return [path for value in values for path in named_code(value, root)]
 
 
 def run_digests(root: Path, found: RunFiles) -> list[str]:
     """Return the digests of these files and trees."""
-    return found.digests(root) if found.files or found.settings or found.trees else []
+    return found.digests(root)
 
 
 def hook_digest(root: Path, hook: HookSpec, found: RunFiles) -> str:
@@ -107,6 +108,7 @@ def hook_digest(root: Path, hook: HookSpec, found: RunFiles) -> str:
     """
     beside = Path(hook.source).parent / "hooks"
     parts = [
+        "files",  # so that a hook without files has a digest too
         *run_digests(root, found.programs),
         content_digest([beside], root) if beside.is_dir() else "",
     ]
@@ -122,15 +124,14 @@ def bind_hook(root: Path, hook: HookSpec, found: RunFiles, *, is_projects: bool)
     """Return a hook with the reason to confine it, and for a hook of the repository the digest of what it runs. `found`
     are its `hook_files`.
 
-    A repository's hook is confined when its program is not known. A person's own one is confined when a file of the
-    project says what runs (`make`, `npm run`), unless the person said that it runs outside.
+    A repository's hook is confined when its program is not known. A person's own one is confined when the project says
+    what runs (`make`, `npm run`, `python -m`), unless the person said that it runs outside.
     """
     if hook.function is not None or not hook.command:
         return hook
     if is_projects:
         return replace(hook, files_digest=hook_digest(root, hook, found), confined_because=found.unknown)
-    says = not hook.is_outside and any(map(os.path.isfile, found.settings))
-    return replace(hook, confined_because=found.unknown) if says else hook
+    return replace(hook, confined_because=found.unknown) if found.is_of_project and not hook.is_outside else hook
 
 
 def named_files(root: Path, line: str) -> set[Path]:

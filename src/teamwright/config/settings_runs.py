@@ -34,7 +34,8 @@ def programs_outside(settings: Settings, root: Path) -> tuple[str, ...]:
     is_own = not is_of_repository(root, settings.origins.get("statusLine", ""))
     found += [line_files(root, command)] if isinstance(command, str) and is_own else []
     files = (path for one in found for path in one.programs.files)
-    return tuple(sorted({*map(str, files), *(str(path) for one in found for path in one.trees)}))
+    others = (path for one in found for path in (*one.trees, *one.links))
+    return tuple(sorted({*map(str, files), *map(str, others)}))
 
 
 def _runs_outside(hook: HookSpec) -> bool:

@@ -222,6 +222,15 @@ class HookRunner(Struct):
             self._notified.add((hook.event, hook.line))
             self.notify(f"a hook of {hook.event} counts for nothing ({hook.short_line}): {outcome.problem}", "warning")
 
+    def _warn_unconfined(self, hook: HookSpec) -> None:
+        """Say once that a hook runs outside of the sandbox, and what follows from that."""
+        text = f"a hook of {hook.event} runs without the sandbox, because none works here ({hook.short_line})"
+        if hook.confined_because:
+            text += f": {hook.confined_because}, and agents may have changed that since you trusted the hook"
+        if (hook.event, text) not in self._notified:
+            self._notified.add((hook.event, text))
+            self.notify(text, "warning")
+
     async def _run_action(self, hook: HookSpec, hook_input: _HookInput) -> HookOutcome:
         try:
             async with time_limit(hook.timeout_s):
@@ -254,6 +263,8 @@ class HookRunner(Struct):
         own = {"PWD": str(cwd), INSIDE_VARIABLE: f"{above} {mark}".strip()}
         fixed = {**around.settings_env, **dict(hook.variables), **own}
         env, confinement = await _start_of(hook, around, fixed)
+        if confinement is None and _needs_sandbox(hook):
+            self._warn_unconfined(hook)
         argv, purpose = hook_arguments(hook, around.shell, env), ProcessPurpose(call=f"hook {hook.event}")
         command = ProcessCommand(argv, cwd, env, around.records, purpose, hook_input.content, confinement=confinement)
         running = HookProcess.start(hook, command)
@@ -290,6 +301,11 @@ async def _start_of(
     start = own_program_start(words, around.env, fixed, wants_sandbox=wants_sandbox)
     confinement = await around.confine(hook) if start.wants_sandbox else None
     return start.environment(is_confined=confinement is not None), confinement
+
+
+def _needs_sandbox(hook: HookSpec) -> bool:
+    """Return True for a hook that asks for the sandbox, and for a repository's one whose program is not known."""
+    return hook.is_confined or bool(hook.files_digest and hook.confined_because)
 
 
 async def _call_function(hook: HookSpec, function: HookFunction, payload: Mapping[str, Any]) -> HookOutcome:

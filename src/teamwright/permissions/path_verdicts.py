@@ -333,6 +333,8 @@ def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real:
     guard = _guard_inside(context, real) or (_guard_inside(context, named) if named != real else "")
     if not guard and context.scope.runs(real):
         guard = os.path.basename(real).lower()
+    if not guard and named != real and context.scope.runs(_own_place(named)):
+        guard = os.path.basename(named).lower()
     if not guard:
         return None
     for rule in rules.allow:
@@ -340,6 +342,11 @@ def _judge_guarded(context: DecisionContext, rules: ToolRules, named: str, real:
             return decide_by_rule(rule)
     reason = f"{os.path.basename(named)} can run something for you or widen what is allowed ({guard})."
     return Decision(Verdict.ASK, GUARDED, reason)
+
+
+def _own_place(named: str) -> str:
+    """Return where a file or a link itself is, not what it leads to."""
+    return os.path.join(real_path(Path(os.path.dirname(named))), os.path.basename(named))
 
 
 def _guard_inside(context: DecisionContext, path: str) -> str:

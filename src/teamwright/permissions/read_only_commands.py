@@ -178,8 +178,14 @@ def _entries(directory: str, most: int) -> list[os.DirEntry[str]]:
 
 
 def _is_above(place: Path, names: tuple[str, ...]) -> bool:
-    real = Path(real_path(place))
-    return any(os.path.lexists(directory / name) for directory in (real, *real.parents) for name in names)
+    """Return True when one of these files or patterns is here or above. The person's own `~/.config` does not count."""
+    real, home = Path(real_path(place)), Path(real_path(os.path.expanduser("~")))
+    return any(
+        any(directory.glob(name)) if "*" in name else os.path.lexists(directory / name)
+        for directory in (real, *real.parents)
+        for name in names
+        if directory != home or not name.startswith(".config/")
+    )
 
 
 def expand_arguments(command: ShellCommand) -> list[str] | None:

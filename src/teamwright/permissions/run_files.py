@@ -6,21 +6,13 @@ Loaded at the start of a session, unlike the search.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from teamwright.processes.named_files import content_digest
-
-DATA_EXTENSIONS = frozenset(
-    (
-        *(".log", ".txt", ".out", ".csv", ".tmp", ".pid", ".lock", ".md", ".rst", ".html", ".css", ".svg", ".png"),
-        *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".ini", ".cfg", ".db", ".sqlite"),
-        *(".c", ".h", ".cc", ".cpp", ".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".cs"),
-    )
-)
-"""Ends of the names of files that no interpreter runs. A name without an end may be a script."""
+from teamwright.processes.named_files import content_digest, is_program
 
 SCRIPT_EXTENSIONS = (
     *(".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts"),
@@ -29,31 +21,58 @@ SCRIPT_EXTENSIONS = (
 """Ends of the names of scripts."""
 
 
+_MAX_STEPS = 1_000
+
+
 class RunFiles(Struct, frozen=True):
     """What a line would run in a project, by real path; also files that do not exist yet.
 
     `files` are programs and scripts, `settings` files that name the programs of a builder (Makefile, package.json),
-    `trees` directories that count with everything below them. `unknown` is why there may be more; empty if not.
+    `trees` directories that count with everything below them. `links` are links of the project on the way to them.
+    `unknown` is why there may be more; empty if not. `is_of_project`: those are files of the project, rather than
+    what a program from elsewhere does.
     """
 
     files: frozenset[Path] = frozenset()
     settings: frozenset[Path] = frozenset()
     trees: frozenset[Path] = frozenset()
+    links: frozenset[Path] = frozenset()
     unknown: str = ""
+    is_of_project: bool = False
 
     def digests(self, root: Path) -> list[str]:
-        """Return a digest of each file and tree."""
-        return [content_digest([path], root) for path in sorted({*self.files, *self.settings, *self.trees})]
+        """Return a digest of each file and tree, and the target of each link."""
+        found = [content_digest([path], root) for path in sorted({*self.files, *self.settings, *self.trees})]
+        return found + [f"{os.path.relpath(link, root)} -> {_target(link)}" for link in sorted(self.links)]
 
     @property
     def programs(self) -> RunFiles:
         """The part without files that are data, such as a log that the line writes."""
-        return RunFiles(frozenset(filter(is_program, self.files)), self.settings, self.trees, self.unknown)
+        return replace(self, files=frozenset(filter(is_program, self.files)))
 
 
-def is_program(path: Path) -> bool:
-    """Return True for a file that may be a script or a program, and for one that does not exist."""
-    return path.suffix not in DATA_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+def links_on_the_way(path: str, root: Path) -> Iterator[Path]:
+    """Yield the links below the root through which an absolute path leads. A command could put others there."""
+    left, place = list(reversed(Path(path).parts[1:])), Path(os.sep)
+    for _ in range(_MAX_STEPS):
+        if not left:
+            return
+        part = left.pop()
+        place = place.parent if part == os.pardir else place / part
+        if not os.path.islink(place):
+            continue
+        if place.is_relative_to(root):
+            yield place
+        target = Path(_target(place))
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        place = Path(os.sep) if target.is_absolute() else place.parent
 
 
 NOTHING = RunFiles()
@@ -66,5 +85,7 @@ def merge_run_files(found: Iterable[RunFiles]) -> RunFiles:
         frozenset[Path]().union(*(one.files for one in every)),
         frozenset[Path]().union(*(one.settings for one in every)),
         frozenset[Path]().union(*(one.trees for one in every)),
+        frozenset[Path]().union(*(one.links for one in every)),
         next((one.unknown for one in every if one.unknown), ""),
+        any(one.is_of_project for one in every),
     )

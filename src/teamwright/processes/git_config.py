@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from teamwright.processes.named_files import TOO_MUCH, content_digest, named_paths, tree_files
+from teamwright.processes.named_files import TOO_MUCH, content_digest, named_code, tree_files
 from teamwright.storage.read_bounded import read_plain
 
 FileState = tuple[int, ...]
@@ -197,7 +197,7 @@ def _named_files(lines: Iterable[bytes], tree: Path, seen: SeenFiles) -> list[Pa
     """Return the files of the work tree that values name: what git would run belongs to the digest."""
     found: list[Path] = []
     for raw in lines:
-        found += named_paths(raw.partition(b"=")[2].decode(errors="replace"), tree)
+        found += named_code(raw.partition(b"=")[2].decode(errors="replace"), tree)
     for path in found:
         seen.add(path)
         for file in (tree_files(path) or ()) if path.is_dir() else ():

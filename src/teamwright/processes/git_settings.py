@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_config import GitEntry, SeenFiles, files_digest, text_digest, unreadable_digest
-from teamwright.processes.named_files import is_inside_any, named_paths, names_project_code
+from teamwright.processes.named_files import is_inside_any, named_code, names_project_code
 from teamwright.processes.program_environment import changeable_directories, find_program
 from teamwright.processes.repository_discovery import discover
 
@@ -247,5 +247,5 @@ def _code_of(setting: GitSetting, tree: Path, tops: tuple[str, ...]) -> list[Pat
     if setting.pattern.startswith("filter.") and _KNOWN_FILTER.fullmatch(value):
         return None
     if setting.origin and is_inside_any(setting.origin, tops):
-        return [*named_paths(value, tree), Path(setting.origin)]
-    return named_paths(value, tree) if names_project_code(value, tree, tops[1:]) else None
+        return [*named_code(value, tree), Path(setting.origin)]
+    return named_code(value, tree) if names_project_code(value, tree, tops[1:]) else None

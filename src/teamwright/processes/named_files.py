@@ -23,6 +23,20 @@ MAX_BYTES = 64_000_000
 TOO_MUCH = "more than can be compared"
 """The digest of a tree with more files or bytes, or with a file that cannot be read."""
 
+DATA_EXTENSIONS = frozenset(
+    (
+        *(".log", ".txt", ".out", ".csv", ".tmp", ".pid", ".lock", ".md", ".rst", ".html", ".css", ".svg", ".png"),
+        *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".ini", ".cfg", ".db", ".sqlite"),
+        *(".c", ".h", ".cc", ".cpp", ".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".cs"),
+    )
+)
+"""Ends of the names of files that no interpreter runs. A name without an end may be a script."""
+
+MAX_SCRIPTS = 60
+"""Scripts that are read because another one, or a setting, names them."""
+
+MAX_SCRIPT_BYTES = 256_000
+
 _SKIPPED = frozenset({"__pycache__", ".git"})
 """Directories that are not part of a tree: hooks run with another cache of Python, and git has its own entries."""
 
@@ -99,11 +113,40 @@ def is_inside_any(path: str, tops: Iterable[str]) -> bool:
     return any(f"{one}/".startswith(f"{top.rstrip('/')}/") for one in found for top in tops)
 
 
-def named_paths(text: str, tree: Path) -> list[Path]:
+def is_program(path: Path) -> bool:
+    """Return True for a file that may be a script or a program, and for one that does not exist."""
+    return path.suffix not in DATA_EXTENSIONS or not os.path.lexists(path) or os.access(path, os.X_OK)
+
+
+def named_code(text: str, tree: Path) -> list[Path]:
+    """Return the existing files and directories of a work tree that a text names, and the programs that the scripts
+    among them name in turn, from the tree or from beside them.
+    """
+    found = dict.fromkeys(named_paths(text, tree))
+    waiting = [file for path in found for file in tree_files(path) or () if file.is_file()]
+    read = set[Path]()
+    while waiting and len(read) < MAX_SCRIPTS:
+        script = waiting.pop()
+        read.add(script)
+        if not is_program(script):
+            continue
+        try:
+            inside = read_plain(script, MAX_SCRIPT_BYTES).decode("utf-8", "replace")
+        except OSError:
+            continue
+        named = [*named_paths(inside, tree), *named_paths(inside, tree, script.parent)]
+        new = [path for path in dict.fromkeys(named) if path not in found and path.is_file() and is_program(path)]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return list(found)
+
+
+def named_paths(text: str, tree: Path, place: Path | None = None) -> list[Path]:
     """Return the existing files and directories of a work tree that a text names, also as modules of Python.
 
-    The work tree itself is not one of them.
+    The work tree itself is not one of them. Names are relative to `place`, by default the work tree.
     """
+    place = place or tree
     found: dict[Path, None] = {}
     for word in _BETWEEN.split(text):
         plain = _VARIABLE.sub("", word).lstrip("!/")
@@ -112,9 +155,9 @@ def named_paths(text: str, tree: Path) -> list[Path]:
             module = plain.replace(".", "/")
             forms |= {f"{module}.py", module}
         if word.startswith("/") and is_inside_any(word, (str(tree),)):
-            forms.add(os.path.relpath(os.path.realpath(word), tree))
+            forms.add(os.path.relpath(os.path.realpath(word), place))
         for form in sorted(forms) if len(plain) < 1_000 and "\0" not in plain else ():
-            path = Path(os.path.realpath(os.path.join(tree, form)))
+            path = Path(os.path.realpath(os.path.join(place, form)))
             if form.strip("./-") and path != tree and path.is_relative_to(tree) and os.path.lexists(path):
                 found[path] = None
     return list(found)

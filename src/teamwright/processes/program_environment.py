@@ -292,6 +292,8 @@ CODE_VARIABLES: Mapping[str, VariableForm] = {
     **dict.fromkeys(("TAPE", "RSH", "RSYNC_RSH", "RSYNC_CONNECT_PROG"), _C),
     **dict.fromkeys(("RIPGREP_CONFIG_PATH", "ACK_PAGER", "BAT_CONFIG_PATH", "BAT_CONFIG_DIR", "FD_CONFIG_PATH"), _F),
     **dict.fromkeys(("AWKPATH", "AWKLIBPATH", "JQ_LIBRARY_PATH"), _P),
+    # Settings by which these programs write files or start others: curl(1), wget(1), gh help environment.
+    **dict.fromkeys(("CURL_HOME", "WGETRC", "SYSTEM_WGETRC", "GH_CONFIG_DIR"), _F),
     # Python: python(1), "Environment variables".
     **dict.fromkeys(("PYTHONPATH", "PYTHONPLATLIBDIR"), _P),
     **dict.fromkeys(("PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX", "PYTHONEXECUTABLE"), _F),

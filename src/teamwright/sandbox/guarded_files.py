@@ -30,6 +30,13 @@ def _kind(title: str, names: str, sources: str, *, is_automatic: bool = False) -
     return GuardedKind(title, tuple(names.split()), tuple(sources.split()), is_automatic)
 
 
+MISE_FILES = (
+    *(".tool-versions", "mise.toml", ".mise.toml", "mise.*.toml", ".mise.*.toml", ".rtx.toml", ".rtx.*.toml"),
+    *("mise/config.toml", "mise/config.*.toml", "mise/conf.d/", ".mise/", ".config/mise/"),
+    *(".config/mise.toml", ".config/mise.*.toml"),
+)
+"""Files in which mise finds tools, variables and a PATH: "Configuration" and "Configuration Environments" of mise."""
+
 GUARDED_KINDS = (
     _kind(
         "settings of Teamwright and Claude Code",
@@ -40,13 +47,15 @@ GUARDED_KINDS = (
     _kind(
         "settings of other agents: hooks, servers and rules",
         ".cursor/ .cursorrules .gemini/ .codex/ .opencode/ opencode.json opencode.jsonc .windsurf/ .windsurfrules"
-        " .aider* .continue/ .continuerc.json .roo/ .roomodes .roorules .kilocode/ .kilocodemodes .clinerules"
+        " .aider* .continue/ .continuerc.json .roo/ .roomodes .roorules .kilocode/ .kilocodemodes"
+        " .kilo/ kilo.json kilo.jsonc .clinerules"
         " .clinerules/ .amp/ .qwen/ .junie/ .kiro/ .trae/ .augment/ .factory/ .crush/ crush.json .crush.json"
         " .goosehints .goose/ .agents/",
-        "https://docs.cursor.com/context/mcp https://github.com/google-gemini/gemini-cli"
-        " https://developers.openai.com/codex/config https://opencode.ai/docs/config"
+        "https://cursor.com/docs/mcp https://github.com/google-gemini/gemini-cli"
+        " https://developers.openai.com/codex/config-basic https://opencode.ai/docs/config"
         " https://docs.windsurf.com/windsurf/cascade/memories https://aider.chat/docs/config/aider_conf.html"
-        " https://docs.continue.dev/reference https://docs.roocode.com https://kilocode.ai/docs https://docs.cline.bot"
+        " https://docs.continue.dev/reference https://docs.roocode.com"
+        " https://kilo.ai/docs/automate/mcp/using-in-kilo-code https://docs.cline.bot"
         " https://ampcode.com/manual https://qwenlm.github.io/qwen-code-docs https://www.jetbrains.com/help/junie"
         " https://kiro.dev/docs https://docs.trae.ai https://docs.augmentcode.com https://docs.factory.ai"
         " https://github.com/charmbracelet/crush https://block.github.io/goose/docs/guides/using-goosehints",
@@ -95,10 +104,12 @@ GUARDED_KINDS = (
     ),
     _kind(
         "version files: the program that a name starts",
-        ".tool-versions mise.toml .mise.toml mise.*.toml .mise.*.toml mise/config.toml .mise/ .python-version"
-        " .ruby-version .node-version .nvmrc .java-version .go-version .perl-version .php-version .lua-version"
-        " .terraform-version .sdkmanrc rust-toolchain rust-toolchain.toml",
+        f"{' '.join(MISE_FILES)} .python-version .python-versions .pyenv-version .ruby-version .rbenv-version"
+        " .node-version .nodenv-version .nvmrc .java-version .jenv-version .go-version .perl-version .php-version"
+        " .lua-version .crystal-version .exenv-version .terraform-version .opentofu-version .terragrunt-version"
+        " .terramate-version .atmos-version .packer-version .yvmrc .sdkmanrc rust-toolchain rust-toolchain.toml",
         "https://asdf-vm.com/manage/configuration.html https://mise.jdx.dev/configuration.html"
+        " https://mise.jdx.dev/configuration/environments.html https://mise.jdx.dev/dev-tools/versions.html"
         " https://github.com/pyenv/pyenv https://github.com/rbenv/rbenv https://github.com/nodenv/nodenv"
         " https://www.jenv.be https://sdkman.io/usage https://rust-lang.github.io/rustup/overrides.html",
     ),
@@ -145,9 +156,10 @@ VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 
 _NAMES = [name for kind in GUARDED_KINDS for name in kind.names]
 _FILES = frozenset(name for name in _NAMES if not set(name) & set("/*"))
-_PATTERNS = tuple(name for name in _NAMES if "*" in name)
+_PATTERNS = tuple(name for name in _NAMES if "*" in name and "/" not in name)
+_PATTERNS_BELOW = tuple(name for name in _NAMES if "*" in name and "/" in name)
 _DIRECTORIES = frozenset(name[:-1] for name in _NAMES if name.count("/") == 1 and name.endswith("/"))
-_BELOW = frozenset(tuple(name.rstrip("/").split("/")) for name in _NAMES if "/" in name.rstrip("/"))
+_BELOW = frozenset(tuple(name.rstrip("/").split("/")) for name in _NAMES if "/" in name.rstrip("/") and "*" not in name)
 
 
 @lru_cache(maxsize=1_024)
@@ -156,6 +168,9 @@ def guard_name(path: str) -> str:
     parts = path.lower().split("/")
     last = parts[-1]
     if last in _FILES or any(fnmatchcase(last, pattern) for pattern in _PATTERNS):
+        return last
+    below = "/".join(parts[-2:])
+    if any(fnmatchcase(below, pattern) for pattern in _PATTERNS_BELOW):
         return last
     for at, part in enumerate(parts):
         if part in _DIRECTORIES or tuple(parts[at : at + 2]) in _BELOW:

@@ -260,7 +260,8 @@ class Landlock(Struct, frozen=True):
         """Return the state of all protected paths: no rule protects them inside a writable directory."""
         policy = self.policy
         configs = ChangeableGitConfigs(policy.git_configs, policy.git_keys)
-        return ProtectedFiles.take(policy.guarded, policy.protected, configs, policy.writable)
+        closed = {*policy.hidden, *policy.own_files, policy.temporary} - {""}
+        return ProtectedFiles.take(policy.guarded, policy.protected, configs, policy.writable, closed)
 
     def filter_choice(self) -> FilterChoice:
         """Return the filter: rules of Landlock cover TCP alone, no sockets of programs, and no shared memory."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from teamwright.processes.git_config import program_settings
+from teamwright.sandbox.policy import is_inside
 from teamwright.storage.directory_identity import DirectoryIdentity, directory_identity
 from teamwright.storage.paths import make_private
 
@@ -78,6 +79,9 @@ class ProtectedFiles(Struct, frozen=True):
     """Git configurations that the command may change, but for settings that name programs. None: a missing file."""
     places: dict[str, DirectoryIdentity] = {}
     """The outermost writable directories, as they were."""
+    closed: frozenset[str] = frozenset()
+    """Paths inside of protected directories that are not compared: what the command cannot reach at all, and the
+    runtime's own files. Other programs write there in the meantime."""
 
     @classmethod
     def take(
@@ -86,19 +90,21 @@ class ProtectedFiles(Struct, frozen=True):
         there: Iterable[str] = (),
         git_configs: ChangeableGitConfigs = NO_GIT_CONFIGS,
         writable: Iterable[str] = (),
+        closed: Iterable[str] = (),
     ) -> ProtectedFiles:
         """Record the state of paths: those that must not be created, those that exist, and git configurations.
 
-        `writable` are the directories in which the command may change files.
+        `writable` are the directories in which the command may change files, `closed` what is not compared.
         """
-        there = sorted(there)
-        files = [file for path in there for file in _files_below(path)]
+        closed = frozenset(closed)
+        there = sorted(path for path in there if not any(is_inside(path, one) for one in closed))
+        files = [file for path in there for file in _files_below(path, closed)]
         saved = {file: found for file in files if (found := _read(file)) is not None}
         directories = tuple(path for path in there if os.path.isdir(path) and not os.path.islink(path))
         configs = {file: _read(file) for file in sorted(git_configs.files | git_configs.mounted)}
         unsaved = frozenset(files) - frozenset(saved)
         places = {path: found for path in _outermost(writable) if (found := directory_identity(path)) is not None}
-        return cls(tuple(sorted(missing)), directories, saved, unsaved, git_configs, configs, places)
+        return cls(tuple(sorted(missing)), directories, saved, unsaved, git_configs, configs, places, closed)
 
     def created_only(self) -> ProtectedFiles:
         """Return the part that undoes what was created: files, and settings of git that name programs."""
@@ -123,7 +129,7 @@ class ProtectedFiles(Struct, frozen=True):
             if os.path.lexists(path) and _move_away(path, quarantine):
                 changed.append(path)
         for directory in filter(self._is_in_place, self.directories):
-            for file in _files_below(directory):
+            for file in _files_below(directory, self.closed):
                 if (
                     file not in self.saved
                     and file not in self.unsaved
@@ -155,11 +161,13 @@ def _outermost(directories: Iterable[str]) -> list[str]:
     return found
 
 
-def _files_below(path: str) -> list[str]:
+def _files_below(path: str, closed: frozenset[str]) -> list[str]:
     if os.path.islink(path) or not os.path.isdir(path):
         return [path]
     found: list[str] = []
     for place, directories, files in os.walk(path):
+        directories[:] = [name for name in directories if os.path.join(place, name) not in closed]
+        files = [name for name in files if os.path.join(place, name) not in closed]
         found += [os.path.join(place, name) for name in files]
         found += [os.path.join(place, name) for name in directories if os.path.islink(os.path.join(place, name))]
         if len(found) >= _MAX_FILES:

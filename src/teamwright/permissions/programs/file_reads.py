@@ -21,6 +21,7 @@ from teamwright.permissions.programs.option_grammar import (
     program_grammar,
 )
 from teamwright.permissions.programs.sed_script import only_prints
+from teamwright.sandbox.guarded_files import MISE_FILES
 
 
 class FilesRead(Struct, frozen=True):
@@ -48,7 +49,6 @@ ReadProof = Callable[[list[str]], FilesRead | None]
 _HELP = (["--help"], ["--version"])
 _LANGUAGES = word_set("sed awk gawk mawk nawk jq find")
 _READABLE = word_set("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH LANG TERM TZ")
-_TOOL_VERSIONS = (".tool-versions", "mise.toml", ".mise.toml")
 _VERSIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "python": (("--version", "-V"), ()),
     "python3": (("--version", "-V"), ()),
@@ -79,7 +79,7 @@ _VERSIONS_WITH_STATE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def find_version_files(name: str, args: list[str]) -> FilesRead | None:
     """Return the conditions of a call that only reads where nothing can be written, and prints a program's version."""
     version_args, files = _VERSIONS_WITH_STATE.get(name, ((), ()))
-    return FilesRead(chosen_by=(*files, *_TOOL_VERSIONS)) if len(args) == 1 and args[0] in version_args else None
+    return FilesRead(chosen_by=(*files, *MISE_FILES)) if len(args) == 1 and args[0] in version_args else None
 
 
 def find_files_read(name: str, args: list[str]) -> FilesRead | None:
@@ -92,7 +92,7 @@ def find_files_read(name: str, args: list[str]) -> FilesRead | None:
         return proof(args)
     if name in _VERSIONS:
         version_args, files = _VERSIONS[name]
-        return FilesRead(chosen_by=(*files, *_TOOL_VERSIONS)) if len(args) == 1 and args[0] in version_args else None
+        return FilesRead(chosen_by=(*files, *MISE_FILES)) if len(args) == 1 and args[0] in version_args else None
     return None if by is None else read_by_grammar(by, args)
 
 

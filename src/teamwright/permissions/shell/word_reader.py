@@ -121,8 +121,8 @@ class WordReader:
     def _escaped(self) -> str:
         scanner = self.scanner
         following = scanner.text[scanner.at + 1 : scanner.at + 2] if scanner.at + 1 < scanner.end else ""
-        if not following or following in " \t\n":
-            raise UnreadableLine("it has a backslash before a blank")
+        if not following or following == "\n":
+            raise UnreadableLine("it has a backslash at the end of a line")
         scanner.at += 2
         return following
 

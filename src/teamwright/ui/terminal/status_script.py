@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -143,7 +142,7 @@ def make_status_script(
     began, is_projects = time.monotonic(), is_of_repository(root, str(origin))
     found = line_files(root, command)
     trusted = run_digests(root, found.programs) if is_projects else []
-    says = bool(found.unknown) and (is_projects or any(map(os.path.isfile, found.settings)))
+    says = bool(found.unknown) and (is_projects or found.is_of_project)
     return StatusScript(
         command,
         root if origin.is_relative_to(root) else cwd,

@@ -248,6 +248,8 @@ class Subagents(SubagentRuns):
         run.unread_messages = len(run.queue)
         run.queue.remove(run.queue.texts_in_order())
         agent.conversation.close()
+        if "worktree" in run.spec_fields:
+            await self._stop_children(run)  # what they write last is still reported, and no directory goes from them
         await self.builder.end_subagent(run)
         agent.hooks.note_end(outcome, run.failure_reason, run.text)
         file.write_end(run)

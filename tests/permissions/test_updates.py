@@ -96,6 +96,7 @@ EDITS = ("setMode", "acceptEdits")
 
 
 @pytest.mark.promise("G4")
+@pytest.mark.finding("3S12")
 def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(scratch):
     outside, project = scratch.outside, scratch.project
     out = ("addDirectories", str(outside))
@@ -113,7 +114,9 @@ def test_what_is_offered_answers_the_same_call_and_is_the_narrowest(scratch):
         (bash(scratch, f"cat {outside}/secret"), Mode.DEFAULT, [out]),
         (bash(scratch, f"cat {outside}/secret | wc -l"), Mode.DEFAULT, [out]),
         (bash(scratch, f"wc -l < {outside}/secret"), Mode.DEFAULT, [out]),
-        (bash(scratch, f"mkdir -p {outside}/new"), Mode.ACCEPT_EDITS, [new]),
+        (bash(scratch, f"mkdir -p {outside}/new"), Mode.ACCEPT_EDITS, [out]),
+        (bash(scratch, f"mkdir -p {outside}/new/deep"), Mode.ACCEPT_EDITS, [out]),
+        (bash(scratch, f"mkdir -p {outside}"), Mode.ACCEPT_EDITS, [out]),
         (bash(scratch, f"touch {outside}/f"), Mode.ACCEPT_EDITS, [out]),
         (bash(scratch, f"cp a.py {outside}"), Mode.DEFAULT, [out, EDITS]),
         (bash(scratch, "mkdir src/new"), Mode.DEFAULT, [EDITS]),

@@ -173,3 +173,39 @@ def test_a_signature_is_refused_only_where_keys_are_hidden(line):
     assert found is not None and [str(one) for one in found.violations] == ["sign with keys of /home/ann/.gnupg"]
     assert "The user can allow the command with the answer 'outside the sandbox', a rule Unconfined(…)" in found.note()
     assert find_refusal(SandboxPolicy(PolicyName.WORK), line, "/work", replaces_tmp=True) is None
+
+
+@pytest.mark.finding("3S12")
+def test_a_file_that_a_reading_command_could_not_open_was_refused_to_read(tmp_path):
+    notes, here = tmp_path / "notes", tmp_path / "work"
+    notes.write_text("x")
+    here.mkdir()
+    reads = SandboxPolicy(PolicyName.READ, readable=frozenset({str(here)}))
+
+    def refused(policy, line):
+        found = find_refusal(policy, line, str(here), replaces_tmp=False)
+        return [str(one) for one in found.violations] if found is not None else []
+
+    assert refused(reads, f"cat: {notes}: Permission denied") == [f"read {notes}"]
+    assert refused(reads, "cat: ../notes: Permission denied") == ["read ../notes"]
+    assert (
+        refused(reads, f"cat: {here}/cache/x: Permission denied")
+        == []
+        == refused(reads, "cat: /no/x: Permission denied")
+    )
+    assert refused(reads, f"touch: cannot touch '{here}/x': Permission denied") == [f"write {here}/x"]
+    assert refused(SandboxPolicy(PolicyName.WORK), f"touch: cannot touch '{notes}': Permission denied") == [
+        f"write {notes}"
+    ]
+
+
+@pytest.mark.finding("3S12")
+@pytest.mark.parametrize("why", ["Permission denied", "No such file or directory"])
+def test_a_hidden_file_is_refused_to_read_however_it_is_named(tmp_path, why):
+    keys = tmp_path / ".ssh"
+    keys.mkdir()
+    (keys / "id").write_text("k")
+    policy = SandboxPolicy(PolicyName.WORK, hidden=frozenset({str(keys)}))
+    for name in (keys / "id", "../.ssh/id"):
+        found = find_refusal(policy, f"cat: {name}: {why}", str(tmp_path / "work"), replaces_tmp=False)
+        assert found is not None and [str(one) for one in found.violations] == [f"read {keys}"], name

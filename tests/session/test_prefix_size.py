@@ -52,7 +52,7 @@ def toolset(teams: bool = True) -> Toolset:
     nobody, jobs = Nobody(), BackgroundJobs()
     hooks = SessionHooks(no_hook_runner(), HookAgent("", Path()), Path(), nobody, nobody, [])
     servers = SessionMcpServers(McpSettings(), Path(), nobody, nobody, nobody, nobody)
-    search = SessionSearch(WebSearchSettings(), nobody, Path(), {}, "sh", nobody)
+    search = SessionSearch(WebSearchSettings(), nobody, nobody, Path(), {}, "sh", nobody)
     parts = (ModelSettings(), proves_nothing, {}, hooks, servers, search)
     made = Toolset(jobs, nobody, nobody, BashSettings(), *parts, teams=teams)
     made.set_agents(Subagents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, SubagentSettings()))

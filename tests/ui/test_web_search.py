@@ -89,7 +89,9 @@ def test_the_service_is_used_where_it_is_known_to_search(tmp_path, service, prov
         return []
 
     kept: Any = Opened()
-    found = SessionSearch(WebSearchSettings(service), BudgetTracker(), tmp_path, {}, "/bin/sh", no_tools, kept)
+    found = SessionSearch(
+        WebSearchSettings(service), BudgetTracker(), lambda _event: None, tmp_path, {}, "/bin/sh", no_tools, kept
+    )
     assert found.uses_service is found.is_available is expected
 
 

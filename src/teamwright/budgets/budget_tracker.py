@@ -210,11 +210,22 @@ class BudgetTracker:
         self._moved.clear()
 
     def add_usage(
-        self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "", failed: bool = False
+        self,
+        agent: str,
+        usage: Usage,
+        model: str,
+        *,
+        caller: str = "",
+        task: str = "",
+        failed: bool = False,
+        is_beside: bool = False,
     ) -> None:
-        """Add an agent's usage. With `failed` it is the usage of failed attempts of the call."""
+        """Add an agent's usage. With `failed` it is the usage of failed attempts of the call.
+
+        `is_beside`: the call was beside the agent's conversation, whose size stays as it is.
+        """
         self.books.add_call(agent, usage, model, caller=caller, task=task, failed=failed)
-        if failed:
+        if failed or is_beside:
             return
         self.context[agent] = max(usage.tokens, 0)
 

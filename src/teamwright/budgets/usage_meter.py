@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -19,6 +19,7 @@ from teamwright.budgets.budget_tracker import BudgetTracker, Reservation
 from teamwright.models.model import BudgetRefusal, Failure, Model, ModelCard, Prefix, Reply, Request, price_usage
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import LimitExceeded, TeamRefused
+from teamwright.protocol.events import ESTIMATED_COUNT, FAILED_ATTEMPTS, Emit, ModelCallEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import NO_USAGE, Usage
 
@@ -42,7 +43,8 @@ _ANSWER = b'{"role":"assistant"'
 class AgentMeter:
     """The meter of one agent (the port of `models`). `caller` is the meter of the agent that started a sub-agent.
 
-    `own` is the agent's scope. `bounded`: the caps of the agent's task apply to it.
+    `own` is the agent's scope. `bounded`: the caps of the agent's task apply to it. `is_beside`: its calls do not
+    belong to the agent's conversation, whose size they leave as it is.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class AgentMeter:
         caller: AgentMeter | None = None,
         *,
         bounded: bool = True,
+        is_beside: bool = False,
     ) -> None:
         self.budget_tracker = budget_tracker
         self.agent = agent
         self.caller = caller
         self.bounded = bounded
+        self._is_beside = is_beside
         self.own = own
         self._hold: Reservation | None = None
         self._sent: tuple[ModelCard, int] | None = None
@@ -107,7 +111,9 @@ class AgentMeter:
 
     def _book(self, usage: Usage, model: str, *, failed: bool = False) -> None:
         caller = self.caller.agent if self.caller is not None else ""
-        self.budget_tracker.add_usage(self.agent, usage, model, caller=caller, task=self._task, failed=failed)
+        self.budget_tracker.add_usage(
+            self.agent, usage, model, caller=caller, task=self._task, failed=failed, is_beside=self._is_beside
+        )
 
     @property
     def _wire(self) -> str:
@@ -215,14 +221,20 @@ class Meters:
 
 
 async def ask_beside(
-    model: Model, request: Request, budget_tracker: BudgetTracker, priced: Callable[[Reply], Reply] | None = None
+    model: Model,
+    request: Request,
+    budget_tracker: BudgetTracker,
+    emit: Emit,
+    purpose: str,
+    priced: Callable[[Reply], Reply] | None = None,
 ) -> Reply:
     """Return the answer to a request beside the conversation of its agent, booked for that agent.
 
+    `emit` writes the usage to the event log, so that later processes and `cost` know it, with `purpose` as `aside`.
     `priced` adds costs that the usage of an answer lacks. Raises LimitExceeded when a cap is spent, TeamRefused
     (`model-failed`) when the model fails.
     """
-    meter = AgentMeter(budget_tracker, request.agent_name, bounded=False)
+    meter = AgentMeter(budget_tracker, request.agent_name, bounded=False, is_beside=True)
     refusal = await meter.reserve(request, model.card)
     if refusal is not None:
         raise LimitExceeded("limit", refusal.reason or f"the cap on {refusal.limit} is spent", note="nothing was sent")
@@ -234,7 +246,33 @@ async def ask_beside(
             elif isinstance(part, Failure):
                 answer = part
     finally:
-        meter.settle(answer)
+        task = meter.settle(answer)
+        for event in _usage_events(request.agent_name, answer, model.card.wire, task, purpose):
+            emit(event)
     if isinstance(answer, Reply):
         return answer
     raise TeamRefused("model-failed", answer.sentence if answer is not None else "the model gave no answer")
+
+
+def _usage_events(
+    agent: str, answer: Reply | Failure | None, wire: str, task: str, purpose: str
+) -> Iterator[ModelCallEnded]:
+    """Yield the events of a call beside the conversation: for its failed attempts, and for its answer."""
+    failed = NO_USAGE if answer is None else answer.failed_usage
+    if failed.requests:
+        model = answer.model if isinstance(answer, Reply) else wire
+        yield ModelCallEnded(member=agent, usage=failed, model=model, tools=0, task=task, aside=FAILED_ATTEMPTS)
+    if isinstance(answer, Reply):
+        yield ModelCallEnded(
+            member=agent,
+            usage=answer.usage,
+            model=answer.model,
+            tools=0,
+            task=task,
+            aside=purpose,
+            counted=ESTIMATED_COUNT if answer.is_estimated else "",
+            seconds=answer.seconds,
+            first_part_s=answer.first_part_s,
+            end=answer.end,
+            request_id=answer.request_id,
+        )

@@ -178,9 +178,10 @@ def _file(
     first, last = spans[0].before, spans[-1].after
     state = "created" if first is None else "removed" if last is None else "changed"
     comparisons = [_compared(name, history, span) for span in spans]
+    relative = name.lstrip("/")  # a file in a worktree has its whole path, as in `git diff --no-index`
     heads = [
-        f"--- {'/dev/null' if first is None else f'a/{name}'}",
-        f"+++ {'/dev/null' if last is None else f'b/{name}'}",
+        f"--- {'/dev/null' if first is None else f'a/{relative}'}",
+        f"+++ {'/dev/null' if last is None else f'b/{relative}'}",
     ]
     bodies = "".join(one.body for one in comparisons)
     known = all(one.added is not None for one in comparisons)

@@ -229,6 +229,12 @@ def containing_directory(path: Path) -> Path:
     return real if real.is_dir() else real.parent
 
 
+def existing_directory(path: Path) -> Path:
+    """Return the real path of the nearest directory that exists: what will contain a directory that a command makes."""
+    real = Path(real_path(path))
+    return next(one for one in (real, *real.parents) if one.is_dir())
+
+
 def judge_own_file(context: DecisionContext, tool: str, path: Path, why: str) -> Decision:
     """Return the verdict on the agent's plan or memory file: allowed unless a rule forbids it."""
     named, real = os.path.normpath(path), real_path(path)

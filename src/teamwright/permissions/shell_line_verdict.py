@@ -35,10 +35,9 @@ from teamwright.permissions.git_access import (
 )
 from teamwright.permissions.git_policy import deny_forms, same_subcommand, subcommand_to_ask
 from teamwright.permissions.line_sandbox_policy import HARMLESS_TARGETS, with_confinement
-from teamwright.permissions.path_verdicts import containing_directory, judge_unknown_path
+from teamwright.permissions.path_verdicts import containing_directory, existing_directory, judge_unknown_path
 from teamwright.permissions.project_programs import collect_line_facts
 from teamwright.permissions.read_only_commands import prove_read_only
-from teamwright.permissions.real_paths import real_path
 from teamwright.permissions.redirect_verdict import judge_redirect, judge_redirects
 from teamwright.permissions.rules import Rule
 from teamwright.permissions.sandbox_auto_allow import needs_only_work, reads_when_confined
@@ -239,9 +238,9 @@ def _find_directories(access: Access, scope: PermissionScope) -> tuple[list[Path
         found += [containing_directory(path) for path in reads.paths] if reads is not None else []
         if change is not None:
             edits = True
-            is_mkdir = command.name == "mkdir"  # a directory that it creates does not exist yet
+            holds = existing_directory if command.name == "mkdir" else containing_directory
             found += [containing_directory(path) for path in change.reads]
-            found += [Path(real_path(path)) if is_mkdir else containing_directory(path) for path in change.writes]
+            found += [holds(path) for path in change.writes]
     for redirect in parsed.redirects:
         if redirect.target is None or redirect.glob or None in redirect.directories:
             return None

@@ -52,12 +52,12 @@ class ModelCallEnded(BaseEvent, frozen=True, kw_only=True):
     """A model answered with `tools` tool calls.
 
     `caller` started the sub-agent that received the answer. `task` is the task that the agent worked on, to which the
-    usage is charged; both may be empty. `aside` names a call outside the agent's work (`compaction`), or is `failed`
-    for failed attempts; neither is a model call of a turn. `counted` is `estimated` for an answer that ended before the
-    service had counted all of it. `seconds` is the time from the request to the last part of the answer, its retries
-    included, `first_part_s` the time to the first part of its content (0: none came). `end` is how the answer ended
-    (`models.answer_end`), `request_id` the service's id of the request. `error` is the slug of the failure that ended
-    the call.
+    usage is charged; both may be empty. `aside` names a call outside the agent's work (`compaction`, `hook`, `sampling`
+    for an MCP server, `search`), or is `failed` for failed attempts; neither is a model call of a turn. `counted` is
+    `estimated` for an answer that ended before the service had counted all of it. `seconds` is the time from the
+    request to the last part of the answer, its retries included, `first_part_s` the time to the first part of its
+    content (0: none came). `end` is how the answer ended (`models.answer_end`), `request_id` the service's id of the
+    request. `error` is the slug of the failure that ended the call.
     """
 
     KIND = "model_call_ended"

@@ -5,7 +5,18 @@ One value for a request, an agent, a task, a team. A sum with an unknown price i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
+
+_NAMES = {
+    "input_tokens": "input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+    "cache_read": "cache_read_input_tokens",
+    "output_tokens": "output_tokens",
+}
+"""The ecosystem's names of the counts of one request."""
 
 
 class Usage(Struct, frozen=True):
@@ -53,12 +64,16 @@ class Usage(Struct, frozen=True):
 
     def as_json(self) -> dict[str, int]:
         """Return the four counts under the ecosystem's names."""
-        return {
-            "input_tokens": self.input_tokens,
-            "cache_creation_input_tokens": self.cache_write,
-            "cache_read_input_tokens": self.cache_read,
-            "output_tokens": self.output_tokens,
-        }
+        return {key: getattr(self, name) for name, key in _NAMES.items()}
+
+    @classmethod
+    def from_json(cls, counts: Mapping[str, Any]) -> Usage:
+        """Read the counts of one request that a transcript has: those of `as_json`, and `usd`.
+
+        Raises TypeError, ValueError.
+        """
+        read = {name: int(counts.get(key, 0)) for name, key in _NAMES.items()}
+        return cls(**read, requests=1, usd=counts.get("usd"))
 
     def __str__(self) -> str:
         """Return one line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""

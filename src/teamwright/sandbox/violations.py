@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from teamwright.protocol.events import SandboxRefused
 from teamwright.sandbox.policy import NetworkAccess, PolicyName, SandboxPolicy, is_inside
-from teamwright.sandbox.secret_paths import is_kept, start_files
+from teamwright.sandbox.secret_paths import SYSTEM, is_kept, start_files
 
 _READ_ONLY = re.compile(r"[Rr]ead-only file system|Device or resource busy|EROFS")
 _DENIED = re.compile(r"[Pp]ermission denied|EACCES" + r"|Operation not permitted|EPERM" * (sys.platform == "darwin"))
@@ -105,15 +105,20 @@ def _all_violations(policy: SandboxPolicy, output: str, cwd: str, *, replaces_tm
             places = (path for path in sorted(policy.hidden) if os.path.basename(path) in _KEY_DIRECTORIES)
             yield from (Violation("sign", path) for path in places)
         if _DENIED.search(line) or _MISSING.search(line):
-            hidden = (path for path in sorted(policy.hidden) if path in line and not is_inside(cwd, path))
-            yield from (Violation("read", path) for path in hidden)
+            named = _absolute(_path_in(line), cwd)
+            hidden = (path for path in sorted(policy.hidden) if path in line or is_inside(named, path))
+            yield from (Violation("read", path) for path in hidden if not is_inside(cwd, path))
 
 
 def _denied_acts(policy: SandboxPolicy, named: str, cwd: str) -> Iterator[Violation]:
     """Yield the act on a path that rights of files would allow this user, so that the sandbox refused it."""
-    path = os.path.realpath(os.path.join(cwd, os.path.expanduser(named)))
+    path = _absolute(named, cwd)
     if not named or any(is_inside(path, top) for top in policy.hidden):
         return  # hidden paths are found by their names
+    if policy.name is PolicyName.READ and not any(is_inside(path, top) for top in (*SYSTEM, *policy.readable)):
+        if os.access(path, os.R_OK):
+            yield Violation("read", named)
+        return
     there = path if os.path.exists(path) else os.path.dirname(path)
     if os.access(there, os.W_OK):
         yield Violation("write", named)

@@ -93,7 +93,8 @@ async def _ask_model(
     message = encode({"role": "user", "content": [text_block(question.filled_prompt(payload))]})
     prefix = Prefix.build(fields, settings.betas)
     request = Request(prefix, (message,), _member(agent_factory, payload), aside=True)
-    return message_text((await ask_beside(model, request, agent_factory.budget_tracker)).content)
+    answer = await ask_beside(model, request, agent_factory.budget_tracker, agent_factory.emit, "hook")
+    return message_text(answer.content)
 
 
 async def _ask_agent(

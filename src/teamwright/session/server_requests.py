@@ -26,6 +26,7 @@ from teamwright.models.model_settings import ModelSettings
 from teamwright.models.prefix_builder import request_fields
 from teamwright.permissions.verdict import Approver, Question
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.messages import encode, message_text, text_block
 from teamwright.session.elicitation_form import DECLINE, FormField, parse_form
@@ -64,6 +65,7 @@ class SamplingTerms(Struct, frozen=True):
     open_model: Callable[[], Awaitable[Model]]
     settings: ModelSettings
     budget_tracker: BudgetTracker
+    emit: Emit
     calls: int
 
 
@@ -202,7 +204,7 @@ class ServerRequests:
         items = tuple(encode({"role": role, "content": [text_block(text)]}) for role, text in messages)
         request = Request(prefix, items, LEAD, aside=True)
         try:
-            return await ask_beside(model, request, terms.budget_tracker)
+            return await ask_beside(model, request, terms.budget_tracker, terms.emit, "sampling")
         except TeamwrightError as problem:
             raise McpRequestError(REFUSED, problem.what) from None
 

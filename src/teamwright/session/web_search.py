@@ -20,6 +20,7 @@ from teamwright.config.settings.settings import WebSearchSettings
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Model, Prefix, Reply, Request
 from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.events import Emit
 from teamwright.protocol.messages import Block, encode, message_text, text_block
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class SessionSearch(Struct):
 
     settings: WebSearchSettings
     budget_tracker: BudgetTracker
+    emit: Emit
     cwd: Path
     env: Mapping[str, str]
     shell: str
@@ -78,7 +80,7 @@ class SessionSearch(Struct):
         message = encode({"role": "user", "content": [text_block(prompt)]})
         request = Request(_prefix(model, call), (message,), member, aside=True)
         try:
-            answer = await ask_beside(model, request, self.budget_tracker, _with_search_price)
+            answer = await ask_beside(model, request, self.budget_tracker, self.emit, "search", _with_search_price)
         except TeamRefused as problem:
             what = f"the search failed: {problem.what}"
             raise TeamRefused("model-failed", what, note="nothing was found") from None

@@ -75,6 +75,21 @@ async def test_one_that_was_waited_for_goes_on_where_it_was_and_its_answer_is_th
     assert json.loads(lead.items[-1])["role"] == "user"
 
 
+@pytest.mark.finding("3S12")
+@pytest.mark.parametrize("how", ["foreground", "background"])
+@pytest.mark.slow_after(1)
+async def test_after_a_kill_its_usage_includes_the_calls_of_before(tmp_path, how):
+    id = killed(tmp_path, how)
+    model = Children("I see.")
+    model.stalls = False
+    async with again(tmp_path, model) as team:
+        await team.run("Go on.")
+        run = team.session.agents.runs[id]
+        assert run.tool_calls == 1 and run.duration_ms > 0
+    lead = "".join(item.decode() for item in next(r for r in reversed(model.requests) if r.agent_name == LEAD).items)
+    assert "tool_uses: 1" in lead if how == "foreground" else f"and 1 tool calls in {run.duration_ms} ms." in lead
+
+
 def more(id: str) -> Call:
     return Call("Agent", {"description": "more", "prompt": "Go on.", "resume": id})
 

@@ -47,6 +47,7 @@ def make_pool(
         lambda: agent_factory.models.open(None, LEAD),
         toolset.model_settings,
         agent_factory.budget_tracker,
+        log.emit,
         settings.sampling_calls,
     )
     logs: Path = context.directory / LOGS

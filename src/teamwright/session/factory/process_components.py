@@ -161,7 +161,7 @@ def _toolset(making: _Making) -> Toolset:
         context.env,
         make_hooks(context, log, hooks),
         servers,
-        _search(context, bash, making.budget_tracker, servers),
+        _search(context, bash, making, servers),
         teams=are_teams_enabled(context),
         attended=not is_unattended(context),
         notify=partial(_notify_from_thread, asyncio.get_running_loop(), log),
@@ -269,9 +269,7 @@ def _style(context: SessionContext) -> tuple[str, str]:
     return style_text(name, output_styles(context.home, context.trust.root, compat=compat))
 
 
-def _search(
-    context: SessionContext, bash: BashSettings, budget_tracker: BudgetTracker, servers: SessionMcpServers
-) -> SessionSearch:
+def _search(context: SessionContext, bash: BashSettings, making: _Making, servers: SessionMcpServers) -> SessionSearch:
     """Create the web search of a session; which way it has is known when its model is."""
     from teamwright.session.web_search import SessionSearch
 
@@ -279,7 +277,8 @@ def _search(
     env = {**own, **context.settings.env, **COMMAND_ENVIRONMENT}
     return SessionSearch(
         context.settings.web_search,
-        budget_tracker,
+        making.budget_tracker,
+        making.log.emit,
         context.cwd,
         env,
         plain_shell(),

@@ -159,9 +159,15 @@ class LeadServices(Struct):
         match event:
             case ModelCallEnded():
                 budget_tracker, task = self._budget_tracker, event.task
-                failed = event.aside == FAILED_ATTEMPTS
+                failed, is_beside = event.aside == FAILED_ATTEMPTS, bool(event.aside)
                 budget_tracker.add_usage(
-                    event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed
+                    event.member,
+                    event.usage,
+                    event.model,
+                    caller=event.caller,
+                    task=task,
+                    failed=failed,
+                    is_beside=is_beside,
                 )
                 budget_tracker.count_tool_calls(event.member, event.tools)
             case SubagentChanged():

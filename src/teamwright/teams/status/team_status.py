@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import (
-    FAILED_ATTEMPTS,
     Compacted,
     MemberChanged,
     MessageDelivered,
@@ -139,7 +138,7 @@ class TeamStatus(Struct):
                 return
             member.usage += event.usage
             member.model_calls += not event.aside
-            member.context = member.context if event.aside == FAILED_ATTEMPTS else event.usage.tokens
+            member.context = member.context if event.aside else event.usage.tokens
         if member is None:
             return
         if isinstance(event, Compacted):

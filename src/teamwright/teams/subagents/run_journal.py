@@ -22,7 +22,8 @@ from teamwright.agent.fork_origin import is_fork
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.messages import encode, message_text
-from teamwright.protocol.timestamps import iso_time, now_ms
+from teamwright.protocol.timestamps import iso_time, now_ms, parse_iso_ms
+from teamwright.protocol.usage import NO_USAGE, Usage
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
 from teamwright.teams.spawn_spec import SpawnSpec
 from teamwright.teams.subagents.subagent_run import RunState, SubagentRun, find_run
@@ -56,9 +57,12 @@ def has_prompt(transcript: Path, id: str) -> bool:
     return any(line.startswith(queued) and mark in line for line in read_backward(transcript))
 
 
-def last_text(run: SubagentRun) -> str:
-    """Return the newest text of its newest generation; empty without one, or when the transcript is unreadable."""
-    begun = iso_time(run.started_ms)
+def restore_counts(run: SubagentRun) -> None:
+    """Set the usage, duration and newest text of its newest generation, which no process recorded, from the transcript.
+
+    An unreadable transcript changes nothing.
+    """
+    begun, usage, tools, text, last_ms = iso_time(run.started_ms), NO_USAGE, 0, "", run.started_ms
     with suppress(StorageError, OSError, ValueError, KeyError, TypeError):
         for line in read_backward(run.transcript):
             if not line.startswith(b'{"type":"assistant"'):
@@ -66,9 +70,13 @@ def last_text(run: SubagentRun) -> str:
             fact = cast("dict[str, Any]", json.loads(line))
             if str(fact["at"]) < begun:
                 break
-            if text := message_text(fact["message"]["content"]):
-                return text
-    return ""
+            content = fact["message"]["content"]
+            last_ms = max(last_ms, parse_iso_ms(str(fact["at"])) or 0)
+            usage += Usage.from_json(fact["usage"])
+            tools += sum(1 for block in content if block["type"] == "tool_use")
+            text = text or message_text(content)
+    run.usage, run.tokens, run.tool_calls, run.duration_ms = usage, usage.tokens, tools, last_ms - run.started_ms
+    run.text = run.text or text
 
 
 JOURNAL_NAME = "agents.jsonl"
@@ -290,7 +298,8 @@ class SubagentRuns:
         """Return the runs of earlier processes whose end may be unreported, each with its last text."""
         lost = self._journal.unreported()
         for run in lost:
-            run.text = run.text or last_text(run)
+            if run.usage is None and run.failure_reason == PROCESS_ENDED:
+                restore_counts(run)
         return lost
 
     def mark_reported(self, ids: Iterable[str]) -> None:

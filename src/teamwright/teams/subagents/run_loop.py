@@ -16,7 +16,7 @@ from teamwright.agent.input_queue import to_user_message
 from teamwright.agent.turn_loop import append_user_message, join_turns, run_turn, run_turn_with_stop_hooks
 from teamwright.hooks.hook_index import SUBAGENT_STOP
 from teamwright.hooks.hook_outcome import HookOutcome
-from teamwright.protocol.events import FAILED_ATTEMPTS, Emit, ModelCallEnded, TeamEvent
+from teamwright.protocol.events import Emit, ModelCallEnded, TeamEvent
 from teamwright.protocol.time_limit import time_limit
 from teamwright.teams.subagents.run_reports import OutputFile, end_notice, job_end_notice
 from teamwright.teams.subagents.subagent_run import SubagentRun
@@ -142,7 +142,7 @@ class RunEvents:
         if isinstance(event, ModelCallEnded):
             run.usage = event.usage if run.usage is None else run.usage + event.usage
             run.tokens, run.tool_calls = run.usage.tokens, run.tool_calls + event.tools
-            if event.aside != FAILED_ATTEMPTS and run.agent is not None:
+            if not event.aside and run.agent is not None:
                 self._file.write_answer(run.agent.conversation.last_content())
 
 

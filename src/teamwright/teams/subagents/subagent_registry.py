@@ -32,6 +32,7 @@ from teamwright.teams.subagents.ports import CallRef, OwnerNotifier, SubagentBui
 from teamwright.teams.subagents.run_journal import (
     SubagentRuns,
     has_prompt,
+    restore_counts,
     restore_spec,
     stored_spec,
 )
@@ -156,8 +157,10 @@ class Subagents(SubagentRuns):
         queue_lost_notices(run, talk, self._jobs, self)
         words = prompt_block(owner if id else run.owner, run, talk.tags, prompt)
         run.owner, run.background = owner, background
+        if not prompt and run.usage is None:
+            restore_counts(run)
         if prompt:
-            run.generation, run.answers_before = run.generation + 1, talk.answer_count
+            run.next_generation(talk.answer_count)
             talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [words])
         return self._start_run(run, agent)
 
@@ -231,7 +234,7 @@ class Subagents(SubagentRuns):
                 problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
             )
             run.text = agent.conversation.text_since(begun)
-        run.duration_ms = int((time.monotonic() - started) * 1000)
+        run.duration_ms += int((time.monotonic() - started) * 1000)
         await self._end_run(run, agent, outcome, file)
 
     def _running_kind(self, id: str) -> RunningKind:
@@ -245,6 +248,8 @@ class Subagents(SubagentRuns):
         run.unread_messages = len(run.queue)
         run.queue.remove(run.queue.texts_in_order())
         agent.conversation.close()
+        if "worktree" in run.spec_fields:
+            await self._stop_children(run)  # what they write last is still reported, and no directory goes from them
         await self.builder.end_subagent(run)
         agent.hooks.note_end(outcome, run.failure_reason, run.text)
         file.write_end(run)

@@ -132,12 +132,17 @@ class SubagentRun(Struct, eq=False):
         self.state = "completed" if end.stop == "done" else "failed"
         self.text, self.failure_reason, self.limit, self.end = end.text, end.explanation, end.limit, end
 
+    def next_generation(self, answers_before: int) -> None:
+        """Begin another generation, whose usage starts at zero."""
+        self.generation, self.answers_before = self.generation + 1, answers_before
+        self.usage = None
+        self.tokens = self.tool_calls = self.duration_ms = 0
+
     def reset(self) -> None:
-        """Reset it for the first or another generation."""
+        """Reset its end, before it runs. The usage of a generation that a kill interrupted stays."""
         self.state, self.text, self.failure_reason = "running", "", ""
         self.limit, self.cause, self.unread_messages, self.result_read = "", "", 0, False
-        self.usage, self.error, self.end = None, None, None
-        self.tokens = self.tool_calls = self.duration_ms = 0
+        self.error = self.end = None
         self.ended, self.released = asyncio.Event(), asyncio.Event()
 
     def set_ended(self) -> None:

@@ -17,7 +17,17 @@ from typing import Any, cast
 from msgspec import Struct
 
 from teamwright.protocol.errors import UnknownMember
-from teamwright.protocol.events import LIVE, AssistantText, MemberChanged, TeamChanged, TeamEvent, TextDelta
+from teamwright.protocol.events import (
+    AssistantText,
+    MemberChanged,
+    MessageDelivered,
+    ModelCallEnded,
+    TeamChanged,
+    TeamEvent,
+    TextDelta,
+    ToolCalled,
+    TurnEnded,
+)
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.messages import Block
 from teamwright.protocol.runtime_tags import MESSAGE_PATTERN, REMINDER_PATTERN, parse_sender, unescape_tags
@@ -39,6 +49,9 @@ from teamwright.views.conversation import (
 MAX_HISTORY_LINES = 40
 """The number of lines of a conversation that are shown when a member is opened."""
 
+_OF_ITS_PROCESS = (MessageDelivered, ModelCallEnded, ToolCalled, TurnEnded)
+"""Events that come from a member process after the partial texts of the answer before."""
+
 ShowLines = Callable[[Sequence[str]], None]
 
 
@@ -51,6 +64,8 @@ class ConversationView(Struct):
     texts: AgentTextOutput
     name: str = LEAD
     _conversation: ConversationReader | None = None
+    _streamed: str = ""
+    """What was shown of a member process as it wrote, whose answers have not been read from its transcript yet."""
 
     @property
     def viewed_member(self) -> str:
@@ -85,7 +100,7 @@ class ConversationView(Struct):
         conversation = conversation_of(teammate)
         member = next(one for one in live_members(self.session) if one.name == teammate.name)
         self.texts.end(self.name)
-        self.name, self._conversation = member.name, conversation
+        self.name, self._conversation, self._streamed = member.name, conversation, ""
         gap = " " * max(1, NAME_WIDTH + 1 - cell_width(LEAD_ALIAS))
         self.texts.heads[LEAD] = f"{self.formatter.name(LEAD)}{gap}"
         about = f"{display_name(member.name)} · {member.state} · {clean(member.model)} · {clean(member.place)}"
@@ -120,7 +135,7 @@ class ConversationView(Struct):
         if not self.viewed_member:
             return
         self.texts.end(self.name)
-        self.name, self._conversation = LEAD, None
+        self.name, self._conversation, self._streamed = LEAD, None, ""
         self.texts.heads.clear()
         self.show([self._heading(LEAD_ALIAS)])
 
@@ -139,6 +154,8 @@ class ConversationView(Struct):
         if isinstance(event, TextDelta):
             if event.member in {LEAD, self.name}:
                 self.texts.add(event.member, event.text)
+            if event.member == self.name and self._conversation is not None and not self._conversation.live:
+                self._streamed += event.text
             return True
         if ends_text(event):
             self.texts.end(event.member)
@@ -148,7 +165,7 @@ class ConversationView(Struct):
             is_received = self._conversation.live and event.message["role"] == "user"
             self.texts.print(received_lines(event.content, self.name, self.formatter) if is_received else [])
             return True
-        if not self._conversation.live and not isinstance(event, LIVE):
+        if not self._conversation.live and isinstance(event, _OF_ITS_PROCESS):
             self._catch_up(self._conversation)
         return False
 
@@ -169,8 +186,15 @@ class ConversationView(Struct):
         for message in reader.new_messages():
             if message["role"] == "user":
                 self.texts.print(received_lines(message["content"], self.name, self.formatter))
-            else:
+            elif not self._was_streamed(message):
                 self.texts.print(answer_lines([message]))
+
+    def _was_streamed(self, message: Message) -> bool:
+        """Return True for an answer that was shown as it was written. Parts may be missing when a process is busy."""
+        text = "".join(str(block.get("text", "")) for block in _blocks([message], "text")).strip()
+        at = self._streamed.find(text)
+        self._streamed = self._streamed[at + len(text) :] if at >= 0 else ""
+        return at >= 0
 
     def _history_lines(self, reader: ConversationReader, name: str, prompts_by: str = LEAD) -> list[str]:
         if reader.foreign:

@@ -20,6 +20,7 @@ __all__ = ["gates"]
 
 @pytest.mark.slow_after(1)
 @pytest.mark.promise("H9", "C10", "E1", "E2")
+@pytest.mark.finding("3S13")
 def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own_home, backend, marked):
     with at_desk(crew, gates, own_home, backend, marked) as desk:
         person = desk.person
@@ -33,6 +34,7 @@ def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own
         opens(gates, "ada")
         person.sees("\nHello from ada.", "\nThe second line.")
         person.until(lambda rows: "idle" in row_of(rows, "ada") and "working" in row_of(rows, "ben"))
+        assert person.screen.text.count("\nHello from ada.") == 1, "an answer is shown once"
         person.types(ESC)
         person.sees("── lead ──", "\n>")
         ben = process_of(marked, "ben")

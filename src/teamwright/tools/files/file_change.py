@@ -230,7 +230,7 @@ def take_over_change(ctx: ToolContext, path: Path, before: bytes | None) -> str:
         return ""
     who, whose = ctx.workplace.last_writers.by_path.get(str(real), ("", ""))
     if who != ctx.member and whose == digest(now):
-        return ""  # another agent wrote it meanwhile
+        return ""  # another agent wrote it in this time
     try:
         record_edit(ctx, real, before, now)
     except StorageError:

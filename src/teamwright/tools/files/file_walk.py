@@ -154,7 +154,7 @@ def tracked_though_ignored(root: Path) -> list[str]:
     if not any(os.path.lexists(place / ".git") for place in (root, *root.parents)):
         return []
     args = ("ls-files", "-z", "--cached", "--ignored", "--exclude-per-directory=.gitignore")
-    # It reads the index and runs no program, whatever the repository configures.
+    # It reads the index and runs no program of the repository.
     done = run_git(root, *args, terms=GitCallOptions(trusted=frozenset(git_entries(root)), exact=True))
     names = done.output.split("\0") if done.ok else []
     return [os.path.join(root, name) for name in names if name]
